@@ -1,7 +1,4 @@
-"""Agents count the reports: `tally` counts envelopes, `fold` counts one partition, and the Faust app drives both.
-
-`consumer/` reads the topic.
-"""
+"""Agents count the reports: `consumer/` reads the topic, `fold` counts one partition, and `tally` counts a batch of records."""
 
 from ldpstream.agents.fold import FoldResult, PartitionFold
 from ldpstream.agents.tally import Record, Tally, tally

@@ -1,12 +1,7 @@
 """The agent as a Faust app. Start the app with `faust -A ldpstream.agents.app worker`; our command line calls `run`.
 
-Faust manages the consumer group, the partitions and the process. `agents.consumer.chunks` delivers the records in chunks,
-`agents.counting` counts the records, and `agents.kafka_log` sends all other requests to the broker. Any number of agents may
-run. Counts stay exact even if two agents believe that they own a partition.
-
 An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). The agents of one survey file
-are one consumer group, the agents of a folder another one. If the surveys change, each agent changes its subscription, which
-makes the group rebalance.
+are one consumer group, the agents of a folder another one.
 """
 
 import asyncio
@@ -68,15 +63,6 @@ class _WithoutWeb(BootStrategy):
 
 
 class AgentApp(faust.App):
-    """A Faust app whose only Faust agent counts the records of the surveys' reports topics.
-
-    It connects to nothing until it starts.
-
-    Args:
-        watch: the survey files.
-        settings: where Kafka and Redis are.
-    """
-
     BootStrategy = _WithoutWeb
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
@@ -162,7 +148,6 @@ class AgentApp(faust.App):
         return set(self._reader.assignment())
 
     async def _subscribe(self, topics: set[str]) -> None:
-        """Changes the subscription of the consumer, which makes the group rebalance. Without topics, keeps the subscription."""
         for topic in self._reports.topics:
             if topic not in topics:
                 self._reader.stop_reading(topic)
@@ -175,7 +160,7 @@ class AgentApp(faust.App):
 
     @property
     def ready(self) -> bool:
-        """True once this process is in the group and counts. See `Dispatcher.ready`."""
+        """True once this process is in the group and counts."""
         return self.surveys.started and self.dispatcher.ready
 
     def prepare(self) -> None:
@@ -185,7 +170,7 @@ class AgentApp(faust.App):
             Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker or a topic cannot be used.
             StoreRefused: if Redis denies the login or a right that we need.
-            OpenSurveyChanged, KeptUnreadable: if no survey is usable, and the first one has this error (`SurveyKeeper.check`).
+            OpenSurveyChanged, KeptUnreadable: if no survey is usable, and the first one has this error.
             SettingsError: if Redis would evict counts, or the metrics server cannot bind its address.
         """
         settings = self.agent_settings
@@ -213,7 +198,7 @@ class AgentApp(faust.App):
         return ChunkTransport(self.conf.broker_consumer, self)
 
     def _create_directories(self) -> None:
-        """Creates no directories: there are no local tables, and the file system may be read-only."""
+        """Creates no directories."""
 
 
 class _Worker(faust.Worker):
@@ -232,7 +217,6 @@ class _Worker(faust.Worker):
             signal.siginterrupt(number, False)
 
     def _schedule_shutdown(self, number: Any) -> None:
-        """Starts the shutdown, and ends the wait of `prepare` for Kafka."""
         log.info(TOLD_TO_END, signal=signal.Signals(number).name)
         cast(AgentApp, self.app).stopping.set()
         super()._schedule_shutdown(number)
@@ -249,7 +233,6 @@ class _Worker(faust.Worker):
 
 
 def _end_in_time(*_signal: Any) -> None:
-    """Sets the shutdown deadline. Our libraries may wait longer for an unreachable broker."""
     end_within(STOP_S, lambda: log.warning("shutdown deadline passed, exiting without leaving the group"))
 
 

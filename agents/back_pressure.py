@@ -15,9 +15,6 @@ LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, witho
 class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
-    Args:
-        partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
-
     Attributes:
         store_answers: False after a failed request to the store, until `Counting.step` has finished a commit.
     """
@@ -31,25 +28,20 @@ class BackPressure:
 
     @property
     def open(self) -> bool:
-        """True if chunks are accepted now."""
         return self._open.is_set()
 
     async def wait(self) -> None:
-        """Waits until chunks are accepted."""
         await self._open.wait()
 
     @property
     def full(self) -> bool:
-        """True if too many bytes wait to be written or sent."""
         unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
         return self._letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def add(self, letter: DeadLetter) -> None:
-        """Adds the size of a dead letter that waits to be sent."""
         self._letter_bytes += _weight(letter)
 
     def weigh_letters(self) -> None:
-        """Recomputes the size of all waiting dead letters after some dead letters were sent or dropped."""
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
@@ -59,7 +51,6 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        """Decides again whether chunks are accepted, after the number of waiting bytes or `store_answers` has changed."""
         if self.store_answers and not self.full:
             self._open.set()
         else:

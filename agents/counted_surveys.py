@@ -15,18 +15,12 @@ log = structlog.get_logger("ldpstream.agent")
 
 
 class CountedSurveys:
-    """The surveys that an agent counts. `check` runs at the start, `follow` afterwards.
+    """The surveys that an agent counts.
 
     Args:
-        watch: the survey files.
-        dispatcher: counts the surveys.
         check: checks that a survey's topics and its part of the count store are usable; runs in a thread.
         assigned: returns all partitions that are assigned to this process.
-        subscribe: called with the reports topics of all counted surveys at the start and after every look at the files.
         forget: called with each counted survey that is no longer in the files; runs in a thread.
-
-    Attributes:
-        started: True once `follow` has started the surveys.
     """
 
     def __init__(
@@ -44,7 +38,7 @@ class CountedSurveys:
         self._counted: dict[bytes, Survey] = {}
 
     def check(self) -> set[str]:
-        """Checks all surveys. Returns the reports topics of the usable surveys; `follow` retries the other surveys.
+        """Checks all surveys. Returns the reports topics of the usable surveys.
 
         Raises:
             Unreachable: if the broker is unreachable.
@@ -62,11 +56,6 @@ class CountedSurveys:
             await self._reconcile()
 
     async def _reconcile(self, checked: bool = False) -> None:
-        """Stops and starts surveys.
-
-        Args:
-            checked: True if `check` has just checked all surveys.
-        """
         wanted = {fingerprint: text.survey for fingerprint, text in self._watch.surveys.items()}
         for fingerprint in self._counted.keys() - wanted.keys():
             survey = self._counted.pop(fingerprint)
@@ -87,7 +76,7 @@ class CountedSurveys:
         await self._subscribe(self._dispatcher.topics)
 
     async def give_up(self, survey: Survey) -> None:
-        """Stops counting a survey after an unexpected error. `follow` tries again later."""
+        """Stops counting a survey after an unexpected error; `follow` tries again later."""
         self._checks.postpone(survey)
         if self._counted.pop(survey.fingerprint, None) is not None:
             await self._dispatcher.remove(survey)

@@ -1,9 +1,9 @@
 """Feeds chunks to the folds, each of which counts one partition, and commits the folds' changes to the count store.
 
-After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
-checkpoint's offset. Then the agent counts chunks and commits the changes: at intervals, and at once when a step closes. When
-the partition is *revoked*, the agent commits the last changes and forgets the partition. Recovery from a fault uses the same
-two steps, load and place. These steps lose no record that the log still has, and count no record twice:
+After a partition is *assigned*, the agent loads its checkpoint and *places* it: it seeks to the checkpoint's offset. Then the
+agent counts chunks and commits the changes: at intervals, and at once when a step closes. When the partition is *revoked*, the
+agent commits the last changes and forgets the partition. Recovery from a fault uses the same two steps, load and place. Faults,
+and what the agent does:
 
     the store refuses a commit (another agent has written)  forget, load, place
     the store has lost our writes (compared every 2 s)      forget, load, place
@@ -15,8 +15,7 @@ two steps, load and place. These steps lose no record that the log still has, an
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no chunks, retry with pauses of up to 5 s
 
-Before each commit, the broker must confirm two things: the counts belong to the present topic, and no other records have
-replaced those below the stored offset. Our own clocks only set intervals and time limits.
+Before each commit, the broker must confirm that the counts belong to the present topic and to its present records.
 
 The agent sends dead letters before the commit that counts their rejection. After a fault it may send a dead letter twice.
 """
@@ -57,11 +56,7 @@ class Counting:
     """Counts the partitions that are assigned to this process.
 
     Args:
-        survey: the survey to count.
-        store: holds count tables and offsets; its methods run in threads.
-        source: the log.
-        commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier and no request fails.
-        clock: monotonic time in seconds.
+        commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier.
     """
 
     def __init__(
@@ -98,11 +93,9 @@ class Counting:
 
     @property
     def store_answers(self) -> bool:
-        """False after a failed request to the store, until `step` has finished a commit."""
         return self._back_pressure.store_answers
 
     def assign(self, partitions: Iterable[int]) -> None:
-        """Replaces the set of our partitions. Every partition in the new set needs a new seek."""
         wanted = set(partitions)
         self._assignments += 1
         self._joined = True
@@ -113,14 +106,14 @@ class Counting:
         self._wake.set()
 
     def displace(self, partitions: Iterable[int]) -> None:
-        """Marks partitions as not placed, because their reads cannot continue. The next `step` seeks in these partitions."""
+        """Marks partitions as not placed; the next `step` seeks in them."""
         for number in partitions:
             if number in self._partitions:
                 self._partitions[number].placement = None
         self._wake.set()
 
     async def revoke(self, partitions: Iterable[int]) -> None:
-        """Tries to commit partitions a last time before they go to another agent, then forgets these partitions."""
+        """Tries to commit partitions a last time, then forgets them."""
         going = [self._partitions[number] for number in partitions if number in self._partitions]
         for partition in going:
             partition.placement = None
@@ -218,7 +211,7 @@ class Counting:
         """Runs one round: commits all changes, then loads and places the partitions without a valid seek.
 
         Raises:
-            StoreUnavailable, LogUnavailable: if the round could not finish. Nothing is lost; the next round continues.
+            StoreUnavailable, LogUnavailable: if the round could not finish.
         """
         async with self._lock:
             if not self.store_answers:  # chunks wait until the store answers, even with nothing to write or load
@@ -235,7 +228,6 @@ class Counting:
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
-        """Sends the dead letters, then writes the changes to the store. Chunks counted meanwhile do not alter these changes."""
         changed: list[tuple[Partition, PartitionFold, Checkpoint]] = []
         due: dict[int, int] = {}  # number of dead letters that belong to the change of each partition
         for partition in partitions:
@@ -278,10 +270,6 @@ class Counting:
         """Finds partitions whose last records the broker lost, and which then got other records at the same offsets.
 
         The log's append times show this: below the stored offset, no record may be newer than the newest counted record.
-
-        Returns:
-            For each partition the first offset of the other records; None if the log still has the counted records. A partition
-            whose broker does not answer is not included.
         """
         stored = {number: fold.stored_position for number, fold in folds.items()}
         doubtful = {
@@ -295,7 +283,6 @@ class Counting:
         return replaced
 
     async def _compare_with_store(self) -> None:
-        """Detects a store that was emptied or restored from an older copy. The next round counts the lost records again."""
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._store.heads()
@@ -309,13 +296,11 @@ class Counting:
                 self._start_over(partition)
 
     def _start_over(self, partition: Partition) -> None:
-        """Discards the fold of a partition. The next round loads and places the partition again."""
         partition.fold, partition.placement, partition.letters = None, None, []
         self._back_pressure.weigh_letters()
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
-        """Loads missing checkpoints, gets the log's bounds and seeks to the offset where counting continues."""
         assignments, log_id = self._assignments, await self._log.identity()
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
@@ -352,7 +337,6 @@ class Counting:
             log.info("counting", partition=partition.number, offset=offset)
 
     async def _load(self, partitions: list[Partition]) -> dict[int, Checkpoint | None]:
-        """Loads checkpoints. Leaves out a partition whose checkpoint is damaged: each later round tries again."""
         loaded: dict[int, Checkpoint | None] = {}
         for partition in partitions:
             try:
@@ -367,7 +351,6 @@ class Counting:
     async def _move_into_log(
         self, partition: Partition, fold: PartitionFold, log_id: str, begin: int, end: int, replaced: int | None
     ) -> None:
-        """Moves the fold to an offset that the log has, and commits this move before any other record is counted."""
         number, before = partition.number, fold.next_offset
         if fold.of_another_log(log_id):
             log.error("the topic was deleted and recreated: counting its open steps again", partition=number, offset=before)
@@ -385,7 +368,6 @@ class Counting:
         await self._commit([partition])
 
     async def _commit_group(self) -> None:
-        """Commits the group's offsets. Only tools read these offsets. A failure is logged; the next commit retries."""
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
             try:
@@ -396,10 +378,6 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        """Returns True unless a partition or the consumer has been stalled for a minute. Call this method about every second.
-
-        Places a partition again if the partition makes no progress although the log has other records and the store answers.
-        """
         return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
 
     def _forget(self, number: int) -> None:

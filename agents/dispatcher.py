@@ -1,7 +1,6 @@
 """Dispatches the chunks of many surveys: each survey has a `Counting`, with its own tasks and its own waiting chunks.
 
-A survey that waits for its dead-letter topic, or has more records than the agent can count, delays no other survey. Each
-survey's task counts one chunk and then lets the other tasks run. `agents.consumer.chunks` limits the chunks that wait.
+Each survey's task counts one chunk and then lets the other tasks run.
 """
 
 import asyncio
@@ -46,7 +45,6 @@ class _Counted:
         self.tasks: list[asyncio.Task[None]] = []
 
     def own(self, partitions: Iterable[AssignedPartition]) -> set[int]:
-        """Returns the numbers of this survey's partitions among all partitions."""
         return {partition.partition for partition in partitions if partition.topic == self.survey.reports_topic}
 
     def assign(self, partitions: Iterable[AssignedPartition]) -> None:
@@ -65,7 +63,6 @@ class _Counted:
         await self.counting.revoke(self.own(partitions))
 
     async def close(self) -> None:
-        """Closes the counting. Logs an unexpected error: it must not end another survey."""
         try:
             await self.counting.close()
         except Exception:
@@ -76,8 +73,6 @@ class Dispatcher:
     """Dispatches chunks to the countings of several surveys. Use this class in one event loop.
 
     Args:
-        make: makes the counting of a survey.
-        done: called with a survey's topic and a chunk that no longer waits.
         failed: called with a survey whose counting raised an unexpected error, after the error was logged.
     """
 
@@ -95,7 +90,6 @@ class Dispatcher:
 
     @property
     def topics(self) -> set[str]:
-        """The reports topics of all surveys."""
         return set(self._by_topic)
 
     def add(self, survey: Survey, assigned: Iterable[AssignedPartition]) -> None:
@@ -103,7 +97,6 @@ class Dispatcher:
 
         Args:
             survey: a survey whose topics are usable; no other survey here has its name.
-            assigned: all partitions that are assigned to this process.
         """
         assert survey.reports_topic not in self._by_topic
         one = self._by_topic[survey.reports_topic] = _Counted(survey, self._make(survey))
@@ -122,7 +115,6 @@ class Dispatcher:
         one.end()
 
     async def close(self) -> None:
-        """Tries to commit everything a last time and stops, within `CLOSE_S` seconds."""
         counted = list(self._by_topic.values())
         await asyncio.gather(*(one.close() for one in counted))
         for one in counted:
@@ -139,16 +131,12 @@ class Dispatcher:
     # ---- events from the consumer
 
     def assign(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Replaces the set of our partitions of all surveys. See `Counting.assign`."""
         partitions = list(partitions)
         for one in self._by_topic.values():
             one.assign(partitions)
 
     async def revoke(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Tries to commit partitions a last time before they go to another agent. See `Counting.revoke`.
-
-        Ends after `CLOSE_S` seconds at the latest: a survey that cannot commit must not delay the group.
-        """
+        """Tries to commit the partitions a last time, for at most `CLOSE_S` seconds."""
         partitions = list(partitions)
         revoking = [asyncio.create_task(one.revoke(partitions)) for one in self._by_topic.values()]
         if not revoking:
@@ -161,7 +149,6 @@ class Dispatcher:
         await asyncio.gather(*revoking, return_exceptions=True)
 
     def displace(self, partitions: Iterable[AssignedPartition]) -> None:
-        """Marks partitions whose reads cannot continue. See `Counting.displace`."""
         for partition in partitions:
             if (one := self._by_topic.get(partition.topic)) is not None:
                 one.counting.displace([partition.partition])
@@ -187,28 +174,25 @@ class Dispatcher:
 
     @property
     def ready(self) -> bool:
-        """True if a survey is being counted without hindrance, or there is no survey. See `Counting.ready`."""
+        """True if a survey is being counted without hindrance, or there is no survey."""
         counted = list(self._by_topic.values())
         return not counted or any(one.counting.ready for one in counted)
 
     @property
     def store_answers(self) -> bool:
-        """True while the count store answers."""
         return all(one.counting.store_answers for one in list(self._by_topic.values()))
 
     @property
     def n_partitions(self) -> int:
-        """Number of partitions that are assigned to this process."""
         return sum(one.n_partitions for one in list(self._by_topic.values()))
 
     async def watch(self, alive: Callable[[], None]) -> None:
-        """Calls `alive` every second, except while a restart of the process is the remedy. See `Counting.healthy`.
+        """Calls `alive` every second, except while a restart of the process is the remedy.
 
-        A restart would not help a single stalled survey but would delay the others. Such a survey gets an error in the log and
-        counts as stalled in the metric `surveys`. A restart is the remedy in two cases:
+        A stalled survey gets an error in the log and counts as stalled in the metric `surveys`. A restart is the remedy in two
+        cases:
 
-        - A survey has stalled, and no healthy survey has got a chunk for a minute: perhaps the consumer itself has stalled. A
-          survey without new records counts as healthy, so its health does not show that the consumer works.
+        - A survey has stalled, and no healthy survey has got a chunk for a minute.
         - No health check has ended within the last second.
         """
         while True:

@@ -1,18 +1,13 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
-The fold tracks the next offset. The fold therefore counts a record once even if the log delivers the record twice, and detects
-missing records. A record that was sent several times is also counted once if it has a report key (`agents.remembered_keys`). A
-pane is the count table of one attribute, level, step and cohort. The fold drops a closed pane once the pane is written. The
-fold does no input or output: a driver feeds records, writes the fold's changes to a store, and confirms the writes.
+The fold counts a record once even if the log delivers it twice, and detects missing records. A record that was sent several
+times is also counted once if it has a report key (`agents.remembered_keys`). A driver feeds records, writes the fold's changes
+to a store, and confirms the writes.
 
-Some records can never be counted, for example because they expired before they were counted, or because their topic was
-deleted. The fold keeps the range of these records' append times (`Missing`), in which an estimator finds the steps that may
-lack records. The range is open until the next record. It ends `STEP_BACK_MS` after that record's append time, because a
-broker's clock may step back.
+The fold keeps the range of append times of the records that can never be counted (`Missing`).
 
 Append times in the fold never decrease: if a broker's clock steps back, a record gets the newest append time of the earlier
-records. A step that is closed for one record is therefore closed for all later records. Once every partition has passed the
-close of a step, no partition can deliver another record that is counted for that step.
+records. A step that is closed for one record is therefore closed for all later records.
 """
 
 from bisect import bisect_left
@@ -38,10 +33,7 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of new records: counted, rejected, duplicates and records without a value. Transaction markers (`skip`)
-            are not included.
-        reports: number of reports counted.
-        redelivered: number of records skipped because the fold had counted them before.
+        records: number of new records: counted, rejected, duplicates and records without a value.
         rejected: the rejected records with their reasons, in the order of the log.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
         duplicates: number of records not counted, because a record with the same report key was counted before.
@@ -58,13 +50,11 @@ class FoldResult:
 
 
 class PartitionFold:
-    """Counts the records of one partition, each exactly once.
+    """Counts the records of one partition.
 
     Args:
-        survey: the survey to count.
         checkpoint: the partition's checkpoint from the store; None if there is none.
         begin: the partition's first offset; counting starts here if there is no checkpoint.
-        log_id: id of the partition's log; used if the checkpoint has no log id.
         writer: a name that no other fold has; "" is allowed if the store never loses data.
     """
 
@@ -93,12 +83,10 @@ class PartitionFold:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next record to count."""
         return self._next
 
     @property
     def log_id(self) -> str:
-        """The id of the log that the fold counts."""
         return self._log_id
 
     def of_another_log(self, log_id: str) -> bool:
@@ -112,15 +100,11 @@ class PartitionFold:
 
     @property
     def stored_newest_ms(self) -> int:
-        """The newest append time among the records below `stored_position`; 0 if nothing is stored.
-
-        If the log has a newer record below `stored_position`, other records have replaced these records.
-        """
+        """The newest append time among the records below `stored_position`; 0 if nothing is stored."""
         return self._stored_ms
 
     @property
     def first_open_step(self) -> int:
-        """The earliest step whose reports still count."""
         return first_open_step(self._survey, self._newest_ms)
 
     @property
@@ -139,15 +123,10 @@ class PartitionFold:
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of the count tables and report keys that are not yet written to the store."""
         return self._dirty_bytes + self._keys.unwritten_bytes
 
     def feed(self, records: Sequence[Record]) -> FoldResult:
-        """Counts the next records. Skips records that were counted before, and stops at a missing record.
-
-        Args:
-            records: records of the partition, offsets ascending.
-        """
+        """Counts the next records. Skips records that were counted before, and stops at a missing record."""
         batch = Records.of(records)
         redelivered = bisect_left(batch.offsets, self._next)
         batch = batch[redelivered:] if redelivered else batch
@@ -172,8 +151,6 @@ class PartitionFold:
 
         Args:
             record: represents this rest; has the first offset of the rest and the batch's append time.
-            n: number of records in this rest, at least 1.
-            reason: the reason for the rejection.
         """
         left = record.offset + n - self._next
         if left <= 0:
@@ -186,12 +163,6 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def skip(self, marker: Record, n: int) -> FoldResult:
-        """Skips `n` transaction markers, which are not records to count.
-
-        Args:
-            marker: represents the transaction markers; has the first marker's offset and append time.
-            n: number of transaction markers, at least 1.
-        """
         if marker.offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, marker.offset))
         if (left := marker.offset + n - self._next) > 0:
@@ -200,7 +171,6 @@ class PartitionFold:
         return FoldResult(0, 0, 0)
 
     def _advance(self, times: Sequence[int]) -> None:
-        """Advances past records with these append times. The first record after missing records bounds their append times."""
         if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
         self._next, self._newest_ms = self._next + len(times), times[-1]
@@ -208,12 +178,8 @@ class PartitionFold:
     def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
         """Continues at another offset, because the log lacks the next offset, and notes the missing records.
 
-        The new offset is higher if records expired or were removed, and lower if the broker lost the end of the log.
-
         Args:
-            offset: the offset to continue at.
-            until_ms: the missing records were appended before this time, in Unix milliseconds. The append time of the first
-                record from `offset` on may lower this bound (`not_after`).
+            until_ms: the missing records were appended before this time, in Unix milliseconds.
         """
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, until_ms, offset)
@@ -222,11 +188,10 @@ class PartitionFold:
     def switch_log(self, log_id: str, begin: int, until_ms: int = MAX_MS) -> None:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
-        Drops the tables of open steps and all report keys, because the old log no longer exists, and notes missing records for
-        these steps. Closed steps keep their counts.
+        Drops the tables of open steps and all report keys, and notes missing records for these steps. Closed steps keep their
+        counts.
 
         Args:
-            log_id: the id of the new log.
             begin: the new log's first offset.
             until_ms: as for `lose`.
         """
@@ -247,9 +212,6 @@ class PartitionFold:
 
     def changes(self) -> Checkpoint | None:
         """Returns the changes to write to the store, starting from `stored_position`; None if nothing has changed.
-
-        The first checkpoint of a partition is a change, even without records: its log id shows later whether the topic was
-        recreated.
 
         Later records do not alter the returned checkpoint.
         """
@@ -277,12 +239,11 @@ class PartitionFold:
 
 
 def not_after(appended_ms: int) -> int:
-    """Returns the time before which all lost records were appended, in Unix ms, given the next record's append time."""
+    """Returns a time, in Unix ms, before which records were appended that were lost before a record with this append time."""
     return appended_ms + STEP_BACK_MS + 1
 
 
 def _consecutive(offsets: Sequence[int], first: int) -> int:
-    """Returns the number of offsets that equal first, first + 1, ... up to the first gap."""
     n = len(offsets)
     if not n or offsets[-1] == first + n - 1:
         return n

@@ -26,12 +26,8 @@ class KafkaLog:
     """The agent's requests to the broker about one survey's topics.
 
     Args:
-        app: the Faust app with the consumer and the producer.
-        second_client: a client that is independent of the consumer and the producer.
-        survey: the survey to count.
-        known: returns the fingerprints of our surveys and of the surveys that they replaced. An envelope of such a survey is no
-            dead letter: a replaced survey leaves its envelopes in the topic, and a copy could be kept longer than its original
-            (`rejected_retention_ms`).
+        known: returns the fingerprints of our surveys and of the surveys that they replaced. An envelope of such a survey
+            becomes no dead letter.
     """
 
     def __init__(
@@ -105,10 +101,6 @@ class KafkaLog:
             log.error("dead letters refused", topic=self._rejected_topic, letters=len(failed))
 
     async def _send_all(self, letters: Sequence[DeadLetter]) -> list[BaseException | None]:
-        """Returns one item for each dead letter, in another order: the error, or None if the dead letter was sent.
-
-        Skips a dead letter that is too large for our producer. Stops if a dead letter cannot be queued for any other reason.
-        """
         queued: list[Any] = []
         refused: list[BaseException | None] = []
         for letter in letters:
@@ -130,5 +122,4 @@ class KafkaLog:
 
 
 def _belongs_to(letter: DeadLetter, surveys: Collection[bytes]) -> bool:
-    """True if the letter is an envelope of one of these surveys, but not of the survey whose topic it is in."""
     return letter.reason == "wrong survey" and decode_envelope(letter.record.value).fingerprint in surveys

@@ -1,4 +1,4 @@
-"""The interface between `agents.counting` and the log. `agents.kafka_log` implements this interface for Kafka."""
+"""The interface between `agents.counting` and the log."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -18,14 +18,11 @@ class Chunk(NamedTuple):
     """Consecutive records of a partition, from one read.
 
     Attributes:
-        partition: number of the Kafka partition.
         placement: number of the last seek (`place`) before the read.
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
-        refusal: if given, the only item of `records` represents the refused part of a batch. The item has the first offset of
-            this part and the bytes of the whole batch.
-        markers: if not 0, the only item of `records` represents this number of transaction markers, which have offsets but no
-            reports.
+        refusal: if given, the only item of `records` represents the refused part of a batch.
+        markers: if not 0, the only item of `records` represents this number of transaction markers.
     """
 
     partition: int
@@ -53,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Log(Protocol):
-    """The interface to one topic. Every coroutine raises LogUnavailable if the broker does not answer."""
+    """The interface to one topic. A coroutine that gets no answer of the broker raises LogUnavailable."""
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""
@@ -78,7 +75,7 @@ class Log(Protocol):
         """
 
     async def place(self, partition: int, offset: int) -> int:
-        """Seeks to an offset and returns the number of this seek. All chunks read after the seek carry this number."""
+        """Seeks to an offset and returns the number of this seek."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
         """Returns the position of the consumer if the reads since the last seek found no record; otherwise None."""

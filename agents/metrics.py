@@ -1,6 +1,6 @@
 """Prometheus metrics of an agent.
 
-The counters start at zero when the process starts, and include work that is repeated after a fault.
+The counters include work that is repeated after a fault.
 """
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -40,7 +40,6 @@ def count(result: FoldResult, each: int) -> None:
     """Counts the records of a chunk.
 
     Args:
-        result: the fold's result for the chunk.
         each: number of records that each rejection represents.
     """
     records.inc(result.records)

@@ -8,8 +8,6 @@ from ldpstream.agents.log import DeadLetter
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A partition assigned to this process."""
-
     number: int
     fold: PartitionFold | None = None
     placement: int | None = None  # number of the last seek; with None, chunks are ignored until the next seek

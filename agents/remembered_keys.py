@@ -1,27 +1,26 @@
-"""Counts a record once, even if a producer sent it several times: the fold remembers the report keys of counted records.
+"""Counts a record once, even if a producer sent it several times, while its report key is remembered.
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
-and to the same partition. The first accepted record with a key is counted. A later record with the key is a *duplicate*: it is
-neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A record without a
-key is never a duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the reason
-"malformed key".
+and to the same partition. The first accepted record with a key is counted. A later record with a remembered key is a
+*duplicate*: it is neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A
+record without a key is no duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the
+reason "malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
-time. In the fold, append times never decrease. A generation is dropped once no envelope in it can be accepted again:
+time. A generation is dropped once no envelope in it can be accepted again:
 
     A record appended at time t is accepted with step s only if opens_ms(s) <= t + skew_ms. If t lies in step u, then
     t <= opens_ms(u + 1) - 1, hence s <= u + ahead, where ahead = ceil(skew_ms / step_ms).
     At time T, every step below f = first_open_step(T) is closed.
     If u + ahead < f, a record sent again from generation u has a closed step and is rejected as "step too old".
 
-At most `Survey.open_steps` generations exist at a time. The append times of the records decide, not a clock. The counts
-therefore depend only on the log, not on the chunks into which it was cut or on the times of the commits.
+At most `Survey.open_steps` generations exist at a time. The counts depend only on the log, not on the chunks or the times of
+the commits.
 
 Only the first `MAX_KEYS` keys of a generation are remembered. If a later record is sent again, it counts again.
 
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
-wrongly. For n keys that are remembered at once in a partition, the expected number of such pairs is n^2 / 2^65, about 3e-8 for
-a million keys. To have another person's record dropped on purpose, somebody must know these bytes of its key.
+wrongly. For n remembered keys, the expected number of such pairs is n^2 / 2^65.
 """
 
 from bisect import bisect_left
@@ -45,12 +44,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class RememberedKeys:
-    """The report keys that the fold of one partition remembers.
-
-    Args:
-        survey: the survey to count.
-        stored: the stored keys of each generation.
-    """
+    """The report keys that the fold of one partition remembers."""
 
     def __init__(self, survey: Survey, stored: Mapping[int, bytes]) -> None:
         self._survey = survey
@@ -63,15 +57,14 @@ class RememberedKeys:
 
     @property
     def unwritten_bytes(self) -> int:
-        """Bytes of the keys that are not yet written to the store."""
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
 
     def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
-        """Finds the duplicates among accepted records and remembers the other records' keys, up to the bound.
+        """Finds the duplicates among accepted records, and remembers the other records' keys.
 
         Args:
             keys: (n,) the records' keys, in the order of the log.
-            appended_ms: the append time of one of the records, which were all appended in the same step.
+            appended_ms: append time of one of the records, which were all appended in one step.
 
         Returns:
             (n,) true for each duplicate; the number of the other records whose key is not remembered.
@@ -99,7 +92,6 @@ class RememberedKeys:
         return duplicates, int(keys.size - duplicates.sum() - fresh.size)
 
     def _add(self, step: int, ordered: Keys) -> None:
-        """Remembers new keys, given in ascending order. Merges the runs of older generations, which get no more keys."""
         if not ordered.size:
             return
         if step not in self._generations:
@@ -109,7 +101,6 @@ class RememberedKeys:
         self._generations[step].add(ordered)
 
     def _seen(self, ordered: Keys) -> Mask:
-        """Returns true for each key that is remembered, given keys in ascending order."""
         seen = np.zeros(ordered.size, bool)
         for generation in self._generations.values():
             for run in generation.runs:
@@ -123,15 +114,9 @@ class RememberedKeys:
             del self._generations[step]
 
     def clear(self) -> None:
-        """Drops all generations, because their log no longer exists."""
         self._generations.clear()
 
     def changes(self, newest_ms: int) -> tuple[dict[int, int], dict[int, bytes]]:
-        """Returns the fields `n_keys` and `keys` of a change.
-
-        Args:
-            newest_ms: the latest append time so far, in Unix milliseconds.
-        """
         self._drop_closed(newest_ms)
         keys = dict.fromkeys(self._stored - self._generations.keys(), b"")
         for step, generation in self._generations.items():
@@ -140,7 +125,6 @@ class RememberedKeys:
         return {step: generation.n for step, generation in self._generations.items()}, keys
 
     def committed(self, change: Checkpoint) -> None:
-        """Marks a change as written to the store."""
         self._stored = set(change.n_keys)
         for step, keys in change.keys.items():
             if step in self._generations:
@@ -150,12 +134,7 @@ class RememberedKeys:
 class _Generation:
     """The keys of one generation.
 
-    The keys are kept in sorted runs. Runs are merged so that each has at least `RATIO` times the keys of the next one.
-
-    Attributes:
-        n: number of keys.
-        runs: the keys, as sorted runs.
-        unwritten: the keys that are not yet written to the store, in the order in which they were added.
+    Runs are merged so that each has at least `RATIO` times the keys of the next one.
     """
 
     __slots__ = ("n", "runs", "unwritten")
@@ -165,7 +144,6 @@ class _Generation:
         self.unwritten: list[Keys] = []
 
     def add(self, ordered: Keys) -> None:
-        """Adds new keys, given in ascending order."""
         self.n += ordered.size
         self.unwritten.append(ordered)
         self.runs.append(ordered)
@@ -173,12 +151,10 @@ class _Generation:
             self.runs[-2:] = [_merged(self.runs[-2:])]
 
     def merge(self) -> None:
-        """Merges all runs, for fast look-ups."""
         if len(self.runs) > 1:
             self.runs = [_merged(self.runs)]
 
     def written(self, n: int) -> None:
-        """Marks the first n unwritten keys as written."""
         rest = np.concatenate(self.unwritten)[n:]
         self.unwritten = [rest] if rest.size else []
 
@@ -188,7 +164,6 @@ class TallyOnce:
     """The counts of a batch of records, in which each report key is counted once.
 
     Attributes:
-        tally: the counts and rejections.
         duplicates: number of records not counted, because their key was remembered.
         not_remembered: number of records counted whose key is not remembered, because the generation is full.
     """
@@ -204,11 +179,9 @@ class TallyOnce:
 
 
 def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> TallyOnce:
-    """Counts the reports of the records; counts each report key once.
+    """Counts the reports of the records; skips records with a remembered key.
 
     Args:
-        survey: the survey to count.
-        records: records with their append times, which must not decrease.
         remembered: the keys of earlier records; gets the keys of these records.
     """
     if records.keys is None:
@@ -220,7 +193,6 @@ def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> 
 
 
 def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: RememberedKeys) -> TallyOnce:
-    """Counts records that were all appended in the same step, given the values of their `key` headers."""
     lengths = np.fromiter(map(len, headers), np.int64, len(headers))
     malformed = np.flatnonzero((lengths != 0) & (lengths != REPORT_KEY_BYTES)).tolist()
     wrong: list[tuple[int, Reason]] = [(records.offsets[i], "malformed key") for i in malformed if records.values[i]]

@@ -1,7 +1,7 @@
 """Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy.
 
-An agent that waits for records, for the count store or for an unreachable broker has not stalled. A consumer has stalled if
-it gets no answer, or is shut out of its group, while the broker answers a second client (`Log.ask_second_client`).
+An agent that waits for records, for the count store or for an unreachable broker has not stalled. A consumer has stalled if it
+gets no answer, or is shut out, while the broker answers a second client.
 """
 
 import math
@@ -24,10 +24,7 @@ class StallDetector:
     """Detects stalled partitions and a stalled consumer.
 
     Args:
-        partitions: the assigned partitions by number; the dictionary is shared with `Counting`.
-        source: the log.
         displace: called with the partitions that need a new seek.
-        clock: monotonic time in seconds.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class StallDetector:
         """Returns True unless a partition or the consumer has been stalled for a minute.
 
         Args:
-            waiting: True if the agent accepts no records now. No partition then counts as stalled.
+            waiting: True if the agent accepts no records now; no partition then counts as stalled.
         """
         now = self._clock()
         if waiting:
@@ -70,7 +67,6 @@ class StallDetector:
         )
 
     async def _check(self, partition: Partition, end: int, log_id: str) -> None:
-        """Checks a partition without progress. Requests a new seek unless the log ends at the next offset."""
         fold, partition.tried_s = partition.fold, self._clock()
         if fold is not None and fold.of_another_log(log_id):
             self._displace([partition.number])
@@ -88,7 +84,6 @@ class StallDetector:
             self._displace([partition.number])
 
     async def _reset_if_broker_unreachable(self, idle: list[Partition], reason: str) -> None:
-        """Resets the stall timers if the broker does not answer the second client either: an outage is not a stall."""
         numbers = [partition.number for partition in idle]
         try:
             await self._log.ask_second_client(numbers)

@@ -16,17 +16,8 @@ log = structlog.get_logger("ldpstream.agent")
 def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient, keeper: SurveyKeeper) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
-    Args:
-        settings: where Kafka and Redis are.
-        survey: the survey.
-        group: our consumer group.
-        client: our client of Redis.
-        keeper: stores the accepted surveys.
-
     Raises:
-        OpenSurveyChanged, KeptUnreadable: as `SurveyKeeper.check`.
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
-        StoreRefused, SettingsError: as `check_redis`.
     """
     ensure_topics(settings, survey, "agent", group)
     check_redis(RedisCountStore(survey, settings, client=client))
@@ -37,7 +28,6 @@ def check_redis(store: RedisCountStore) -> None:
     """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
 
     Raises:
-        StoreRefused: if Redis denies the login or a right that we need.
         SettingsError: if Redis would evict counts when its memory is full.
     """
     try:

@@ -1,6 +1,6 @@
 """The counting's requests to the count store.
 
-Each request runs in a thread. If the store does not answer, `BackPressure` stops the reading.
+Each request runs in a thread.
 """
 
 import asyncio

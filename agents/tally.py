@@ -2,7 +2,7 @@
 
     tally(survey, a + b) == tally(survey, a) + tally(survey, b)
 
-Either all reports of an envelope are counted, or none. An envelope is rejected if no device can have sent one of its reports.
+Either all reports of an envelope are counted, or none.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,6 @@ class Record(NamedTuple):
     """One record of the log.
 
     Attributes:
-        offset: offset in the partition.
         appended_ms: append time in Unix milliseconds.
         value: the envelope; empty if the record is a marker, which is neither counted nor rejected.
         key: the value of the record's `key` header; empty if there is no such header.
@@ -50,7 +49,6 @@ class Tally:
 
     @property
     def reports(self) -> int:
-        """Number of reports counted."""
         return sum(table.n for table in self.counts.values())
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -61,13 +59,10 @@ class Tally:
 
 
 class Records(Sequence[Record]):
-    """Records as columns, which need less time and memory than a list of records.
+    """Records as columns.
 
     Attributes:
-        offsets: ascending.
-        appended_ms: append times in Unix milliseconds.
-        values: the envelopes; an empty value is a marker.
-        keys: the values of the `key` headers, empty for a record without; None if no record has such a header.
+        keys: the values of the `key` headers, empty for a record without; or None: no record has such a header.
     """
 
     __slots__ = ("appended_ms", "keys", "offsets", "values")
@@ -83,7 +78,6 @@ class Records(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Sequence[Record]) -> "Records":
-        """Returns the records as columns."""
         if isinstance(records, Records):
             return records
         if not records:
@@ -105,7 +99,6 @@ class Records(Sequence[Record]):
         return Record(self.offsets[index], self.appended_ms[index], self.values[index], self.keys[index] if self.keys else b"")
 
     def without(self, positions: Collection[int]) -> "Records":
-        """Returns the records except those at the given positions, and without their keys."""
         kept = bytearray(b"\1") * len(self)
         for position in positions:
             kept[position] = 0
@@ -113,10 +106,6 @@ class Records(Sequence[Record]):
         return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
-        """Cuts the records where the append time enters another step, so that each piece has reports for few steps.
-
-        Does not cut if the first and the last append time are in one step, even if a broker's clock stepped back in between.
-        """
         if not len(self):
             return
         if survey.step_at(self.appended_ms[0]) == survey.step_at(self.appended_ms[-1]):
@@ -129,8 +118,6 @@ class Records(Sequence[Record]):
 
 @dataclass(slots=True)
 class _Pane:
-    """Envelopes of one pane, as runs of equal length."""
-
     positions: list[IntArray | list[int]] = field(default_factory=list)  # for each run, the envelopes' positions in the batch
     n: list[int] = field(default_factory=list)  # for each run, the number of reports in each of its envelopes
     payloads: list[bytes] = field(default_factory=list)  # for each run, the joined payloads
@@ -142,8 +129,7 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
     Report keys are ignored: `agents.remembered_keys.tally_once` counts each key once.
 
     Args:
-        survey: the survey to count.
-        records: envelopes with their append times. The append time determines whether a report is late. Markers are skipped.
+        records: the append time determines whether a report is late. Markers are skipped.
     """
     batch = Records.of(records)
     panes: dict[PaneKey, _Pane] = {}
@@ -181,7 +167,6 @@ def tally(survey: Survey, records: Sequence[Record]) -> Tally:
 
 
 def _count(mechanism: Mechanism, pane: _Pane) -> tuple[CountTable, list[int]]:
-    """Returns the count table of the pane's valid envelopes, and the positions of the invalid envelopes."""
     row = mechanism.report_dtype
     joined = pane.payloads[0] if len(pane.payloads) == 1 else b"".join(pane.payloads)
     rows = np.frombuffer(joined, row.base).reshape(-1, *row.shape)

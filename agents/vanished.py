@@ -1,4 +1,4 @@
-"""Closes the partitions that a recreated topic no longer has. Such partitions have no owner."""
+"""Closes the partitions that a recreated topic no longer has."""
 
 import secrets
 
@@ -18,8 +18,7 @@ async def close_vanished(survey: Survey, source: Log, store: StoreRequests) -> b
     """Drops the open steps of partitions that a recreated topic no longer has.
 
     Returns:
-        False if this must be tried again: a checkpoint is damaged, or the new log has no record yet. The first record's
-        append time bounds those of the lost records.
+        False if this must be tried again: a checkpoint is damaged, or the new log has no record yet.
     """
     log_id, there = await source.identity(), await source.partitions()
     if (heads := await store.heads()) is None:

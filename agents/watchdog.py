@@ -12,10 +12,7 @@ STALLED = 3  # exit code
 
 
 class Watchdog(threading.Thread):
-    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it.
-
-    The watchdog ends an agent that never joins its group, and an agent whose event loop hangs.
-    """
+    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it."""
 
     TICK_S = 5.0
     TICKS = 24  # counts ticks, not clock time: a process that was suspended for a while may continue

@@ -81,7 +81,7 @@ class Curves:
 
 
 def moving_shares() -> FloatArray:
-    """(YEAR, k) true shares: "chat" has a season and a jump, and "search" has a weekly wave. "home" has the rest."""
+    """(YEAR, k) true shares: "chat" has a season and a jump, and "search" has a weekly wave."""
     t = np.arange(YEAR)
     truth = np.tile([0.0, 0.22, 0.16, 0.12, 0.09, 0.07], (YEAR, 1))
     truth[:, CHAT] += 0.04 * np.sin(2 * np.pi * t / YEAR) + np.where(t >= JUMP, 0.08, 0)
@@ -91,11 +91,6 @@ def moving_shares() -> FloatArray:
 
 
 def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
-    """Simulates the count table of every step.
-
-    Each person has a fixed phase and a fixed number in [0, 1). The shares divide [0, 1) into intervals, and a person has the
-    value of the interval that contains the person's number. People thus keep their values while the shares stay the same.
-    """
     rng, m = np.random.default_rng(1), survey.mechanisms[0][0]
     groups = [np.sort(rng.random(n)) for n in rng.multinomial(PEOPLE, np.full(m.every_steps, 1 / m.every_steps))]
     order = [CHAT, 0, SEARCH, 2, 4, 5]  # "home" between the two values that move, so that the other people keep their values
@@ -158,7 +153,6 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
 
 
 def promises() -> None:
-    """Reads the table "Values that change often" of the results."""
     _, _, table = (HERE.parent / "results.md").read_text().partition("**Values that change often")
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[2].split("\n\n")[0].splitlines()

@@ -28,7 +28,6 @@ SIZES = {"1.0": 14_000, "1.1": 6_000, "beta": 100}
 
 
 def cohorts(folder: Path) -> list[str]:
-    """Writes a survey with cohorts and a table of people, and returns the demo's options. The screen depends on the version."""
     survey, people = folder / "survey.toml", folder / "people.csv"
     survey.write_text(
         SURVEY.read_text(encoding="utf-8").replace("[[attribute]]", f"{COHORT}[[attribute]]", 1), encoding="utf-8"

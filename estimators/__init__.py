@@ -1,4 +1,4 @@
-"""Estimators turn count tables into frequencies with standard errors and intervals. This folder is pure mathematics."""
+"""Estimates of shares, means and quantiles from count tables."""
 
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.ems import ems

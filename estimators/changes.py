@@ -1,14 +1,12 @@
 """Detects jumps by a generalized likelihood ratio (GLR) of a filter's innovations (observation minus prediction).
 
-A jump of size δ in the level of a value at step τ shifts the later innovations by δ c_τ, …, δ c_t. The signature c follows from
-the filter's gains (Willsky and Jones 1976). For standardized innovations ν, the best size and its score are
+A jump of size δ in the level of a value at step τ shifts the innovations from τ on by δ c_τ, …, δ c_t. The signature c follows
+from the filter's gains (Willsky and Jones 1976). For standardized innovations ν, the best size and its score are
 
     N = Σ c_s ν_s    D = Σ c_s²    δ̂ = N / D, with the standard error 1/√D    score U = N / √D
 
-There is an alarm if |U| exceeds a threshold for any of the k values and any of the last `STARTS` observed steps τ. A dependence
-between values does not raise the false-alarm rate. If a value drifts, the filter must estimate its drift, and the score has
-heavier tails. The code therefore maps the score from Student's t with DEGREES / gain² degrees of freedom to a normal score
-(Wallace 1959), and compares the normal score. `python -m lab.bench.changes` compares other statistics.
+An alarm needs a normal score above a threshold, for any of the k values and any of the last `STARTS` observed steps τ. The
+normal score comes from |U|, by Student's t with DEGREES / gain² degrees of freedom (Wallace 1959).
 """
 
 import math
@@ -37,11 +35,11 @@ class Change:
 
     Attributes:
         value: index of the value with the highest normal score.
-        step: the first time step at the new level.
+        step: estimate of the first time step at the new level.
         size: estimated jump of the value's frequency.
         standard_error: standard error of `size`, if `step` is right.
         score: |size| / standard_error.
-        moved: (k,) bool, true for values whose level starts anew: values with a score above 2 for the same step of the jump.
+        moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
     """
 
     value: int
@@ -52,21 +50,14 @@ class Change:
     moved: npt.NDArray[np.bool_]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9].
-
-        Noise exaggerates the jump of the value with the highest score. The method therefore widens the normal interval
-        (Bonferroni over all values that moved). The interval assumes that `step` is right.
-        """
+        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9]."""
         outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
         half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
         return self.size - half, self.size + half
 
 
 def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
-    """Turns standardized numbers with this skewness (for example, of small counts) into approximately normal scores.
-
-    Without this map, small counts would cause false alarms. Example: a Poisson count with mean 4 is 266 times as likely as a
-    normal number to exceed its mean by at least 5 standard deviations.
+    """Turns standardized numbers with this skewness into approximately normal scores.
 
     Source: Wilson and Hilferty 1931 (cube root of a gamma variable).
     """
@@ -76,12 +67,11 @@ def normalized(scores: FloatArray, skewness: FloatArray) -> FloatArray:
 
 
 def run_length(score: float, k: int = 1) -> float:
-    """Mean number of steps until the first false alarm, for independent values and constant levels.
+    """Approximate mean number of steps until the first false alarm, for k independent values with constant levels.
 
         √(2π) e^(b²/2) / (b k ∫ x ν(x)² dx), x from b/√STARTS to b    b: the threshold, `score`
 
-    The simulated run length of one value is 0.88 to 0.94 times this formula, so the formula is multiplied by 0.9. Dependence
-    between values makes false alarms rarer. A filter that forgets (gain above 0) has the same effect.
+    The result is this formula times `OPTIMISM`.
 
     Source: Siegmund and Venkatraman 1995, Annals of Statistics 23(1), theorem 1; ν as approximated by Siegmund and Yakir 2007.
     """
@@ -96,14 +86,13 @@ def run_length(score: float, k: int = 1) -> float:
 
 @cache
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
-    """Returns the score above which there is an alarm, for a stated mean number of steps to a false alarm of an attribute.
+    """Score above which there is an alarm, for a stated mean number of steps between two false alarms of an attribute.
 
-    After a false alarm, the filter's level starts anew at a wrong place. The return of the level may raise a second alarm. The
-    mean number of steps between alarms is therefore 0.7 times the mean number of steps to the first.
+    The mean number of steps between false alarms is taken as `SECOND` times the `run_length`.
 
     Args:
         k: number of values, at least 1.
-        steps: mean number of steps to a false alarm of any of the values, 100 to 1e12.
+        steps: mean number of steps between two false alarms of any of the values, 100 to 1e12.
 
     >>> [round(threshold(k), 2) for k in (2, 10, 1000)]
     [4.56, 4.91, 5.8]
@@ -118,7 +107,7 @@ def threshold(k: int, steps: float = RUN_LENGTH) -> float:
 def detectable(k: int, standard_error: float) -> float:
     """Size of a jump that a filter with the default run length finds within five steps in about 9 of 10 cases.
 
-    The size assumes constant shares before the jump. A share that drifts hides larger jumps.
+    The size assumes constant shares before the jump.
 
     Args:
         k: number of values.
@@ -145,7 +134,6 @@ class JumpScores:
         self.sums = np.zeros((2, STARTS, k))
 
     def arrays(self) -> list[FloatArray]:
-        """Returns the arrays that hold the whole state."""
         return [self.begun, self.lag, self.sums]
 
     def add(self, step: int, innovations: FloatArray, spread: FloatArray, gain: FloatArray) -> None:
@@ -153,7 +141,7 @@ class JumpScores:
 
         Args:
             step: number of the step.
-            innovations: (k,) observation minus prediction, divided by `spread`.
+            innovations: (k,) observation minus prediction, divided by `spread` and made nearly normal (`normalized`).
             spread: (k,) standard deviation of observation minus prediction.
             gain: (k,) the filter's gain.
         """
@@ -165,11 +153,7 @@ class JumpScores:
         self.lag *= 1 - gain
 
     def normal_scores(self, gain: FloatArray) -> FloatArray:
-        """Returns the highest score of every value, mapped to a normal score, (k,).
-
-        Args:
-            gain: (k,) the filter's gain at the last observation, as expected before it.
-        """
+        """Returns the highest score of every value, mapped to a normal score, (k,)."""
         degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
         return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))
 
@@ -186,12 +170,10 @@ class JumpScores:
         return Change(value, int(self.begun[slot]), float(size), error, float(scores[slot, value]), moved), slot
 
     def _scores(self) -> FloatArray:
-        """Returns |U| of every slot and value, (STARTS, k); 0 where there is no evidence."""
         scores: FloatArray = np.abs(self.sums[0])
         np.divide(scores, np.sqrt(self.sums[1]), out=scores, where=self.sums[1] > 0)
         return scores
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
-        """Drops all evidence about the values whose level starts anew."""
         self.lag[:, moved] = 0
         self.sums[:, :, moved] = 0

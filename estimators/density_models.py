@@ -7,14 +7,13 @@
 Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
-    smooth      the differences of u have the variance 1/τ, so neighbouring steps are similar (`estimators.smooth_prior`)
+    smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth_prior`)
     bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
     irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
-A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, every step has a
-variance of its own. Its posterior and that of u are approximated in turns (mean-field variational inference). The bound of this
-approximation stands for the probability of the counts, so jumps need somewhat clearer evidence.
+A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, the bound of a
+mean-field variational approximation stands for this probability.
 
 Sources: Good and Gaskins 1971; Tierney and Kadane 1986 (Laplace); Tipping and Lawrence 2005 (variational inference for t).
 """
@@ -76,7 +75,7 @@ class ModelFit:
         log_evidence: approximate log-probability of the counts, up to a constant that all models share.
         decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
         coarser: shares under the model of the same kind with the next larger τ; None without such a model.
-        variances: (K - 1,) expected squares of the steps.
+        variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
         converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
     """
 
@@ -108,7 +107,6 @@ def fits(likelihood: Likelihood) -> list[ModelFit]:
 
 
 def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
-    """Returns the fits of one kind, from the largest τ to the last with a noticeable probability."""
     size = likelihood.widths.size - 1
     exponent = LARGEST + (2 * order - 1) * math.log10((size + 1) / 100)
     u, found, best, behind = np.zeros(size), list[ModelFit](), -math.inf, 0
@@ -129,7 +127,6 @@ def _gaussian(likelihood: Likelihood, kind: str, start: FloatArray, q: FloatArra
 
 
 def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: FloatArray | None) -> ModelFit:
-    """Fits the model with jumps: the variance of u_v is inverse gamma with the shape a = `DEGREES` and the scale `scale`."""
     from scipy.linalg import lapack
 
     a, size = DEGREES, u.size
@@ -156,12 +153,6 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
 def _mode(
     likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
 ) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
-    """Finds the mode of ln p(counts | f(u)) - uᵀQu/2 by Gauss and Newton's method with halved steps.
-
-    Returns:
-        The mode, its shares, the value there, the factor L of the precision there, and whether the search ended before its
-        limit of rounds.
-    """
     from scipy.linalg import cho_solve  # slow to load; only estimates need it
 
     f = likelihood.shares(u)
@@ -187,7 +178,6 @@ def _mode(
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the Cholesky factor of the expected precision of u: Jᵀ G J + Q, with J the derivatives of the shares f."""
     from scipy.linalg import lapack
 
     pull = f * (likelihood.curvature @ f)
@@ -201,13 +191,11 @@ def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
 
 
 def _later_sums(x: FloatArray) -> FloatArray:
-    """Returns the sums over each row and all later rows."""
     return np.asarray(np.cumsum(x[::-1], axis=0)[::-1])
 
 
 @lru_cache(maxsize=64)
 def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, float]:
-    """Returns Q for steps of this number, and its log-determinant. For order 2 as in `estimators.smooth_prior`."""
     tau, cells = 10.0**exponent, size + 1
     if order == 1:
         return tau * np.eye(size), size * math.log(tau)
@@ -224,7 +212,6 @@ def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, floa
 
 @lru_cache(maxsize=16)
 def _bell(size: int) -> tuple[FloatArray, float]:
-    """Returns Q of the bell model, and its log-determinant."""
     bends = np.diff(np.eye(size), n=2, axis=0)
     tau = 10.0 ** (BELL_TAU + 5 * math.log10((size + 1) / 100))
     q = np.asarray(size / BELL_SLOPE**2 * np.eye(size) + tau * bends.T @ bends)
@@ -233,7 +220,6 @@ def _bell(size: int) -> tuple[FloatArray, float]:
 
 @lru_cache(maxsize=16)
 def _irregular(size: int, sigma: float) -> tuple[FloatArray, float]:
-    """Returns Q of an irregular model, and its log-determinant."""
     smooth = np.linalg.inv(_precision(size, 2, IRREGULAR_TAU + 3 * math.log10((size + 1) / 100))[0])
     noise = sigma**2 * (2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1))
     q = np.asarray(np.linalg.inv(smooth + noise), np.float64)

@@ -1,37 +1,27 @@
 """Tests whether counts come from honest devices with the stated mechanism, and computes the drift between two estimates.
 
-Honest reports have properties that do not depend on the values. Each property has its own test. The fit's p-value is the
-smallest p-value times the number of tests, at most 1.
+The fit's p-value is the smallest p-value of these tests, times the number of tests, at most 1.
 
-    ones        unary encodings: the number of ones per report has the mean p + (k-1) q. The mean and the variance do not depend
-                on the values. The test is two-sided: too many ones (forged to raise many values at once) or too few (empty
-                reports)
-    floor       every pure mechanism, but not local hashing with too few reports: apart from random error, each value is
-                supported by at least a share q of the reports. Forged reports that support only a few values lower the counts
-                of all others. The test sums the squares of standardised support counts below q
+    ones        unary encodings: the mean number of ones per report is p + (k-1) q. The test is two-sided
+    floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of standardised support counts
+                below q
     least       the floor test for only the value with the least support
-    functions   local hashing: devices draw hash functions uniformly. The test counts pairs of reports with the same function
-    symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely. (Every linear form
-                hashes the value 0 to 0, so the share of symbol 0 depends on the values.)
-    classes     Square Wave with L > 1: the L cells near a value have the L remainders modulo L. So the share of the reports
-                whose cell has a given remainder does not depend on the values
-    counts      Square Wave with L = 1 and location mechanisms: compares the counts with the best-fitting distribution
+    functions   local hashing: number of pairs of reports with the same function
+    symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely
+    classes     Square Wave with L > 1: shares of the reports whose cell has a given remainder modulo L
+    counts      Square Wave with L = 1 and location mechanisms: deviance from the best-fitting distribution
 
 The tests use these null distributions:
 
     ones        exact, or an upper bound; normal if the variance is at least 10 000
-    floor       at most the mixture of χ² with 0 … k degrees of freedom and binomial weights (all values at the floor, counts
-                normal and not positively correlated; Shapiro 1988)
+    floor       the mixture of χ² with 0 … k degrees of freedom and binomial weights (Shapiro 1988)
     least       normal
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
     classes     a gamma distribution with the exact mean and variance
-    counts      a gamma distribution for the deviance of the true distribution of values, which is at least the tested deviance
+    counts      a gamma distribution for the deviance of the true distribution of values
 
-In a window, the tests assume that the same people report at every step, from kept memos. If different people report at each
-step, no test raises more alarms than stated.
-The number of ones of a subset (SS) needs no test: `Mechanism.table` rejects a table with a wrong number of ones. A forger may
-choose values and send exactly the reports of honest devices with these values. No test of counts can detect this.
+These tests cannot detect a forger who chooses values and sends reports of honest devices with these values.
 """
 
 import math
@@ -51,13 +41,12 @@ MAX_Z = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Agreement of counts with the mechanism.
+    """Result of `fit`.
 
     Attributes:
-        z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. It is negative if `sign` is "floor"
-            or "least", or if there are too few ones; otherwise positive. Beyond ±6 (p < 2e-9) the reports are forged or the
-            survey is wrong.
-        p: upper bound on the probability of a deviation this strong by chance (Bonferroni over the tests).
+        z: the p-value `p` as a two-sided normal score, within ±1e6; 0 without a deviation. Negative for too little support or
+            too few ones. Beyond ±6 (p < 2e-9), suspect forged reports or a wrong survey.
+        p: the smallest p-value, times the number of tests (Bonferroni), at most 1.
         sign: name of the test with the smallest p-value.
         tests: p-value of each test alone.
 
@@ -74,12 +63,10 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
     """Tests counts against the mechanism, as the module's docstring describes.
 
     Args:
-        m: the mechanism.
-        table: the mechanism's count table.
         steps: one number, as in `matrix_inversion`.
 
     Raises:
-        ValueError: if the table belongs to another mechanism or has invalid counts, or if steps < 1.
+        ValueError: if the table belongs to another mechanism or has invalid counts, or if `steps` is out of range.
     """
     groups_of(m, table, steps)
     found = {name: log_p for name, log_p in _tests(m, table, steps).items() if log_p is not None} if table.n else {}
@@ -100,7 +87,6 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    """Returns the standardised support counts, (k,), at most 0; empty if the count of a value that nobody has is certain."""
     variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
     if not variance:
         return np.zeros(0)
@@ -108,7 +94,6 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
 
 
 def _floor(below: FloatArray) -> LogP | None:
-    """Tests Σ z², with p = Σ_j Binomial(k, 1/2)(j) Pr[χ²_j >= Σ z²]; the sum omits terms of negligible weight."""
     if not below.size:
         return None
     k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
@@ -119,16 +104,10 @@ def _floor(below: FloatArray) -> LogP | None:
 
 
 def _least(below: FloatArray) -> LogP | None:
-    """Tests the smallest of k counts, with Bonferroni's bound."""
     return (math.log(below.size) + float(special.log_ndtr(below.min())), -1) if below.size else None
 
 
 def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
-    """Tests the deviance of the best-fitting distribution, which is at most the deviance of the true distribution.
-
-    The deviance of the true distribution has the mean and variance of Poisson counts with a given sum, at the fitted means. If
-    people report `steps` times, the variance of the counts grows by a factor of at most `steps`: the division corrects for it.
-    """
     counts = table.counts.astype(np.float64)
     best = mle(m, table)
     deviance = 2 * (float(special.xlogy(counts, counts / table.n).sum()) - best.log_likelihood - best.gap * table.n)
@@ -141,12 +120,6 @@ def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _deviance_moments(means: FloatArray) -> tuple[float, float]:
-    """Approximate mean and variance of the deviance Σ 2 c ln(c/μ) of k multinomial counts c with means μ.
-
-    The calculation starts from independent Poisson counts: from the definition for μ < 30, otherwise from χ² with the mean 1 +
-    1/(6μ). The fixed sum of the counts reduces the mean by 1. It also multiplies the variance by 1 - 1/k, and removes the
-    part that varies with the sum.
-    """
     small = means[means < 30]
     values = np.arange(100.0)[:, None]
     mu = np.maximum(small, 1e-300)
@@ -164,12 +137,12 @@ def _deviance_moments(means: FloatArray) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The largest change of a frequency between two estimates.
+    """The largest change of a frequency between two estimates, in standard errors.
 
     Attributes:
-        sigma: the change, in standard errors of the difference.
+        sigma: the change, in standard errors of the difference of the two frequencies.
         value: index of the value whose frequency changed.
-        p: upper bound on the probability that some value changes this much without drift (Bonferroni over all values).
+        p: two-sided p-value of the change, times the number of values (Bonferroni), at most 1.
     """
 
     sigma: float
@@ -178,10 +151,9 @@ class Drift:
 
 
 def drift(before: Estimate, after: Estimate) -> Drift | None:
-    """Returns the largest change of a frequency; None if an estimate has NaN, for example without reports.
+    """Returns the largest change of a frequency, in standard errors; None if an estimate has NaN, for example without reports.
 
-    `drift` treats the errors of the two estimates as independent. If the same people report from kept memos, the two errors
-    have a common part, which cancels. `sigma` is then conservative.
+    `drift` treats the errors of the two estimates as independent.
     """
     spread = np.hypot(before.standard_errors, after.standard_errors)
     moved = np.abs(after.frequencies - before.frequencies)
@@ -193,5 +165,5 @@ def drift(before: Estimate, after: Estimate) -> Drift | None:
 
 
 def mass_below_zero(estimate: Estimate) -> float:
-    """Returns minus the sum of the negative frequencies, which noise causes; NaN without reports."""
+    """Returns minus the sum of the negative frequencies; NaN if a frequency is NaN."""
     return float(-np.minimum(estimate.frequencies, 0).sum())

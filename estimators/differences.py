@@ -2,31 +2,20 @@
 
     Var(f̂₂ - f̂₁) = s₁² + s₂² - 2 Cov(f̂₁, f̂₂)
 
-If nobody counts in both estimates, the estimates are independent, and the covariance is 0. Otherwise the server cannot compute
-the covariance, because it does not know who reported at both times. The server uses a lower bound of the covariance. The
-standard error is therefore never too small, apart from the errors of s₁, s₂, F₁ and F₂, which are estimates themselves.
+If nobody counts in both estimates, the covariance is 0; otherwise a lower bound takes its place.
 
-Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz). The standard error is at most s₁ + s₂.
+Any estimator: Cov >= -s₁ s₂ (Cauchy and Schwarz).
 
-Matrix inversion of one level: a value's estimate is a sum of independent contributions, one per person. For one person, the
-law of total covariance splits the covariance in two parts:
-
-- The noise, given the person's values at both times. This part is at least 0. Fresh noise of different reports is independent.
-  Memos of different values are independent; a memo that is used at both times adds its variance. With local hashing, the hash
-  function is also the same at both times: its collisions of v with two other values are independent or identical. A report
-  that lies in both windows adds its variance.
-- The values. Let u and w be the shares of the person's reports in each span that encode v, with the means F₁ and F₂. As
-  u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)).
-
-A person makes at most `each` reports in a span of n reports. The contributions therefore carry weights whose products sum to
-at most 1 / max(n₁/each₁, n₂/each₂), and
+Matrix inversion of one level: a value's estimate is a sum of independent contributions, one per person. Given a person's
+values, the covariance of the noise is at least 0. Let u and w be the shares of the person's reports in each span that encode
+v, with the means F₁ and F₂. As u w >= max(0, u + w - 1), their covariance is at least -min(F₁F₂, (1-F₁)(1-F₂)). A person makes
+at most `each` reports in a span of n reports, so
 
     Cov(f̂₁, f̂₂) >= -d² min(F₁F₂, (1-F₁)(1-F₂)) / max(n₁/each₁, n₂/each₂)
 
-With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f. If people keep their
-values and memos, the true standard error is much smaller than this bound.
+With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f.
 
-Source: derived here. The lower bound of Pr[A and B] is Fréchet's inequality. `clear_differences`: Benjamini and Hochberg 1995,
+Source: derived here, with Fréchet's inequality for Pr[A and B]. `clear_differences`: Benjamini and Hochberg 1995,
 "Controlling the false discovery rate".
 """
 
@@ -45,7 +34,7 @@ def separate_errors(before: Estimate, after: Estimate) -> FloatArray:
 
 
 def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = None, people: float = 0.0) -> FloatArray:
-    """Upper bounds of the standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
+    """Conservative standard errors of `after.frequencies - before.frequencies`, (k,); NaN where an error is NaN.
 
     Args:
         before, after: estimates of the same attribute by the same estimator.
@@ -69,11 +58,9 @@ def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = N
 def unchanged_errors(before: Estimate, after: Estimate, people: tuple[float, float]) -> FloatArray:
     """Standard errors of `after.frequencies - before.frequencies` if the shares are equal, (k,); NaN where an error is NaN.
 
-    With n people, s² n is the variance of one person. Its estimate is far too small if few people happen to have none of a
-    value, so the larger of both estimates counts for both times. People who count at both times are taken as independent.
+    People who count at both times are taken as independent.
 
     Args:
-        before, after: estimates of the same attribute by the same estimator.
         people: number of people at each time, above 0.
     """
     one, other = people
@@ -94,9 +81,7 @@ def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
 def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
     """Marks the differences that are more than chance, (k,) bool, by the procedure of Benjamini and Hochberg.
 
-    The false discovery rate is the expected share of values without a true difference among the marked values. It is at most
-    `rate` if the tests of the values are independent or positively dependent. Shares that sum to 1 are slightly negatively
-    dependent; in the tests of this module, the rate holds for them too.
+    The false discovery rate is at most `rate` if the tests of the values are independent or positively dependent.
 
     Args:
         differences: (k,) differences; normally distributed around the true differences.

@@ -29,25 +29,22 @@ class Unshrunk:
         return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
 
     def error_of_mean(self, numbers: FloatArray) -> float:
-        """Returns the standard error of the mean number of a person.
-
-        Args:
-            numbers: (k,) the number that each value stands for.
-        """
+        """Returns the standard error of the people's mean number, given the number that each value stands for, (k,)."""
         centred = numbers - self.variance @ numbers / self.variance.sum()
         return float(np.sqrt(self.variance @ centred**2))
 
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """The raw inversion of a mechanism that is not pure. The errors of its shares depend on each other.
+    """The raw inversion of levels, if not all their mechanisms are pure.
 
     Attributes:
         shares: (k,) unbiased shares with sum 1; may be negative.
         places: (K + 1,) some of the edges of the bins, by their index, from 0 to k.
-        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each. Its argument is
-            the number of standard errors between a bound and the bound's unbiased estimate.
-        error_of_mean: returns the standard error of a person's mean number, for the number that each value stands for, (k,).
+        bounds: returns a lower and an upper bound of the distribution function at these edges, (K + 1,) each, for a number of
+            standard errors.
+        error_of_mean: returns the standard error of the people's mean number, given the number that each value stands for,
+            (k,).
     """
 
     shares: FloatArray
@@ -62,13 +59,10 @@ class Draws:
 
     Attributes:
         shares: (m, k); each column has draws from the posterior of one share. A row need not be a distribution.
-        smooth: (m, k), from the smooth model alone; each row is a distribution. Use these for means, quantiles and other
-            numbers that depend on many shares. Models without order do not describe such numbers.
-        below, above: (k,) each; an interval's lower and upper ends move outwards by these numbers. The numbers correct for two
-            errors of the draws: the draws ignore the bias of a smooth estimate, and a prior that is fitted to large shares
-            gives too narrow posteriors to shares far below the noise.
-        unshrunk: the unbiased shares, which widen intervals where the smooth model is wrong; None if the estimate is the smooth
-            model alone.
+        smooth: (m, k) histograms; each row is a distribution. Use these for means, quantiles and other numbers that depend on
+            many shares.
+        below, above: (k,) each; an interval's lower and upper ends move outwards by these numbers.
+        unshrunk: the unbiased shares; None if the estimate is the smooth model alone.
     """
 
     shares: FloatArray
@@ -78,11 +72,7 @@ class Draws:
     unshrunk: Unshrunk | Unbiased | None = None
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1].
-
-        The ends are percentiles of the draws. m draws are too few for the percentiles of a very high level. The widest
-        percentiles are then stretched from the mean, as for a normal distribution.
-        """
+        """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1]."""
         outside = (1 - level) / 2
         reached = max(outside, 1 / (len(self.shares) + 1))
         ends = np.quantile(self.shares, [reached, 1 - reached], axis=0, method="weibull")

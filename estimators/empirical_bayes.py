@@ -1,4 +1,4 @@
-"""Empirical Bayes (EB), the default estimate. Its prior is fitted to the counts, or fixed if few values have no order."""
+"""Empirical Bayes (EB)."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -28,29 +28,23 @@ def empirical_bayes(
     widths: npt.ArrayLike | None = None,
     steps: Steps = 1,
 ) -> Estimate:
-    """Posterior means of the shares, under a prior that is fitted to the counts.
+    """Posterior means of the shares, by empirical Bayes.
 
-    At most nine values without order have a fixed prior: see `estimators.few_values`. The function ignores levels without
-    information (no reports, or p = q).
+    At most nine values without order have a fixed prior: see `estimators.few_values`.
 
     Args:
-        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
-        table: the mechanism's count table.
-        ordered: true if neighbouring values have similar shares, such as the bins of a number: see `estimators.ordered`, and
-            `estimators.numbers` for mechanisms that are not pure, such as Square Wave. With pure mechanisms, the estimate does
-            not use the order of more than 10 000 values.
-        widths: (k,) widths of the bins of ordered values, positive; None for equal widths. The estimate assumes that the shares
-            per unit of width are smooth.
-        steps: as in `matrix_inversion`.
+        m, table, steps: as in `matrix_inversion`.
+        ordered: true for ordered values, such as the bins of a number: see `estimators.ordered`, and `estimators.numbers` for
+            mechanisms that are not pure. With pure mechanisms, the estimate does not use the order of more than 10 000 values.
+        widths: (k,) widths of the bins of ordered values, positive; None for equal widths.
 
     Returns:
-        Frequencies at least 0, with sum 1. Standard errors are posterior standard deviations. For the intervals, see
-        `estimators.posterior`. For ordered values (at most 10 000), `posterior` is `Draws`. `Estimate.of_nothing` if the counts
-        carry no information.
+        Frequencies at least 0, with sum 1. For ordered values (at most 10 000), `posterior` is `Draws`. `Estimate.of_nothing`
+            if the counts carry no information.
 
     Raises:
         ValueError, TypeError: as in `matrix_inversion`; also if the widths are not k positive finite numbers, or are given for
-            values without order.
+            values without order; and for ordered values, if a mechanism that is not pure is too large for `Mechanism.channel`.
     """
     groups = groups_of(m, table, steps)
     if ordered and any(counts.n and not own.pure for own, counts in groups):

@@ -1,17 +1,13 @@
-"""EMS: expectation maximisation with a smoothing step. The paper of Square Wave uses EMS for the histogram of a number.
+"""EMS: expectation maximisation with a smoothing step.
 
 Each iteration is an EM step (`estimators.likelihood`), then a smoothing step that replaces every cell by the binomial mean of
 itself and its neighbours:
 
     f_i ← (f_{i-1} + 2 f_i + f_{i+1}) / 4        at the two ends (2 f_0 + f_1) / 3
 
-The iteration stops when the log-likelihood changes by less than τ = 10⁻³ nats. EM alone fits the noise: its histogram of many
-bins has spikes. The smoothing step keeps neighbouring cells similar, so EMS is accurate for smooth densities, and flattens
-spikes. EMS is biased where the density bends, and its bias does not vanish for many reports.
+The iteration stops when the log-likelihood changes by less than τ = 10⁻³ nats, or after `max_iter` iterations.
 
-The smoothing step is strong if cells are wide. The paper smooths at least 256 cells. `ems` therefore divides every bin into
-equal cells, at least 256 in all. The reports do not distinguish the cells of a bin, so the EM step multiplies these cells by
-the same factor. The estimate of a bin is the sum of its cells.
+`ems` divides every bin into equal cells, at least 256 in all.
 
 Source: Li et al. 2020, arXiv:1912.01051, §5.5 (τ, the smoothing step); Silverman, Jones, Wilson and Nychka 1990 (EMS).
 """
@@ -41,16 +37,14 @@ def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_
     For a pure mechanism, the likelihood is that of the support counts.
 
     Args:
-        m: the mechanism: Square Wave, or any other mechanism on bins; or a list of pairs (mechanism, table), one for each
-            level, without `table`.
-        table: the mechanism's count table.
+        m, table: as in `matrix_inversion`; the mechanism is Square Wave, or any other mechanism on bins.
         max_iter: largest number of iterations, at least 1.
 
     Returns:
         Frequencies with sum 1, and NaN as standard errors. `Estimate.of_nothing` if the counts carry no information.
 
     Raises:
-        ValueError, TypeError: as in `matrix_inversion`.
+        ValueError, TypeError: as in `matrix_inversion`; also if `max_iter` is not an integer in [1, 10⁹].
 
     >>> from ldpstream.mechanisms import mechanism
     >>> m = mechanism("SW", k=5, eps=1.0)

@@ -1,4 +1,4 @@
-"""The result of every estimator."""
+"""The result of an estimator of frequencies, and checks of its arguments."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,28 +22,22 @@ Steps = int | Sequence[int]  # largest number of reports of one person in the ta
 class Intervals(Protocol):
     """A posterior distribution of the shares that gives intervals."""
 
-    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of intervals with this level, (k,) each."""
+    def interval(self, level: float) -> tuple[FloatArray, FloatArray]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Estimated frequencies with their uncertainty.
 
-    Every estimator returns `Estimate.of_nothing` if the counts carry no information. Counts carry no information if there are
-    no reports, if every mechanism has p = q, or (for a likelihood of support counts) if no report supports any value.
-
     Attributes:
         frequencies: (k,) estimated share of each value; NaN if the counts carry no information.
-        standard_errors: (k,) standard error of each share, if the participants are a random sample of the population. NaN if
-            the counts carry no information or do not distinguish all values, and for estimators without standard errors.
+        standard_errors: (k,) standard error of each share; NaN if unknown.
         n: number of reports in the tables.
-        iterations: number of iterations (IBU, MLE, EMS, and empirical Bayes of more than nine values without order; otherwise
-            0).
-        converged: true if an estimate exists and the iteration met the tolerance.
+        iterations: number of iterations, if the estimator counts them; otherwise 0.
+        converged: false if there is no estimate, or if an iteration ended without meeting its tolerance.
         log_likelihood: log-likelihood at the estimate, in nats (IBU, MLE and EMS; otherwise NaN).
-        gap: a bound proven by duality, in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood
-            exceeds this estimate's log-likelihood by more than n times `gap`.
+        gap: bound in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood is higher by more than
+            n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.
     """
 
@@ -62,13 +56,11 @@ class Estimate:
         return cls(np.full(k, np.nan), np.full(k, np.nan), n, converged=False)
 
     def times(self, factor: int | None, most: float = math.inf) -> "Estimate":
-        """Returns the estimate with all shares multiplied by a factor; this estimate for None.
-
-        A mechanism of sets of at most m values estimates the shares of drawn members. Times m, they are shares of people.
+        """Returns the estimate with all shares multiplied by a factor.
 
         Args:
             factor: at least 1; None to change nothing.
-            most: no share and no end of a posterior's interval becomes larger; 1 for an estimator without negative shares.
+            most: upper limit of the shares, and of the ends of a posterior's intervals.
         """
         if factor is None:
             return self
@@ -79,9 +71,8 @@ class Estimate:
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the intervals, (k,) each, for a level from LEAST_LEVEL to MOST_LEVEL.
 
-        With a posterior, the ends come from quantiles of the posterior. The mean of a skewed posterior may lie outside the
-        quantiles; the interval is then extended to the estimate. Without a posterior, the intervals are normal and may leave
-        [0, 1].
+        With a posterior, the interval comes from the posterior and contains the estimate. Without a posterior, the intervals
+        are normal and may leave [0, 1].
         """
         level = real("level", level, LEAST_LEVEL, MOST_LEVEL)
         if self.posterior is not None:
@@ -93,14 +84,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Multiplied:
-    """A posterior distribution of shares that are multiplied by a factor; see `Estimate.times`."""
-
     posterior: Intervals
     factor: int
     most: float
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends of intervals with this level, (k,) each."""
         low, high = (np.minimum(self.factor * end, self.most) for end in self.posterior.interval(level))
         return low, high
 
@@ -109,7 +97,7 @@ def of_each_group(groups: list[Group], steps: Steps) -> list[int]:
     """Returns each group's `steps`.
 
     Raises:
-        ValueError: if a number is below 1, or if there are more or fewer numbers than groups.
+        ValueError: if a number is not an integer in [1, 2^31], or if a sequence has more or fewer numbers than groups.
     """
     each = [integer("steps", n, 1, 2**31) for n in (steps if isinstance(steps, Sequence) else [steps] * max(1, len(groups)))]
     if len(each) != max(1, len(groups)):
@@ -122,7 +110,6 @@ def groups_of(m: Mechanism | Iterable[Group], table: CountTable | None = None, s
 
     Args:
         m, table: a mechanism and its count table; or m alone, a list of such pairs, one for each level.
-        steps: as in `matrix_inversion`.
 
     Raises:
         TypeError: if m and table are neither a mechanism with its table nor a list of such pairs alone.

@@ -1,6 +1,6 @@
-"""An exponential function for compiled loops: Numba computes it for several numbers at once, unlike the library's function.
+"""An exponential function for loops that Numba compiles.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -15,10 +15,7 @@ LEAST = -700.0  # below it, the result is that of this number, 1e-304
 
 @numba.njit(cache=True, error_model="numpy")
 def exp(x: float) -> Any:
-    """Returns e^x for x from -700 to 700, within 4 units in the last place.
-
-    x = n ln 2 + r, |r| <= ln 2 / 2, and e^r is its Taylor polynomial of degree 13, whose error is below 1e-17.
-    """
+    """Returns e^x for x from -700 to 700, within 4 units in the last place."""
     x = LEAST if x < LEAST else x  # NaN stays
     n = np.floor(x * LOG2_E + 0.5)
     r = (x - n * LN2_HIGH) - n * LN2_LOW

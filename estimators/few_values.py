@@ -1,26 +1,19 @@
-"""Exact posterior of the shares of few values: the default estimate for at most nine values without order.
+"""Posterior of the shares of at most nine values without order, under a fixed prior.
 
-Nine counts do not show how shares are distributed. So the prior is not fitted to the counts, unlike the prior of
-`estimators.unordered` for more values. It is a fixed mixture, and the posterior of each component is exact up to a fine
-lattice. Under a component, the shares are independent draws from one distribution g, given that they sum to 1:
+The prior is a mixture. Under each component but the last, shares are independent draws from a distribution g, given the sum 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values): for
-  example, one large share and many small ones.
-- All shares are exactly 1/k (`EQUAL`). Intervals do not use this component: it would make them too narrow where the counts do
-  not decide between the components.
+- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
+- All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
-The shares are multiples of one step h, so sums are multiples of h as well. L_v are the likelihoods of
-`estimators.value_likelihood`. Two passes of convolutions give the probability of the counts under a component, and each share's
-posterior:
+With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
+probability of the counts under a component, and each share's posterior:
 
-    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)          sum of the shares up to v; the second pass: of the shares from v on
+    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)    sum of the shares up to v; the second pass: of the shares from v on
 
 The weight of a component is its prior weight times this probability, divided by its density of the sum at 1.
 
-The lattice has only shares within 6 standard errors of the most likely distribution. L_v is multiplied by e^(λ f), which has
-no effect if the sum is given. λ is the number for which the most likely shares sum to 1. Without this factor, the likelihoods
-of count tables that no honest population makes would underflow.
+L_v is multiplied by e^(λ f), which has no effect if the sum is given.
 """
 
 import functools
@@ -49,7 +42,7 @@ WHOLE = 4096  # points of the lattice for the densities of the sum
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
-    """Likelihoods of the values on the lattice of shares. Value v has the points first[v], first[v] + 1 …, in steps h.
+    """Likelihoods of each value v at its lattice points first[v], first[v] + 1 …, in steps h.
 
     Attributes:
         step: h; 1 / h is an integer.
@@ -70,7 +63,6 @@ class Lattice:
 
     @classmethod
     def of(cls, seen: list[Observation], k: int) -> "Lattice":
-        """Returns the lattice for at least one observation."""
         likely = np.full(k, 1 / k)
         z = np.array([s.z for s in seen])
         for _ in range(2):  # the noise depends on the shares
@@ -101,12 +93,10 @@ class Lattice:
 
     @property
     def shares(self) -> FloatArray:
-        """(k, most points) share at each point."""
         return np.asarray(self.points * self.step)
 
     @property
     def points(self) -> IntArray:
-        """(k, most points) number of each point."""
         return np.asarray(self.first[:, None] + np.arange(self.like.shape[1]))
 
 
@@ -115,7 +105,6 @@ class FewValues:
     """The posterior of the shares among the people who report.
 
     Attributes:
-        lattice: the likelihoods of the values on the lattice.
         mean: (k,) posterior means, with sum 1.
         chances: (k, most points) posterior of each share without the component of equal shares.
     """
@@ -147,7 +136,7 @@ class FewValues:
         return cls(lattice, mean / mean.sum(), mixed)
 
     def posterior(self, people: float, concentration: float) -> Posterior:
-        """Returns the posterior of the population's shares. All intervals contain the unshrunk intervals.
+        """Returns the posterior of the population's shares.
 
         Args:
             people, concentration: as for `Posterior`.
@@ -180,10 +169,7 @@ class FewValues:
 
 def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[FloatArray, float]:
     """Returns the most likely distribution, max(z + λ N, 0), and λ: z are the unbiased shares, N the variances of their normal
-    errors.
-
-    A value is positive if λ > -z/N.
-    """
+    errors."""
     order = np.argsort(-unbiased / noise)
     rising = (1 - np.cumsum(unbiased[order])) / np.cumsum(noise[order])  # λ if exactly these values are positive
     positive = np.flatnonzero(rising > -unbiased[order] / noise[order])
@@ -193,11 +179,7 @@ def nearest_distribution(unbiased: FloatArray, noise: FloatArray) -> tuple[Float
 
 
 def components(k: int, points: IntArray, step: float) -> FloatArray:
-    """Returns the prior probability of each lattice point under each component, (components, *points.shape).
-
-    Leaves out the component of equal shares. Of a gamma distribution, each of the first `NEAR_ZERO` points stands for the
-    shares around it, weighted by 1 - |distance| / step. Each later point has the density at the point times the step.
-    """
+    """Returns the prior probability of each lattice point under each component, (components, *points.shape)."""
     found = [_gamma(shape, 1 / k, points, step) for shape in SHAPES]
     if k > 2:  # with two values, one share determines the other
         uniform = np.where(points > 0, step, step / 2)

@@ -1,6 +1,6 @@
 """The convolutions of the estimate for few values, compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -18,8 +18,6 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
     Args:
         weighted: (k, components, most points) weights of the values 0, 1 … of each integer.
-        size: (k,) number of possible values of each integer.
-        total: the sum, at least 0.
 
     Returns:
         (components, k, most points) probabilities, 0 for a component under which this sum is impossible; and (components,)
@@ -53,7 +51,6 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
 @numba.njit(cache=True, error_model="numpy")
 def _add(sums: Numbers, weights: Numbers, size: int, highest: int, total: int, found: Numbers) -> None:
-    """Adds to `found` the distribution of a sum, at most `highest`, plus a further integer, up to `total`."""
     for s in range(highest + 1):
         if sums[s] > 0:
             for j in range(min(size, total - s + 1)):

@@ -1,9 +1,6 @@
-"""Bias of an estimate. With a large bias, normal intervals cover the truth too rarely.
+"""Bias of an estimate.
 
-Standard errors describe noise, not bias. For a pure mechanism, matrix inversion without post-processing has no bias. A
-likelihood's maximum, the iterative Bayesian update (IBU) and most post-processings of the inversion keep every frequency at
-zero or above. This limit raises rare values that noise would make negative. Since the sum is 1, frequent values fall. With many
-values and few reports, they fall by several standard errors. IBU has more bias if it stops before convergence.
+For a pure mechanism, matrix inversion without post-processing has no bias.
 """
 
 import numpy as np
@@ -18,14 +15,8 @@ MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias stil
 
 
 def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
-    """Approximates the maximum likelihood of the support counts without the limit 0: frequencies with sum 1, some negative.
-
-    The approximation is of first order. It starts with the mean of the groups' inversions, with the likelihood's weights
-    h = n (p-q)² / γ. A shift in proportion to 1/h then makes the frequencies sum to 1.
-
-    Args:
-        groups: pure mechanisms with their tables.
-        raw: the matrix inversion of the groups.
+    """First-order approximation of the maximum likelihood of the support counts without the limit 0: frequencies with sum 1,
+    possibly negative.
 
     Returns:
         (k,) frequencies; NaN if the counts carry no information.
@@ -48,8 +39,6 @@ def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
     """Largest distance of an estimate's frequent values from estimates that may be negative.
 
     Args:
-        estimate: any estimate from some counts.
-        raw: the matrix inversion of the same counts, not post-processed.
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:

@@ -1,6 +1,6 @@
 """The loop of plain expectation maximisation (EM), compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -16,12 +16,11 @@ Floats = npt.NDArray[Any]
 def support_em(
     support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
 ) -> tuple[int, bool]:
-    """Runs EM for a sum of `terms.SupportTerm`, in place, in O(groups x kinds) per iteration.
+    """Runs EM for a sum of `terms.SupportTerm`, in place.
 
         r_a = c_a / (q_a + slope_a f),   f ← f Σ_a (q_a Σr_a + slope_a r_a) / Σc
 
-    Values with equal counts and equal starting frequencies form a kind. Division by Σc makes Σ f = 1 again, by (1) of
-    `mechanisms.terms`.
+    Values with equal counts and equal starting frequencies form a kind.
 
     Args:
         support: (groups, kinds) support counts, not all zero.
@@ -75,7 +74,6 @@ def support_em(
 
 @numba.njit(cache=True)
 def _sum(x: Floats, times: Floats) -> float:
-    """Returns the sum of x · times, in four independent lanes for speed."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for v in range(0, whole, 4):

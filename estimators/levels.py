@@ -1,8 +1,6 @@
 """Tests whether the levels of an attribute have the same histogram.
 
-Estimates over all levels together assume that people choose a level independently of their value. If people with a rare value
-prefer a strict level, the combined estimate is biased, and its interval ignores the bias. The estimates of the individual
-levels then differ.
+Estimates over all levels together assume that people choose a level independently of their value.
 """
 
 import math
@@ -23,8 +21,7 @@ class LevelsDifference:
         pair: indices of the two levels.
         value: index of the value.
         sigma: the difference in standard errors.
-        p: upper bound on the probability that some value differs this much between some two levels although all levels have the
-            same histogram.
+        p: p-value by Bernstein's inequality, with Bonferroni's correction; at most 1.
     """
 
     pair: tuple[int, int]
@@ -36,18 +33,15 @@ class LevelsDifference:
 def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
     """Compares the matrix inversions of all pairs of levels, value by value.
 
-    The difference D is a sum of independent contributions, one per person. Each contribution is within b = 1 / (people |p - q|)
-    of its mean; b is the larger of both levels. If both levels have the same histogram, Bernstein's inequality holds for any
-    number of people, with the variance V of D:
+    The difference D of a value is a sum of independent contributions, one per person, each within b of its mean. If both levels
+    have the same histogram, Bernstein's inequality holds, with the variance V of D:
 
         Pr[|D| >= d] <= 2 exp(-d² / (2 (V + b d / 3)))
 
-    `p` is this bound times the number of values and the number of pairs (Bonferroni). For each level, V uses the larger of two
-    variances: the variance at the level's own frequencies, and the variance at the frequencies of both levels together.
+    `p` is this bound, with estimates of V, times the number of values and the number of pairs (Bonferroni).
 
     Args:
-        groups: each level's mechanism and table, all on the same domain.
-        steps: as in `matrix_inversion`. If different people report at every step, p is larger than necessary.
+        steps: as in `matrix_inversion`.
 
     Returns:
         None if fewer than two levels carry information and have the attribute `unbiased`.

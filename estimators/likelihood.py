@@ -1,13 +1,4 @@
-"""Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum.
-
-IBU is expectation maximisation (EM). EM converges slowly: OUE at k = 1000 and ε = 1 needs millions of iterations. The papers
-run IBU for at most 10 000 iterations, so IBU often stops before convergence. Early stopping regularises: the estimate stays
-nearer to the uniform distribution than the maximum is. For many values and few reports, the regularised estimate is often more
-accurate. `mle` returns the maximum.
-
-The functions use the true likelihood if the count table determines the true likelihood. Otherwise they use the papers'
-pseudo-likelihood of the support counts: see the argument `likelihood` of `ibu`.
-"""
+"""Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -53,27 +44,17 @@ def ibu(
 
         r = c / (q + (p-q) f),   f ← f (q Σr + (p-q) r), normalised
 
-    For several levels, one EM maximises the sum of the levels' log-likelihoods. The function ignores levels without information
-    (no reports, or p = q).
-
-    No iteration lowers the likelihood. For support counts an iteration takes O(number of different counts) time. Early stopping
-    regularises: see the docstring of `estimators.likelihood`.
+    For several levels, one EM maximises the sum of the levels' log-likelihoods.
 
     Args:
-        m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
-        table: the mechanism's count table. If the counts carry no information, the result is `Estimate.of_nothing`.
+        m, table, steps: as in `matrix_inversion`. If the counts carry no information, the result is `Estimate.of_nothing`.
         max_iter: largest number of iterations, at least 1.
         tol: stop when no frequency changes by more than `tol`, in [0, 1].
-        steps: as in `matrix_inversion`.
         delta: stop when the log-likelihood per report changes by less than `delta`, in nats, at least 0 (δ in GIBU); 0 disables
-            this test. Algorithm 1 of GIBU uses only `delta` to stop.
-        likelihood: ``"exact"`` uses the true likelihood for mechanisms whose table determines it (GRR, PS-GRR and their chains,
-            local hashing, SW, location mechanisms), otherwise the likelihood of the support counts. ``"support"`` uses the
-            likelihood of the support counts, as in the papers; for local hashing this is far faster. Mechanisms that are not
-            pure (SW, location mechanisms) have no support counts, and always use the true likelihood.
-
-    Raises:
-        ValueError, TypeError: as in `matrix_inversion`.
+            this test.
+        likelihood: ``"exact"`` uses the true likelihood if the table determines it, otherwise the likelihood of the support
+            counts. ``"support"`` uses the likelihood of the support counts. Mechanisms that are not pure always use the true
+            likelihood.
 
     Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023. Several levels: ElSalamouny and
     Palamidessi 2022 (free-will privacy), Algorithm 1 (GIBU).
@@ -99,15 +80,12 @@ def mle(
 ) -> Estimate:
     """Maximum-likelihood estimate (MLE), the limit of EM.
 
-    For the support counts of one mechanism the maximum has a closed form. Newton's method finds λ with O(k) operations per
-    pass:
+    For the support counts of one mechanism the maximum is
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    For support counts the maximum is exact to machine precision, also for several levels: see `estimators.optimum`. For other
-    likelihoods, the iteration ends when the gap is proven to be at most 1e-9 nats per report, or after 10 000 evaluations of
-    the likelihood. `iterations` is the number of evaluations, for support counts of Newton's passes. `converged` is true if the
-    gap is at most 1e-9 nats per report.
+    If a likelihood is not that of support counts, an iteration ends at a proven gap of at most 1e-9 nats per report, or after
+    10 000 evaluations. `converged` is true if the gap is at most 1e-9 nats per report.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """
@@ -132,14 +110,13 @@ def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
 
 
 def _tells(terms: list[Term]) -> bool:
-    """True if the counts carry information: for likelihoods of support counts, if some report supports a value and p > q."""
     return any(not isinstance(term, SupportTerm) or (term.slope and term.support.any()) for term in terms)
 
 
 def em(
     terms: list[Term], f: FloatArray, max_iter: int = 10_000, tol: float = 1e-12, delta: float = 0.0
 ) -> tuple[FloatArray, int, bool]:
-    """Runs EM from f. Returns the frequencies, the number of iterations, and true if EM met a tolerance."""
+    """Runs EM from f; returns the frequencies, the number of iterations, and true if EM met a tolerance."""
     supports = [term for term in terms if isinstance(term, SupportTerm)]
     if len(supports) == len(terms):
         from ldpstream.estimators.kernels import support_em
@@ -166,7 +143,6 @@ def em(
 def _estimate(
     groups: list[Group], terms: list[Term], f: FloatArray, steps: Steps, iterations: int, converged: bool | None = None
 ) -> Estimate:
-    """Builds the `Estimate` of f. If `converged` is None, the estimate has converged if its gap is at most `PROVEN_GAP`."""
     n = sum(table.n for _, table in groups)
     value, gradient = evaluate(terms, f)
     gap = duality_gap(f, gradient) / n

@@ -1,4 +1,4 @@
-"""Local-level filter: the curve of every value's frequency from the raw inversions of all steps so far.
+"""Local-level filter of every value's frequency, from the raw inversions of the steps so far.
 
 For each of the k values of an attribute, with the level θ_t and the step's raw inversion z_t:
 
@@ -6,20 +6,15 @@ For each of the k values of an attribute, with the level θ_t and the step's raw
     z_t = θ_t + m + e_t    Var e = v_t, known        e_t: fresh noise, independent between steps
                            Var m = s², known         m: lasting noise, the same at every step (memos, choice of the people)
 
-The lasting noise does not average out over steps. The filter follows θ + m, and the estimate's variance is the filter's
-variance plus s². For a constant s² this is the exact posterior of θ, for an unknown θ_0. If s² changes, because more or
-fewer people report, the filter adds |change of s²| to its variance. This is the variance of the change of m if the people of
-one step include the people of the other step. The server cannot see how many people leave or change their values. If they do,
-m changes more than assumed, and the estimate of q becomes larger.
+The filter follows θ + m, and the estimate's variance is the filter's variance plus s². If s² changes, the filter adds |change
+of s²| to its variance.
 
-q is unknown. A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels.
-The estimate's variance includes the spread between the filters.
+A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels; its variance
+includes the spread between the filters.
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
-steps, so the filter adapts if a constant share begins to change. The prior π is nearly the mean of all values' weights at the
-step before (empirical Bayes).
-If `estimators.changes` detects a jump, the levels of the values that moved start anew, with an infinite prior variance of the
-jump.
+steps (`MEMORY`). The prior π is nearly the mean of all values' weights at the step before. If `estimators.changes` detects a
+jump, the levels of the values that moved start anew.
 
 Sources: Harvey 1989, Forecasting, Structural Time Series Models and the Kalman Filter (local level, exact initialization);
 Willsky and Jones 1976 (jumps).
@@ -46,7 +41,7 @@ class Filtered:
     """The filter's estimate after a step.
 
     Attributes:
-        frequencies: (k,) estimated shares; may be negative, and sum to 1 only approximately. NaN before the first observation.
+        frequencies: (k,) estimated shares, NaN before the first observation; may be negative, and need not sum to 1.
         standard_errors: (k,) standard errors of `frequencies`.
         lasting: (k,) variances of the lasting noise, a part of the squares of `standard_errors`.
         scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
@@ -62,11 +57,11 @@ class Filtered:
 
 
 class LocalLevel:
-    """Filter of one attribute. `step` changes the state; `to_bytes` and `from_bytes` copy the state exactly.
+    """Filter of one attribute.
 
     Args:
-        k: number of values, at least 1.
-        run_length: mean number of steps to a false alarm; `math.inf` for a filter without detection of jumps.
+        run_length: mean number of steps between two false alarms, 100 to 1e12; `math.inf` for a filter without detection of
+            jumps.
         next_step: number of the first time step.
 
     Attributes:
@@ -97,7 +92,7 @@ class LocalLevel:
         return np.asarray((self._weights * self._level).sum(axis=0))
 
     def skip(self, steps: int = 1) -> Filtered:
-        """Advances over steps without an observation. The variances grow, and the levels stay the same."""
+        """Advances over steps without an observation."""
         self._variance += integer("steps", steps, 0, 2**53) * DRIFTS
         self.next_step += steps
         return self._publish(np.full(self.k, np.nan), None)
@@ -113,11 +108,9 @@ class LocalLevel:
 
         Args:
             observed: (k,) raw inversion.
-            fresh: (k,) variance of the fresh noise, computed at the shares `predicted` (clipped to [0, 1]). Do not compute the
-                variance at `observed`: low observations would get a small variance and too much weight.
+            fresh: (k,) variance of the fresh noise, computed at the shares `predicted` (clipped to [0, 1]).
             lasting: (k,) variance s² of the lasting noise; None for 0.
-            skewness: (k,) skewness of the fresh noise, for the detection of jumps; None for 0. The skewness matters if few
-                reports support a value.
+            skewness: (k,) skewness of the fresh noise, for the detection of jumps; None for 0.
 
         Raises:
             ValueError: if an array has a wrong shape, a number is not finite, or a variance is negative.
@@ -142,7 +135,7 @@ class LocalLevel:
         return self._observe(observed, fresh, skewness)
 
     def to_bytes(self) -> bytes:
-        """Returns the exact state: one line of JSON, then all numbers as little-endian float64: 154 a value, and 51 more."""
+        """Returns the exact state: one line of JSON, then all numbers as little-endian float64."""
         head = {
             "format": FORMAT,
             "k": self.k,
@@ -207,11 +200,9 @@ class LocalLevel:
         return self._publish(scores, self._react(expected))
 
     def _shared(self, weights: FloatArray) -> FloatArray:
-        """Returns the mean weight of each q over the values that share a prior."""
         return np.asarray(weights.mean(axis=1, keepdims=True))
 
     def _react(self, gain: FloatArray) -> Change | None:
-        """Returns the jump that the scores show, or None; the values that moved start anew."""
         found = self._evidence.alarm(self._limit, gain)
         if found is None:
             return None
@@ -219,11 +210,6 @@ class LocalLevel:
         return found[0]
 
     def _start_anew(self, change: Change, slot: int) -> None:
-        """Gives the jump an infinite prior variance, for all values that moved.
-
-        The posterior of a jump of size δ is N(δ̂, 1/D). The level lags behind by `lag` δ. The weights of q stay, since alarms
-        would otherwise cluster for a value that drifts strongly.
-        """
         moved, evidence = change.moved, self._evidence
         numerator, precision = evidence.sums[:, slot, moved]
         w, lag, level = self._weights[:, moved], evidence.lag[slot, moved], self._level[:, moved]
@@ -234,7 +220,6 @@ class LocalLevel:
         evidence.forget(moved)
 
     def _weighed(self) -> FloatArray:
-        """Returns the weight of each q for each value, (DRIFTS.size, k)."""
         weights: FloatArray = np.exp(self._log_weights)
         weights *= self._prior
         weights /= weights.sum(axis=0)

@@ -1,4 +1,4 @@
-"""Matrix inversion (MI): the unbiased estimate from support counts, or by least squares from the counts of a channel."""
+"""Matrix inversion (MI) of support counts, or by least squares of the counts of a channel."""
 
 from collections.abc import Iterable
 from typing import overload
@@ -18,29 +18,26 @@ def matrix_inversion(m: Iterable[Group], *, post: str = ..., steps: Steps = ...)
 def matrix_inversion(
     m: Mechanism | Iterable[Group], table: CountTable | None = None, *, post: str = "none", steps: Steps = 1
 ) -> Estimate:
-    """Unbiased frequencies from the counts of one mechanism, or of several levels.
+    """Frequencies by inversion of the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B, B the channel's pseudo-inverse          SW and location mechanisms (`ChannelMechanism.inverse`)
+        f̂ = c/n B                                          SW and location mechanisms; B: `ChannelMechanism.inverse`
 
     For several levels, each bin gets a weighted mean of the levels' inversions. The weights are 1 / variance under uniform
-    frequencies, so the mean stays unbiased. If a level's channel is not invertible (often for Shokri's mechanism), the
-    least-squares inversion adds a bias that the standard errors do not include. The function ignores a level without
-    information (no reports, or p = q).
+    frequencies. If a level's channel is not invertible, the least-squares inversion adds a bias that the standard errors do not
+    include. The function ignores a level without information (no reports, or p = q).
 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
-        post: a method of `estimators.post_processing`; ``"none"`` keeps the estimate unbiased.
-        steps: largest number of reports of one person in the table: the number of time steps that the table sums, or
-            `Mechanism.reports_in` of these steps; one number, or one for each level. The standard errors assume that every
-            person made this number of reports, with an unchanged value. This assumption is conservative. The standard errors
-            include the random choice of the people.
+        post: a method of `estimators.post_processing`.
+        steps: largest number of reports of one person in the table, with an unchanged value; one number, or one for each level.
+            The standard errors assume that every person made this number of reports. The standard errors include the random
+            choice of the people.
 
     Returns:
-        Frequencies; with post="none" they may be negative, and noise moves their sum. The inversion of one level has the sum 1
-        if every report supports equally many values (GRR, SS, PS-GRR and their chains), and for SW and other invertible
-        channels. The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
+        Frequencies; with post="none" they may be negative, and need not sum to 1.
+        The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
         information.
 
     Raises:

@@ -1,24 +1,14 @@
-"""Empirical-Bayes estimate of the histogram of a number, for mechanisms that are not pure, such as Square Wave.
+"""Empirical-Bayes estimate of the histogram of a number, if a level's mechanism is not pure, such as Square Wave.
 
 The estimate is the mean over the models of `estimators.density_models`, weighted by prior odds and the probability of the
-counts under each model. By the prior log-odds (`ODDS`, by simulation), flat and irregular models count less. Draws for
-intervals use other odds (`DRAWN_ODDS`): irregular models count more, since the counts often cannot show an irregular density.
-The bell model is left out, since its draws differ too little from a normal density.
+counts under each model.
 
-The models have at most 96 cells of neighbouring bins. Within a cell, the density per unit of width is interpolated. The counts
-are nearly normal with the variances n m, where m are the probabilities of the reports after `PILOT_STEPS` steps of EM:
+The models have at most 96 cells of neighbouring bins. The counts are nearly normal with the variances n m, where m are the
+probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
 
-Levels with a pure mechanism contribute their inversions with independent normal noise, as in `estimators.ordered`.
-
-The intervals of shares come from normal approximations of the log-density. Three corrections make them wider. The bias of the
-smooth models is estimated from the change with τ, as in `estimators.smooth_prior`. The ends of the intervals also move
-outwards, towards the ends of the intervals from the unbiased shares alone. They move over a part of the distance: the weight of
-the irregular models and of those with jumps (`rough`). If people report repeatedly, all draws get the variance of the choice of
-fewer people.
-
-The intervals of the mean and of percentiles hold for any distribution (`Unbiased`).
+The intervals of the mean and of percentiles come from the unbiased shares (`Unbiased`).
 """
 
 from collections.abc import Sequence
@@ -61,9 +51,6 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
 
     Returns:
         As `empirical_bayes`; `converged` is true if the searches for the models with a weight ended before their limits.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     raw = matrix_inversion(groups, steps=steps)
     w = checked_widths(widths, raw.frequencies.size)
@@ -94,16 +81,6 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
 
 
 class _Cells:
-    """Cells of neighbouring bins, and the way back to the bins.
-
-    Attributes:
-        size: number of bins of each cell; the last cell may have fewer.
-        first: (K,) first bin of each cell.
-        of_bin: (k,) cell of each bin.
-        widths: (K,) widths of the cells.
-        parts: (k,) part of its cell's width that a bin has.
-    """
-
     def __init__(self, bin_widths: FloatArray) -> None:
         k = bin_widths.size
         self.size = -(-k // MAX_CELLS)
@@ -118,7 +95,6 @@ class _Cells:
         self._part = place - self._before
 
     def spread(self, shares: FloatArray) -> FloatArray:
-        """Returns the shares of the bins, (..., k), for positive shares of the cells, (..., K)."""
         if self.first.size == self.of_bin.size:
             return shares
         density = np.log(shares / self.widths)
@@ -129,7 +105,6 @@ class _Cells:
 
 
 def _likelihood(groups: list[Group], steps: Steps, cells: _Cells) -> Likelihood:
-    """Returns the likelihood of the cells' shares, as if every report came from another person."""
     k, size = cells.of_bin.size, cells.first.size
     linear, curvature = np.zeros(size), np.zeros((size, size))
     pilot = em(likelihood_terms(groups, "support"), np.full(k, 1 / k), PILOT_STEPS)[0]
@@ -155,7 +130,6 @@ def _likelihood(groups: list[Group], steps: Steps, cells: _Cells) -> Likelihood:
 
 @lru_cache(maxsize=32)
 def _channel(m: Mechanism, parts: bytes, size: int) -> tuple[FloatArray, IntArray]:
-    """Returns the channel from cells of `size` bins to groups of `size` reports, and the first report of each group."""
     channel, of_bins = m.channel(), np.frombuffer(parts)
     rows = np.add.reduceat(of_bins[:, None] * channel, np.arange(0, of_bins.size, size), axis=0)
     outputs = np.arange(0, channel.shape[1], size)
@@ -163,7 +137,6 @@ def _channel(m: Mechanism, parts: bytes, size: int) -> tuple[FloatArray, IntArra
 
 
 def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = None) -> FloatArray:
-    """Returns the weights of the models; small weights are 0. `flattest` replaces the prior log-odds of the first model."""
     evidence = np.array([fit.log_evidence for fit in found]) + odds
     if flattest is not None:
         evidence[0] = found[0].log_evidence + flattest + np.log(len(found) - 1)
@@ -174,11 +147,6 @@ def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = 
 
 
 def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:
-    """Returns equally likely shares of the cells, (DRAWS, K), from the normal approximations at the modes.
-
-    The counts do not determine the log-density η of a nearly empty cell. A share w e^η would have a mean far above the mode.
-    So half of the variance is subtracted from each η, as for log-normal numbers.
-    """
     from scipy.linalg import solve_triangular  # slow to load; only estimates need it
 
     size = likelihood.widths.size
@@ -196,7 +164,6 @@ def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -
 
 
 def _bias(found: list[ModelFit], weights: FloatArray) -> FloatArray:
-    """Returns the estimated bias of the cells' shares, (K,): see `estimators.smooth_prior`."""
     bias = np.zeros(found[0].shares.size)
     for fit, weight in zip(found, weights, strict=True):
         if weight and fit.coarser is not None:
@@ -205,7 +172,6 @@ def _bias(found: list[ModelFit], weights: FloatArray) -> FloatArray:
 
 
 def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArray:
-    """Adds the difference of two variances to the draws: of the choice of `people`, and of as many people as reports."""
     if people >= reports:
         return drawn
     size = 1 / (1 / people - 1 / reports)
@@ -219,7 +185,6 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     If the sum of the inverted shares is not 1, all shares change by the same number.
 
     Args:
-        m: the mechanism.
         shares: (k,) true shares.
         numbers: (k,) the number that each value stands for.
         reports: number of reports of each person, with an unchanged value.
@@ -238,16 +203,6 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
 
 
 def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cells) -> Unbiased:
-    """Returns the raw inversion, with the exact error of its mean and bounds of the distribution function.
-
-    The distribution function F ascends. So its mean over the last edges before a place, and this place, is at most F there. The
-    mean over a wider span lies lower, but has a smaller error. The span of each bound is the best one for the estimated
-    `shares`. If these are wrong, another span would be better. They share the noise of the bound, so the choice makes some
-    bounds fail more often than those of a fixed span (`docs/numbers.md`).
-
-    Several levels' inversions have a weighted mean z, whose sum is not 1. With e (sum 1) for `centre`, the shares are
-    z + (1 - Σ z) e. So a sum a·shares is (a - a·e)·z + a·e, and its error is that of the numbers a - a·e.
-    """
     k, size = shares.size, cells.first.size
     told = list(informative(groups, steps))
     weights = np.array([inversion_weight(m, table.n / each, each)[:k] for m, table, each in told])
@@ -258,13 +213,6 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
     exact = mixed + (1 - mixed.sum()) * centre
 
     def errors(numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
-        """Returns the standard errors of r sums of the raw shares, (r,).
-
-        Args:
-            numbers: (k,) weight of each share.
-            first: (K,) the first value of each group of values.
-            parts: (K, r) factor of the weights of each group, for each sum.
-        """
         total = np.zeros(parts.shape[1])
         for (m, table, each), weight in zip(told, weights, strict=True):
             a = weight * numbers
@@ -306,7 +254,6 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
 def _pure_variances(
     m: Mechanism, shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray, reports: int
 ) -> FloatArray:
-    """Returns the variances of sums of one random person's inverted shares, (r,), with one factor for each group of values."""
     k = shares.size
     own, x = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
     squares = np.add.reduceat((own + (x**2).sum(axis=0))[:k] * numbers**2, first) @ parts**2
@@ -315,6 +262,5 @@ def _pure_variances(
 
 
 def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
-    """Returns the variances over the people of numbers, (r,), with one factor for each group of values."""
     one, two = (np.add.reduceat(shares * numbers**power, first) for power in (1, 2))
     return np.asarray(two @ parts**2 - (one @ parts) ** 2)

@@ -1,9 +1,4 @@
-"""The maximum of a sum of terms on the simplex: to machine precision if the sum is separable, otherwise to within a proven gap.
-
-Sums of support terms are separable except for the constraint Σ f = 1. For these sums, Newton's method finds the constraint's
-multiplier in a few passes. All other sums use projected L-BFGS (the limited-memory quasi-Newton method), which sets bins to
-exactly zero. Expectation maximisation (EM) would only approach zero.
-"""
+"""The maximum of a sum of terms on the simplex: by Newton's method if the sum is separable, otherwise by projected L-BFGS."""
 
 from collections import deque
 
@@ -13,6 +8,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.terms import TINY, SupportTerm, Term
 
 PAIRS = 20  # number of past steps that L-BFGS keeps
+POWERS = np.array([-3.0, -2.0, -1.0, 0.0])  # of k, for b in `_background`
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
 ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
@@ -37,11 +33,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
     f_v = 0:
 
         φ'_v(x) = Σ_A c_Av / (x + b_A),  b = q/(p-q)        f_v(μ) = the x >= 0 with φ'_v(x) = 1/μ, or 0
-
-    1/φ' is concave and increasing in x, so f_v(μ) is convex and increasing in μ. From any μ that is too large, Newton's method
-    for Σ_v f_v(μ) = 1 decreases to the root and never passes the root. A bin that reaches zero stays at zero. With one term
-    f = c μ - b. Then Σ_v f_v(μ) is piecewise linear in μ, and Newton's method reaches the closed form after finitely many
-    steps.
     """
     k = terms[0].k
     told = [term for term in terms if term.slope and term.support.any()]
@@ -67,11 +58,6 @@ def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
 
 
 def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns two numbers for every bin: the x >= 0 with 1/φ'(x) = μ (or 0 if 1/φ'(0) >= μ), and the slope of 1/φ' at x.
-
-    With one term 1/φ' is linear. Otherwise Newton's method, from its second point on, rises to the root and never passes the
-    root.
-    """
     if len(support) == 1:
         return np.maximum(mu * support[0] - b[0], 0.0), 1 / support[0]
     for attempt in range(200):
@@ -87,15 +73,12 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 
 
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
-    """Returns the maximum of any sum of terms by projected L-BFGS, and the number of evaluations.
+    """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
-    By (1) of `mechanisms.terms`, the maximum on the simplex is the maximum of L(f) - C Σf over f >= 0, with C = Σ_v f_v
-    ∂L/∂f_v. The only constraints are then f >= 0. A step goes along max(0, f + a d). For the free bins, the direction d is the
-    quasi-Newton direction; for the bins held near zero, d is a scaled gradient (a two-metric projection). The method halves the
-    factor a until the likelihood rises enough, then scales back to the simplex. No step lowers the likelihood, up to rounding.
+    A step goes to the distribution nearest to f + a d (`_nearest`). The direction d is the quasi-Newton direction for the free
+    bins, and a scaled gradient for the bins near zero.
 
     Args:
-        terms: the terms whose sum is maximised.
         start: (k,) distribution; bins at zero may become positive.
         target: the iteration stops when the duality gap is at most `target`, in nats.
         max_evaluations: largest number of evaluations of the terms.
@@ -109,28 +92,28 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
     pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=PAIRS)
     while evaluations < max_evaluations and duality_gap(f, gradient) > target:
         ascent = gradient - total
-        metric = (f + 1 / f.size) / total
+        metric = (f + (_background(f, *pairs[-1]) if pairs else 1 / f.size)) / total
         direction = metric * ascent
-        nearly_zero = min(1e-3, float(np.abs(np.maximum(f + direction, 0) - f).sum())) / f.size
+        nearly_zero = min(1e-3, float(np.abs(_nearest(f + direction, metric) - f).sum())) / f.size
         free = (f > nearly_zero) | (ascent >= 0)
         direction[free] = _quasi_newton(ascent[free], metric[free], [(s[free], y[free]) for s, y in pairs])
         length = 1.0
         while length > SHORTEST and evaluations < max_evaluations:
-            after = np.maximum(f + length * direction, 0)
-            step, size = after - f, float(after.sum())
+            after = _nearest(f + length * direction, metric)
+            step = after - f
             promised = float((ascent * step).sum())
             length /= 2
-            if promised <= 0 or not size:
+            if promised <= 0:
                 continue
             value_after, gradient_after = evaluate(terms, after)
             evaluations += 1
-            gain = (value_after - total * size) - (value - total)
+            gain = value_after - value
             left = float(((gradient_after - total) * step).sum())  # far below zero if the step was much too long
             if left >= -0.8 * promised and (gain >= 1e-4 * promised or abs(gain) <= ROUNDING * (abs(value) + total)):
                 bend = gradient - gradient_after
                 if (step * bend).sum() > 1e-14 * np.sqrt((step**2).sum() * (bend**2).sum()):
                     pairs.append((step, bend))
-                f, value, gradient = after / size, value_after - total * np.log(size), gradient_after * size
+                f, value, gradient = after, value_after, gradient_after
                 break
         else:
             if not pairs and evaluations < max_evaluations:  # the scaled gradient failed too; EM never lowers the value
@@ -138,11 +121,41 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
             pairs.clear()
-    return f, evaluations
+    return f / f.sum(), evaluations
+
+
+def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
+    """The b (k to a power of `POWERS`) for which the metric f + b best predicts the direction of the last step.
+
+    EM has b = 0. If every value explains every outcome nearly as well, a large b makes far longer steps.
+    """
+    step, bend = step / np.abs(step).max(), bend / np.abs(bend).max()
+    best, found = 0.0, 1.0
+    for b in float(f.size) ** POWERS:
+        metric = f + b
+        rest = bend - (metric @ bend) / metric.sum()
+        product, scale = (step @ rest) ** 2, (step**2 / metric).sum() * (metric @ rest**2)
+        if product > best * scale:
+            best, found = float(product / scale), float(b)
+    return found
+
+
+def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
+    """The distribution y with the least Σ (y - x)² / metric, (k,): y = max(0, x - μ metric), μ by Newton's method."""
+    mu = (x.sum() - 1) / metric.sum()
+    for _ in range(x.size):
+        on = x > mu * metric
+        after = (x[on].sum() - 1) / metric[on].sum()
+        if not after > mu:
+            break
+        mu = after
+    return np.asarray(np.maximum(x - mu * metric, 0.0))
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Multiplies a vector by L-BFGS's inverse Hessian, built from `metric` and pairs (step, decrease of the gradient)."""
+    def scaled(x: FloatArray) -> FloatArray:
+        return np.asarray(metric * (x - (metric * x).sum() / metric.sum()))
+
     used = []
     for step, bend in pairs:
         product = float((step * bend).sum())
@@ -152,10 +165,12 @@ def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[Floa
     for step, bend, product in reversed(used):
         weights.append(float((step * result).sum()) / product)
         result = result - weights[-1] * bend
-    result = metric * result
+    result = scaled(result)
     if used:
         step, bend, product = used[-1]
-        result = result * (product / float((bend * metric * bend).sum()))
+        expected = float((bend * scaled(bend)).sum())
+        if expected > 1e-12 * float((bend * metric * bend).sum()):
+            result = result * (product / expected)
     for (step, bend, product), weight in zip(used, reversed(weights), strict=True):
         result = result + step * (weight - float((bend * result).sum()) / product)
     return np.asarray(result)

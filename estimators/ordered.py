@@ -1,4 +1,4 @@
-"""Empirical-Bayes estimate of the histogram of an ordered attribute: neighbouring values have similar shares.
+"""Empirical-Bayes estimate of the histogram of an ordered attribute.
 
 The estimate is a weighted mean of three: the smooth estimate (`estimators.smooth_prior`), the estimate with plateaus and jumps
 (`estimators.plateaus`), and the estimate without order (`estimators.unordered`). The mean of the first two is weighted
@@ -7,27 +7,16 @@ against the third by Stein's unbiased estimate of the risk, in units of the nois
     R = Σ_v (f̂_v - z_v)² / N_v + 2 Σ_v ∂f̂_v/∂z_v          z: unbiased shares, N: variances of their noise
     weight ∝ e^{-R/4}
 
-For linear estimators with equal N, the mean's risk exceeds the smaller risk of the two by at most 4 ln 2 in these units (Leung
-and Barron 2006). Ours are not linear.
-
-The smooth estimate and the one with plateaus come from models of the same observations with the same noise. The weights of
-these two therefore also depend on the evidence (marginal likelihood) of the models. Evidence is less noisy than R, but it can
-mislead if both priors are wrong. So the weights use both:
+The weights of the smooth estimate and of the one with plateaus also use the evidence (marginal likelihood) of their models:
 
     weight ∝ evidence · e^{-R/4}
 
-The evidence with plateaus is that of the best G and ρ, which is too large. It also ignores that the shares sum to 1, which
-makes it too small. The code divides it by e³ (`FITTED`, by simulation).
+The evidence of the model with plateaus is first divided by e³ (`FITTED`, by simulation).
 
-R is the risk for the shares among the people who report, so N leaves out the choice of the people. The code measures the
-derivatives (Ramani, Blu and Unser 2008). With independent random signs b, every z_v moves by h b_v, and
+R is the risk for the shares among the people who report, so N leaves out the choice of the people. With independent random
+signs b, every z_v moves by h b_v, and
 
     Σ_v ∂f̂_v/∂z_v ≈ Σ_v b_v (f̂_v(z + h b) - f̂_v(z)) / h
-
-All estimates use the same b, so the noise of b partly cancels in the differences of the risks.
-
-The smooth posterior does not describe irregularities that are smaller than the noise. If R shows larger errors than this
-posterior states, its shares get the difference as further noise, for the intervals alone (`_misfit`).
 
 Sources: Stein 1981; Leung and Barron 2006 (weights); Ramani, Blu and Unser 2008, Monte-Carlo SURE (derivatives).
 """
@@ -52,6 +41,7 @@ from ldpstream.mechanisms.inference import Variance
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
 LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # levels of intervals, whose ends are percentiles of a share
+CERTAIN = 20.0  # nats; the model with plateaus is left out if it is less likely by this, even without derivatives
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
 LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, relative to that at equal shares; limits its grid
 SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by more than this many standard deviations of R
@@ -59,14 +49,10 @@ LEAST_NOISE = 1e-3  # smallest noise, relative to the variance that includes the
 
 
 def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
-    """Posterior means of the shares of ordered values, with posterior draws for intervals, means and quantiles.
+    """Posterior means of the shares of ordered values; with posterior draws if there are at most 10 000 values.
 
     Args:
-        groups: checked groups.
         widths, steps: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
     widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
@@ -81,9 +67,13 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     by = h * np.random.default_rng(3).choice([-1.0, 1.0], k)
     risk = partial(_risk, by=by, z=z, noise=noise)
     found = np.array([smooth.frequencies, stepped.frequencies])
-    moved = np.array([smooth.moved(z + by), shares_with_plateaus(z + by, variance)])
+    moved = np.array([smooth.moved(z + by), stepped.frequencies])
     smooth_risk, stepped_risk = map(risk, found, moved)
-    of_smooth = expit((stepped_risk - smooth_risk) / 4 + smooth.log_evidence - stepped.log_evidence + FITTED)
+    by_evidence = smooth.log_evidence - stepped.log_evidence + FITTED
+    if (stepped_risk - smooth_risk) / 4 + by_evidence < CERTAIN:  # else positive derivatives only add to the certainty
+        moved[1] = shares_with_plateaus(z + by, variance)
+        stepped_risk = risk(found[1], moved[1])
+    of_smooth = expit((stepped_risk - smooth_risk) / 4 + by_evidence)
     weights = np.array([of_smooth, 1 - of_smooth])
     without = risk(unordered.frequencies, _without_order(groups, steps, by))
     of_unordered = expit((risk(weights @ found, weights @ moved) - without) / 4)
@@ -101,9 +91,6 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
         standard_errors: (k,) their standard errors, positive.
         n: number of reports.
         widths: as in `empirical_bayes`.
-
-    Raises:
-        ValueError: if the widths are not k positive finite numbers.
     """
     if np.isnan(shares).any():
         return Estimate.of_nothing(shares.size, n)
@@ -112,24 +99,16 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
 
 
 def _risk(f: FloatArray, moved: FloatArray, by: FloatArray, z: FloatArray, noise: FloatArray) -> float:
-    """Returns Stein's estimate R of the risk of an estimate f. `moved` is the estimate from z + `by`, with `by` = h b."""
     return float(((f - z) ** 2 / noise).sum() + 2 * by @ (moved - f) / np.mean(by**2))
 
 
 def _misfit(smooth: SmoothPosterior, risk: float, noise: FloatArray) -> FloatArray:
-    """Returns the standard deviations, (k,), of the errors that the smooth posterior leaves out.
-
-    R - k estimates the sum of the squared errors in units of the noise, for any shares. The smooth posterior's variances have a
-    smaller sum if the shares have irregularities below the noise. The excess, minus half of its standard deviation √(2k), is
-    spread over all values.
-    """
     k = noise.size
     excess = risk - k - float((smooth.standard_errors**2 / noise).sum()) - SURE * math.sqrt(2 * k)
     return np.sqrt(noise * min(max(excess / k, 0.0), 1.0))
 
 
 def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatArray:
-    """Returns the frequencies of `unordered_posterior` after all inversions move by these numbers, (k,)."""
     moved = [Observation(each.z + by, each.variance) for each in observations(groups, steps)]
     return posterior_means(moved, by.size)
 
@@ -142,11 +121,11 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    """Returns the mean of the three estimates with these weights; `misfit` widens the smooth posterior of each share."""
     shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
-    drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]
+    others = [_percentiles(*each) for each in zip(intervals, rows, strict=True) if each[1]]
+    drawn = np.concatenate([*others, np.empty((0, misfit.size))])[: len(shares)]
     replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # keeps smooth draws of every τ
     shares[replaced] = drawn
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
@@ -160,12 +139,6 @@ def _combined(
 
 
 def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], rows: int) -> FloatArray:
-    """Returns numbers for each share, (rows, k), ascending, whose percentiles are the ends of the share's intervals.
-
-    The rows are not scaled to the sum 1: if many shares have wide intervals near 0, the factor would change a large share.
-    """
-    if rows == 0:
-        return np.empty((0, interval(0.5)[0].size))
     ends = np.array([interval(level) for level in LEVELS])  # (levels, 2, k)
     quantiles = np.concatenate([ends[::-1, 0], ends[:, 1]])
     chances = np.concatenate([(1 - LEVELS[::-1]) / 2, (1 + LEVELS) / 2])
@@ -176,10 +149,7 @@ def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], row
 
 
 def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance, Variance]:
-    """Returns the weighted mean of the groups' unbiased shares, (k,), and its two variances as functions of the true shares.
-
-    The first variance is for random people, the second (the noise) for given people.
-    """
+    """Returns the unbiased shares, their variance for random people, and their variance for given people (the noise)."""
     seen, people = observations(groups, steps), people_of(groups, steps)[0]
     k = seen[0].z.size
     weights = np.array([each.precision(np.full(k, 1 / k)) for each in seen])

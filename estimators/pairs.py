@@ -13,11 +13,8 @@ cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K
     S = H V Hᵀ + W - H K - Kᵀ Hᵀ
     θ̂ = z + (V Hᵀ - K) S⁻¹ (y - H z)              Q = V - (V Hᵀ - K) S⁻¹ (V Hᵀ - K)ᵀ
 
-θ̂ is unbiased, and a cell can be negative by chance. Its margins are the sums of its cells, so they agree with the cells and use
-all three estimates. K is 0 if different people answer the three questions. If the same people answer all of them, K is the
-covariance of the sample of people.
-
-V is a diagonal minus a few outer products (`Mechanism.support_covariance`), and so is Q = diag(own) - FᵀF.
+K is 0 if different people answer the three questions. If the same people answer all of them, K is the covariance of the sample
+of people.
 
 Source: Aitken 1936 (generalised least squares); Fieller 1954 (ratios); Wald 1943 and Rao 1948 (the test).
 """
@@ -41,7 +38,7 @@ MOST_CURVATURE = 0.05  # largest `curvature` for which the test has its size; se
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares, and the ends of their intervals in [0, 1]. A share is NaN if it is unknown; the interval is then [0, 1]."""
+    """Shares, and the ends of their intervals; an unknown share is NaN with the interval [0, 1]."""
 
     shares: FloatArray
     low: FloatArray
@@ -50,12 +47,12 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """A test of the hypothesis that the two attributes are independent.
+    """Result of `independence`.
 
     Attributes:
-        statistic: X², which has the χ² distribution with `degrees` degrees of freedom if the attributes are independent.
+        statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
         degrees: (k₁ - 1)(k₂ - 1).
-        p: probability of a statistic at least this large if the attributes are independent.
+        p: p-value of the statistic.
     """
 
     statistic: float
@@ -68,11 +65,11 @@ class PairEstimate:
     """The joint shares of two attributes, with their covariance diag(own) - factorsᵀ factors over the cells, row by row.
 
     Attributes:
-        shares: (k₁, k₂) unbiased shares with the sum 1.
+        shares: (k₁, k₂) shares with the sum 1; may be negative.
         own: (k₁ k₂,) diagonal part of the covariance.
         factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
-        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports: the chance of
-            differences at least this large if they do. None if neither attribute has reports of its own that count.
+        agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports; None if those
+            carry no information.
     """
 
     shares: FloatArray
@@ -97,10 +94,8 @@ class PairEstimate:
     def within(self, axis: int, level: float = 0.95) -> Shares:
         """Of the people with a value of one attribute, the shares of the values of the other, (k₁, k₂).
 
-        Cell (i, j) has the share of j among the people with row i (axis 0), or of i among the people with column j (axis 1).
-        The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the row or column may
-        have no people at all (its share is not above 0 by the interval's level), every ratio is possible. The share is then
-        unknown, and the interval is [0, 1].
+        The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the share of the row or
+        column is not above 0 by the interval's level, the result is NaN with the interval [0, 1].
         """
         shape, cube = self.shares.shape, self._cube()
         whole = self.shares.sum(axis=1 - axis, keepdims=True)
@@ -135,15 +130,13 @@ class Counted:
     steps: Steps = 1
 
     def informative(self) -> list[tuple[Group, int]]:
-        """The groups that an unbiased inversion can use, each with the most reports of one person."""
+        """The groups of pure mechanisms whose counts carry information, each with the most reports of one person."""
         each = of_each_group(list(self.groups), self.steps) if self.groups else []
         return [((m, t), n) for (m, t), n in zip(self.groups, each, strict=True) if t.n and m.pure and m.p != m.q]
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """An estimate with the sum 1: its shares (k,), and its covariance diag(own) - factorsᵀ factors."""
-
     shares: FloatArray
     own: FloatArray
     factors: FloatArray
@@ -176,8 +169,7 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
         X² = δᵀ C⁻¹ δ,   δ_ij = θ̂_ij - r̂_i ĉ_j
 
     for all rows and columns but the last ones. C is the covariance of δ to first order, with the noise at the shares r_i c_j
-    that independent attributes would have. So X² has the χ² distribution with (k₁ - 1)(k₂ - 1) degrees of freedom if the
-    product of the errors of r̂ and ĉ is small beside the error of δ. `_curvature` measures this product.
+    that independent attributes would have. X² is approximately χ² with (k₁ - 1)(k₂ - 1) degrees of freedom.
 
     Returns:
         None if the pair's counts carry no information, or too little for this test.
@@ -209,7 +201,6 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
 
 
 def _curvature(found: PairEstimate, covariance: FloatArray) -> float:
-    """E|dr dcᵀ|² / E|δ|² for independent errors dr, dc of the margins: how much the second order adds to δ's variance."""
     of_margins = np.trace(found.margin_covariance(0)) * np.trace(found.margin_covariance(1))
     of_contrasts = np.trace(covariance)
     return float(of_margins / of_contrasts) if of_contrasts > 0 else math.inf
@@ -220,13 +211,10 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
         V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
 
-    V is 0 for independent attributes and 1 if one attribute determines the other. With uniform margins the noise of all
-    contrasts is equal, so X² has the noncentral χ² distribution with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`,
-    whatever the kind of association.
+    With uniform margins, X² is approximately noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
 
     Args:
         cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
-        shape: (k₁, k₂).
         size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
         power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
 
@@ -243,17 +231,14 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
 
 
 def _possible(shares: FloatArray) -> FloatArray:
-    """The nearest table without negative shares."""
     return post_process(shares.ravel(), "norm-sub").reshape(shares.shape)
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:
-    """The covariance plus a little noise, relative to the largest variance in it, so that rounding errors do no harm."""
     return np.asarray(covariance + np.eye(len(covariance)) * (ROUNDING * largest + TINY))
 
 
 def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, at: FloatArray | None) -> PairEstimate | None:
-    """The joint shares, with the covariances at the table `at`; None: each question's own shares, from different people."""
     from scipy.linalg import solve_triangular  # slow to load; only surveys with pairs need it
 
     pair, *parts = counts
@@ -298,20 +283,17 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
 
 
 def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) -> FloatArray:
-    """Covariance of a margin and the cells, (k - 1, k₁ k₂), if the same people answer both: that of the sample of people."""
     shares = at.ravel()
     covariance = of_cells * shares - np.outer(of_cells @ shares, shares)
     return np.asarray(covariance[:-1] / max(cells.people, seen.people))
 
 
 def _between(rest: list[_Seen], at: FloatArray) -> FloatArray:
-    """Covariance of the two margins, (k₁ - 1, k₂ - 1), if the same people answer both."""
     covariance = at - np.outer(at.sum(axis=1), at.sum(axis=0))
     return np.asarray(covariance[:-1, :-1] / max(seen.people for seen in rest))
 
 
 def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
-    """The levels' inversions together, with the sum 1; None if the counts carry no information."""
     informative = counted.informative()
     if not informative:
         return None

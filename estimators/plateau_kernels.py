@@ -1,7 +1,6 @@
 """Loops of the estimate with plateaus, compiled by Numba. The arrays are those of `ValueLikelihood.apart`.
 
-The loops run over slices: Numba then infers that no index is negative, and computes several entries at once. Import this module
-only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 import math
@@ -16,7 +15,6 @@ Floats = npt.NDArray[Any]
 
 @numba.njit(cache=True)
 def _sum(x: Floats) -> float:
-    """Returns the sum, in four independent lanes for speed."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for i in range(0, whole, 4):
@@ -28,7 +26,6 @@ def _sum(x: Floats) -> float:
 
 @numba.njit(cache=True)
 def _dot(x: Floats, y: Floats) -> float:
-    """Returns the sum of x · y, as `_sum` does."""
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
     for i in range(0, whole, 4):
@@ -40,11 +37,6 @@ def _dot(x: Floats, y: Floats) -> float:
 
 @numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
-    """Finds the points that value v has in common with value v - 1; none for value 0.
-
-    Returns:
-        The place of the first common point within the entries of v, its entry of v - 1, and the number of common points.
-    """
     if v == 0:
         return 0, 0, 0
     low = max(first[v], first[v - 1])
@@ -57,7 +49,8 @@ def forward_backward(
     like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats,
     smooth: bool,
 ) -> float:  # fmt: skip
-    """Posterior of every share. With probability `jump` a share draws a new level, else it keeps the previous share's level.
+    """Posterior of every share. The first share draws a level. With probability `jump` a later share draws a new level, else it
+    keeps the previous share's level.
 
     Args:
         like: likelihoods, one for each entry of the grid.
@@ -69,8 +62,8 @@ def forward_backward(
             likelihood given this value and all earlier ones.
         posterior: overwritten with the posterior of each value, one probability for each entry; if not `smooth`, only for the
             first value.
-        drawn: (J,) overwritten with the expected number of new levels at each point. The first value has a new level.
-        smooth: False if only `drawn` is wanted.
+        drawn: (J,) overwritten with the expected number of new levels at each point.
+        smooth: false if only `drawn` is wanted.
 
     Returns:
         The log-likelihood of `prior` and `jump`.

@@ -2,15 +2,13 @@
 
     f_1 ~ G;   f_v = f_{v-1} with chance 1 - ρ, or else f_v ~ G
 
-This is a hidden Markov model. The levels are the points of a grid, and the inversions are normal with known variances. So the
-posterior of every share given G and ρ is exact on the grid. Expectation maximisation (EM, Baum and others 1970) fits G and ρ. A
-prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M further
-levels:
+This is a hidden Markov model, whose levels are the points of a grid. Expectation maximisation (EM, Baum and others 1970) fits G
+and ρ. A prior H of the levels is a mixture of gamma distributions with mean 1/k and of a power law. Each EM step counts H as M
+further levels:
 
     G ← (M H + Σ expected new levels) / (M + number of new levels),   ρ ← (½ + number of jumps) / k
 
-The shares sum to 1. The sum of the inversions has a large error if there are many values. So the excess over 1 is first
-subtracted from the inversions, in proportion to their variances: this is the best linear unbiased estimate given the sum.
+The excess of the inversions' sum over 1 is first subtracted from the inversions, in proportion to their variances.
 
 The model ignores the widths of bins: it describes jumps of the shares, not of the shares per unit of width.
 
@@ -41,7 +39,6 @@ class Plateaus:
 
     Attributes:
         frequencies: (k,) posterior means, with sum 1.
-        posterior: the posterior of each share, for intervals.
         log_evidence: log-likelihood of the fitted G and ρ, with the normal densities of the inversions.
     """
 
@@ -55,7 +52,7 @@ def plateaus(z: FloatArray, variance: FloatArray) -> Plateaus:
 
     Args:
         z: (k,) unbiased shares; need not be positive or sum to 1.
-        variance: (k,) their variances. The computing time grows with √(largest variance / smallest variance).
+        variance: (k,) their variances.
     """
     values, on_grid, value = _fit(z, variance)
     mean = values.moments(on_grid)[0]
@@ -75,7 +72,6 @@ def _with_sum_one(mean: FloatArray) -> FloatArray:
 
 
 def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArray, float]:
-    """Returns the likelihoods of every value, the posterior probability of each entry, and the log-likelihood of G and ρ."""
     from ldpstream.estimators.plateau_kernels import forward_backward
 
     k = z.size

@@ -1,8 +1,6 @@
-"""Post-processing methods that make estimates non-negative and consistent. Post-processing uses no privacy budget.
+"""Post-processing methods for estimated frequencies. Post-processing uses no privacy budget.
 
-Every method takes (k,) estimated frequencies and returns (k,) frequencies. All methods except power and power-ns are
-idempotent. No method reverses the order of two frequencies (for power and power-ns: of two frequencies with equal variance).
-The methods guarantee:
+Every method takes (k,) estimated frequencies and returns (k,) frequencies. The methods guarantee:
 
     none            nothing: the frequencies do not change
     base-pos        non-negative frequencies
@@ -77,9 +75,8 @@ def norm_mul(x: FloatArray) -> FloatArray:
 def norm_cut(x: FloatArray) -> FloatArray:
     """Keeps the largest frequencies up to the sum 1, and sets the others to zero.
 
-    The method reduces the frequency at which the sum would exceed 1, so that the sum is 1. If the positive frequencies sum to
-    less than 1, `norm_cut` scales them like `norm_mul`. Among equal frequencies, the method keeps those with the smallest
-    indices.
+    The frequency at which the sum would exceed 1 is reduced. If the positive frequencies sum to less than 1, `norm_cut` scales
+    them like `norm_mul`.
 
     >>> norm_cut(np.array([0.7, 0.2, 0.4, -0.3])).round(12).tolist()
     [0.7, 0.0, 0.3, 0.0]
@@ -97,9 +94,8 @@ def norm_cut(x: FloatArray) -> FloatArray:
 def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     """Posterior means of the true frequencies, if these follow a power law and the noise is normal with known variance.
 
-    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] maximises the likelihood of
-    the estimates. Small estimates shrink towards zero, as far as noise may explain them. All results are between 1 / (100 k)
-    and 1.
+    The power law has a density proportional to t^-a on (1 / (100 k), 1). The exponent a in [0, 6] is fitted by maximum
+    likelihood.
 
     Args:
         x: (k,) estimates.
@@ -157,31 +153,26 @@ def _blocks(positions: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
 
 @cache
 def _gauss_legendre(nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in (0, 1) and weights of the Gauss-Legendre quadrature."""
     u, weights = np.polynomial.legendre.leggauss(nodes)
     return (1 + u) / 2, weights / 2
 
 
 def _grid(low: float) -> tuple[FloatArray, FloatArray]:
-    """Nodes t in (low, 1) and weights of the integral over ln t."""
     u, weights = _gauss_legendre(_NODES)
     return np.exp(np.log(low) * (1 - u)), -np.log(low) * weights
 
 
 def _likelihood(x: FloatArray, spread: FloatArray, grid: FloatArray) -> FloatArray:
-    """Returns the likelihood of every point of the grid, (len(x), grid), up to a constant factor per row."""
     nearest = np.clip(x[:, None], grid[..., :1], grid[..., -1:])  # keeps the precision of an estimate far outside the grid
     exponent = -0.5 * (grid - nearest) / spread[:, None] * ((grid - nearest + 2 * (nearest - x[:, None])) / spread[:, None])
     return np.asarray(np.exp(exponent - exponent.max(axis=1, keepdims=True)))
 
 
 def _prior(grid: FloatArray, steps: FloatArray, exponents: FloatArray) -> FloatArray:
-    """Returns the mass t^-a dt of each node, (grid, exponents), not normalised."""
     return np.asarray(np.exp(np.log(grid)[:, None] * (1 - exponents)) * steps[:, None])
 
 
 def _log_mass(low: float, exponents: FloatArray) -> FloatArray:
-    """Returns ln ∫ t^-a dt over (low, 1), for every a."""
     b = (1 - exponents) * np.log(low)
     return np.asarray(np.log(-np.log(low)) + np.log(special.exprel(b)))
 
@@ -205,12 +196,10 @@ def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> 
 
 
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
-    """Width of the posterior's range from the nearest possible number: 10 σ; 40 σ²/d for a large distance d beyond a bound."""
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
 def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Does the same as `_far_from_zero` for estimates near or beyond a bound, by quadrature, up to a constant per row."""
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
     start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)
@@ -239,13 +228,15 @@ def check_method(method: str) -> None:
 
 def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None) -> FloatArray:
     """Applies the post-processing method with this name. One NaN makes all results NaN.
+
     Args:
         frequencies: (k,) estimated frequencies.
         method: one of `NAMES`.
         variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
 
     Raises:
-        ValueError: if an argument is not allowed.
+        ValueError: if `method` is unknown, if `frequencies` has infinities or not one dimension, or if a needed `variance` is
+            missing or negative.
     """
     check_method(method)
     x = np.asarray(frequencies, float)

@@ -1,29 +1,16 @@
 """Posterior of the shares: means and intervals.
 
-The posterior is that of the shares among the people who reported. Standard errors and intervals are for the population: they
-add the variance f (c - f) / people of the choice of the people. c is 1, or less for several reports of a set
-(`Inference.concentration`). A prior that is fitted to k values adds an uncertainty, most of all for values with little evidence
-in the counts. For such a prior, all distances from the value's mean are multiplied by
+Standard errors and intervals are for the population: they add the variance f (c - f) / people of the choice of the people. c is
+1, or less for several reports of a set (`Inference.concentration`). For a prior that is fitted to k values, distances from the
+value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1
 
-The numbers 2 and 8 were chosen by simulation. The fixed prior of `estimators.few_values` needs no factor.
-
-An interval for the level 95 % leaves out 5 % of the posterior: 1.25 to 2.5 % below it and the rest above it, so that the
-interval is as short as possible. Equal parts would cover too many shares: a share far below the noise is hardly ever below its
-interval, because no share is negative. Other levels divide the part outside in the same proportion, so the interval for a
-higher level contains the interval for a lower one.
+The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
 For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
-If there are at most 20 values, this holds for all of them.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
-
-Without this rule, a value that everybody has would have an upper end below 1, since the other values have many small posterior
-means.
-
-No quantile is exactly 0, so the intervals of shares that are exactly 0 would miss the truth. The ends therefore move outwards
-by a small part of the noise (`SHARP`).
 """
 
 from dataclasses import dataclass
@@ -43,13 +30,13 @@ CHOSEN_AT = 0.95  # the part below gives the shortest interval at this level, an
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior distribution of each value's share, on the grid of a `ValueLikelihood`.
+    """Posterior distribution of each value's share, on a grid.
 
     Attributes:
         people: number of people who reported; infinite to leave out their random choice.
         concentration: c, as `value_likelihood.people_of` returns it.
         mean: (k,) estimated shares.
-        standard_errors: (k,) posterior standard deviations, including the random choice of the people.
+        standard_errors: (k,) posterior standard deviations times `widening`, with the random choice of the people added.
         widening: (k,) factors for the uncertainty of a fitted prior; 1 for a fixed prior.
         kind: (k,) kind of each value.
         ends: upper ends of the cells of all kinds, kind after kind.
@@ -57,8 +44,7 @@ class Posterior:
         start: (kinds + 1,) position of each kind's first cell.
         lowest: (kinds,) lower end of each kind's first cell.
         resolution: added to both sides of an interval.
-        large: indices of the values whose intervals contain the unshrunk intervals: the unbiased share is far above the noise,
-            or there are few values.
+        large: indices of the values whose intervals contain the unshrunk intervals.
         unshrunk, unshrunk_errors: the best linear unbiased estimates of the `large` values, given the sum, and their standard
             errors.
     """
@@ -86,7 +72,6 @@ class Posterior:
         """Returns the posterior on a grid.
 
         Args:
-            values: the grid.
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people, concentration: as for `Posterior`.
@@ -112,11 +97,7 @@ class Posterior:
         )  # fmt: skip
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population.
-
-        For the choice of the people, the upper end also includes the distance c z²/people, as Wilson's interval does near zero;
-        z is the normal quantile.
-        """
+        """Returns the lower and upper ends, (k,) each, of intervals at this level for the shares of the population."""
         below = (1 - level) * self._part_below
         low, high = self._quantiles(np.array([below, below + level]))[:, self.kind]
         z = ndtri(0.5 + level / 2)
@@ -134,13 +115,11 @@ class Posterior:
 
     @cached_property
     def _part_below(self) -> FloatArray:
-        """The part of `PARTS_BELOW` that makes each kind's interval for `CHOSEN_AT` the shortest, (kinds,)."""
         below = np.repeat((1 - CHOSEN_AT) * PARTS_BELOW[:, None], self.lowest.size, axis=1)
         low, high = self._quantiles(below), self._quantiles(below + CHOSEN_AT)
         return np.asarray(PARTS_BELOW[(high - low).argmin(axis=0)])
 
     def _quantiles(self, chances: FloatArray) -> FloatArray:
-        """Returns the quantiles of each kind for chances (m, kinds), by linear interpolation within the cells."""
         from ldpstream.estimators.posterior_kernels import quantiles
 
         found = np.empty(chances.shape)

@@ -1,6 +1,6 @@
 """Loops of the empirical-Bayes estimate, compiled by Numba. The arrays are those of `estimators.value_likelihood`.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 import math
@@ -59,10 +59,7 @@ def moments(
 ) -> tuple[float, float]:  # fmt: skip
     """Sums over all values: the posterior means and variances under the prior tilted by exp(by · f), and the posteriors.
 
-    The result is that of `tilt` and `posterior`, up to rounding. One exponential for each point replaces one for each entry.
-
     Args:
-        like: exp(log_like).
         mass: (J,) overwritten with the sum of all values' posteriors.
 
     Returns:
@@ -108,7 +105,7 @@ def moments(
 
 @numba.njit(cache=True, error_model="numpy")
 def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
-    """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, at most `longest`."""
+    """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, limited to ±`longest`."""
     step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
     return min(max(step, -longest), longest)
 
@@ -118,16 +115,13 @@ def fit_prior(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     rounds: int, longest: float, prior: Floats, by: float,
 ) -> float:  # fmt: skip
-    """Makes EM steps for the prior of the shares, and Newton steps for λ. Returns the new λ.
+    """Makes EM steps for the prior of the shares, and Newton steps for λ; returns the new λ.
 
     Args:
         like, log_like, start, first, points, times: as in `moments`.
         base: (J,) base distribution of the Dirichlet process.
         mass: number of further values that each step counts, distributed as `base`.
-        rounds: number of steps.
-        longest: limit of a Newton step for λ.
         prior: (J,) the first prior; overwritten with the fitted prior.
-        by: the first λ.
     """
     drawn, k = np.empty(points.size), 0.0
     for i in range(times.size):

@@ -1,26 +1,18 @@
 """Means and quantiles of an ordered attribute's numbers, with intervals.
 
-A histogram does not say where in a bin a person's number lies. Here the numbers of a bin are spread evenly over the bin: the
-distribution function F is linear within each bin. The q-quantile is the smallest x with F(x) >= q. A quantile inside a wide bin
-is therefore an interpolation. For the same reason the mean uses the bins' middles.
+The numbers of a bin are spread evenly over the bin: the distribution function F is linear within each bin. The q-quantile is
+the smallest x with F(x) >= q.
 
-Values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). The value is the quantile of the
-mean of the draws. Each draw is a distribution and has its own quantile. An interval comes from percentiles of these quantiles.
-Smoothing adds a bias, above all to the tails. The intervals are therefore stretched by fixed factors. With these factors, about
-95 % of the 95 % intervals cover the truth for the three shapes in `tests/estimators/test_quantiles.py`, on average. Other
-shapes can have another coverage.
+For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). An interval
+comes from percentiles of the draws' own numbers, stretched by fixed factors against the bias of smoothing.
 
-The smooth model can be wrong. For example, people round their numbers, so multiples of five are too frequent. The estimate then
-gives the smooth model a small weight. The ends of an interval move outwards, towards the ends of the interval from the unbiased
-shares alone (`Unshrunk`). They move over a part of the distance: 1 minus the weight of the smooth model.
+An end inside the interval from the unbiased shares alone (`Unshrunk`) then moves outwards by a part of the distance.
 
-Mechanisms that are not pure, such as Square Wave, have an unbiased mean whose error is known (`Unbiased`). `mean` returns its
-interval. The value is the mean of the estimate, moved to within one standard error of the unbiased mean. It stays between the
-middles of the first and the last bin. The intervals of quantiles come from bounds of F that hold for any distribution
-(`Unbiased.bounds`), without the draws. They end at edges of bins, since no report says where in a bin a number lies.
+For mechanisms that are not pure, the mean's interval comes from the unbiased mean (`Unbiased`). The intervals of quantiles come
+from bounds of F (`Unbiased.bounds`), and end at edges of bins.
 
-All numbers lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the probability:
-if the ends of two requested quantiles would cross, one of them moves outwards.
+All numbers are taken to lie between the first and the last edge. Quantiles and the ends of their intervals ascend with the
+probability.
 """
 
 from collections.abc import Sequence
@@ -53,15 +45,12 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     """Mean of the numbers, if the numbers of each bin lie on average in the bin's middle.
 
     Args:
-        estimate: an estimate with draws (`estimators.ordered`).
+        estimate: an estimate whose posterior is `Draws`.
         edges: (k + 1,) edges of the bins, ascending and finite.
         level: level of the interval, in [1e-9, 1 - 1e-9].
 
     Returns:
-        None for an estimate without draws, for example if the counts carry no information or there are too many values.
-
-    Raises:
-        ValueError: if an argument is out of range.
+        None for an estimate without draws.
     """
     at, posterior = _edges(estimate, edges), _posterior(estimate)
     if posterior is None:
@@ -80,13 +69,11 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 def quantiles(
     estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
 ) -> tuple[Number, ...] | None:
-    """Quantiles of the numbers, in the order of the probabilities; result and errors as in `mean`.
+    """Quantiles of the numbers, in the order of the probabilities; None as in `mean`.
 
     Args:
-        estimate: an estimate with draws (`estimators.ordered`).
-        edges: (k + 1,) edges of the bins, ascending and finite.
+        estimate, edges, level: as in `mean`.
         probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
-        level: level of the intervals, in [1e-9, 1 - 1e-9].
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
     >>> posterior = Draws(draws, draws, below=np.zeros(2), above=np.zeros(2))
@@ -129,18 +116,15 @@ def _edges(estimate: Estimate, edges: npt.ArrayLike) -> FloatArray:
 
 
 def _posterior(estimate: Estimate) -> Draws | None:
-    """Returns the estimate's posterior draws, or None if it has none."""
     return estimate.posterior if isinstance(estimate.posterior, Draws) else None
 
 
 def _distributions(histograms: FloatArray) -> FloatArray:
-    """Returns the distribution functions at all edges, (m, k + 1); the last number is exactly 1."""
     sums = np.cumsum(histograms, axis=1)
     return np.pad(sums / sums[:, -1:], ((0, 0), (1, 0)))
 
 
 def _quantiles(reached: FloatArray, edges: FloatArray, q: float) -> FloatArray:
-    """Returns the q-quantile of each distribution, (m,)."""
     upper = np.maximum((reached < q).sum(axis=1), 1)
     rows = np.arange(len(reached))
     low, high = reached[rows, upper - 1], reached[rows, upper]
@@ -150,7 +134,6 @@ def _quantiles(reached: FloatArray, edges: FloatArray, q: float) -> FloatArray:
 def _ends(
     value: float, of_draws: FloatArray, level: float, stretch: tuple[float, float], edges: FloatArray
 ) -> tuple[float, float]:
-    """Returns the ends of the interval: percentiles of the draws, stretched from the value, within the edges."""
     outside = (1 - real("level", level, 1e-9, 1 - 1e-9)) / 2
     low, high = np.quantile(of_draws, [outside, 1 - outside], method="weibull")
     below, above = CAUTION * stretch[0] * max(value - low, 0.0), CAUTION * stretch[1] * max(high - value, 0.0)
@@ -158,7 +141,6 @@ def _ends(
 
 
 def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: float, edges: FloatArray) -> tuple[float, float]:
-    """Moves the ends of the smooth interval outwards, by `weight` times the distance to the ends of the unshrunk interval."""
     low, high = smooth
     low -= weight * max(low - unshrunk[0], 0.0)
     high += weight * max(unshrunk[1] - high, 0.0)
@@ -176,11 +158,6 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
 
 
 def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], level: float) -> FloatArray:
-    """Returns the ends of the quantiles' intervals, (2, number of quantiles): edges of bins.
-
-    The q-quantile lies in the bin with F < q at its left edge and F >= q at its right edge. The interval consists of the bins
-    from the first with an upper bound >= q at the right edge to the last with a lower bound <= q at the left edge.
-    """
     low, high = unbiased.bounds(-ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2))
     first = [int(np.argmax(high >= q)) - 1 for q in wanted]
     last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]
@@ -188,7 +165,6 @@ def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], l
 
 
 def _unshrunk_ends(unshrunk: Unshrunk, edges: FloatArray, q: float, level: float) -> tuple[float, float]:
-    """Returns the ends of the interval for the q-quantile from the unbiased shares alone."""
     reached, error = unshrunk.cumulative()
     reach = -ndtri((1 - level) / 2) * error
     first = int(np.argmax(reached + reach >= q))

@@ -1,9 +1,7 @@
 """The mean number of values that people choose, for mechanisms of sets (`mechanisms.padded_sampling`).
 
 A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
-values and m dummies. A set with c values has c values and m - c dummies among its m members. So the mean number of values is m
-times the sum of the values' shares. `Mechanism.values_variance` gives the variance of this sum. Several levels are weighted
-by the inverses of their variances.
+values and m dummies. So the mean number of values is m times the sum of the values' shares.
 """
 
 import math
@@ -26,7 +24,7 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
         steps: for each level, the largest number of reports of one person in its table, with an unchanged set.
 
     Returns:
-        None without reports.
+        None if the counts carry no information.
     """
     known = [(m, table, t) for (m, table), t in zip(groups, steps, strict=True) if table.n and m.p != m.q]
     if not known:
@@ -46,10 +44,8 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
 def mean_of_filtered(found: Filtered, mechanisms: Sequence[Mechanism]) -> Number | None:
     """The mean number from a filter's shares of drawn members; None if they are unknown.
 
-    The number is m minus m times the dummies' shares. The lasting noise of the dummies can be positively correlated: people
-    with few values have several dummies. So its variance is multiplied by the largest ratio, over the levels, of the variance
-    of the number to the sum of the dummies' variances; at least by 1. The interval treats all other errors as independent. A
-    report names only one symbol, so fresh errors are negatively correlated, and the interval is wider than necessary.
+    The number is m minus m times the dummies' shares. The interval corrects for correlated lasting noise of the dummies, and
+    treats other errors as independent.
 
     Args:
         found: the filter's estimate of the shares.

@@ -1,6 +1,6 @@
 """The loops of the smoothness prior (`estimators.smooth_prior`), compiled by Numba.
 
-Import this module only inside the calling function, because Numba needs half a second to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -24,74 +24,58 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
 
     Args:
         bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
-        weights: (k,) at least 0.
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size
     log_det, product = 0.0, 1.0
+    # l1[i-1], l2[i-1], l2[i-2], d[i-1] and d[i-2]; local, because a number just written is slow to read
+    first = second = third = last = before = 0.0
     for i in range(k):
-        pivot = weights[i] + bands[0, i]
-        if i > 0:
-            pivot -= l1[i - 1] ** 2 * d[i - 1]
-        if i > 1:
-            pivot -= l2[i - 2] ** 2 * d[i - 2]
-        d[i] = pivot
+        pivot = weights[i] + bands[0, i] - first**2 * last - third**2 * before
         product *= pivot
         if not SMALLEST < product < LARGEST:
             log_det, product = log_det + np.log(product), 1.0
         inverse = 1 / pivot
-        if i < k - 1:
-            below = bands[1, i]
-            if i > 0:
-                below -= l2[i - 1] * l1[i - 1] * d[i - 1]
-            l1[i] = below * inverse
-        if i < k - 2:
-            l2[i] = bands[2, i] * inverse
+        first = (bands[1, i] - second * first * last) * inverse
+        third, second, before, last = second, bands[2, i] * inverse, last, pivot
+        l1[i], l2[i], d[i] = first, second, pivot
     return float(log_det + np.log(product))
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
     """Replaces x by the solution y of Lᵀ y = x."""
-    k = x.size
-    for i in range(k - 2, -1, -1):
-        x[i] -= l1[i] * x[i + 1]
-        if i < k - 2:
-            x[i] -= l2[i] * x[i + 2]
+    near = far = 0.0  # local, because a number just written is slow to read
+    for i in range(x.size - 1, -1, -1):
+        near, far = x[i] - l1[i] * near - l2[i] * far, near
+        x[i] = near
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
     """Replaces x by the solution y of L D Lᵀ y = x."""
-    k = x.size
-    for i in range(1, k):
-        x[i] -= l1[i - 1] * x[i - 1]
-        if i > 1:
-            x[i] -= l2[i - 2] * x[i - 2]
-    for i in range(k):
-        x[i] /= d[i]
+    near = far = 0.0  # l1[i-1] y[i-1], and l2[i-2] y[i-2]
+    below = 0.0
+    for i in range(x.size):
+        y = x[i] - near - far
+        near, far, below = l1[i] * y, below, l2[i] * y
+        x[i] = y / d[i]
     solve_upper(l1, l2, x)
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
-    """Does `solve` for two vectors. Each number waits for the one before it, so two vectors take the time of one."""
-    k = x.size
-    for i in range(1, k):
-        x[i] -= l1[i - 1] * x[i - 1]
-        y[i] -= l1[i - 1] * y[i - 1]
-        if i > 1:
-            x[i] -= l2[i - 2] * x[i - 2]
-            y[i] -= l2[i - 2] * y[i - 2]
-    for i in range(k):
-        x[i] /= d[i]
-        y[i] /= d[i]
-    for i in range(k - 2, -1, -1):
-        x[i] -= l1[i] * x[i + 1]
-        y[i] -= l1[i] * y[i + 1]
-        if i < k - 2:
-            x[i] -= l2[i] * x[i + 2]
-            y[i] -= l2[i] * y[i + 2]
+    near_x = far_x = below_x = near_y = far_y = below_y = 0.0
+    for i in range(x.size):
+        u, v = x[i] - near_x - far_x, y[i] - near_y - far_y
+        near_x, far_x, below_x = l1[i] * u, below_x, l2[i] * u
+        near_y, far_y, below_y = l1[i] * v, below_y, l2[i] * v
+        x[i], y[i] = u / d[i], v / d[i]
+    near_x = far_x = near_y = far_y = 0.0
+    for i in range(x.size - 1, -1, -1):
+        near_x, far_x = x[i] - l1[i] * near_x - l2[i] * far_x, near_x
+        near_y, far_y = y[i] - l1[i] * near_y - l2[i] * far_y, near_y
+        x[i], y[i] = near_x, near_y
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -111,7 +95,6 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
 
 @numba.njit(cache=True, error_model="numpy")
 def dot(x: Floats, y: Floats) -> float:
-    """Returns Σ x y; Numba compiles this loop faster than an array expression."""
     total = 0.0
     for i in range(x.size):
         total += x[i] * y[i]
@@ -141,7 +124,8 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
 def explain(
     z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
 ) -> float:
-    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv), and writes the posterior chances of the components of each share.
+    """Returns Σ_v ln Σ_j π_j N(z_v; m_v, 1/precision_jv) + k ln(2π)/2, and writes the posterior chances of the components of
+    each share.
 
     Args:
         z, m: (k,) unbiased shares and their smooth part.
@@ -209,12 +193,10 @@ def mode(
     rounds: int,
     tol: float,
 ) -> float:
-    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q).
+    """Moves η, π and the smooth part's sum c to a mode of their posterior. Returns the Laplace approximation of ln p(z | Q)
+    without the term C.
 
-        ln p(z | Q) ≈ ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2,    H = diag(m² E[precision]) + Q
-
-    The prior's own determinant is left out. A round makes one step of expectation maximisation (EM) for π and c, and one Fisher
-    scoring step for η, halved until the posterior does not fall. The step keeps Σ m = c: δ = H⁻¹(g - λ m), mᵀδ = 0.
+        ln p(z | Q) ≈ C(Q, k) + ln p(z | m, π) - ηᵀQη/2 + a ln π₀ - ln(det H · mᵀ H⁻¹ m / c²)/2, H = diag(m² E[precision]) + Q
 
     Args:
         z: (k,) unbiased shares.
@@ -288,7 +270,6 @@ def mode(
 def _update_chances(
     z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
 ) -> None:
-    """One EM step: π from the components' posterior chances, and c = 1 - the sum of the independent parts."""
     k = z.size
     for j in range(chances.size):
         chances[j] = 0.0
@@ -321,10 +302,9 @@ def draw(
     normal: Floats,
     log_weights: Floats,
 ) -> None:
-    """Replaces normal numbers by draws of the smooth part from its posterior, by importance sampling around the mode.
+    """Replaces normal numbers by draws of the smooth part around its mode, with importance weights for its posterior.
 
-    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0. Its weight is the posterior over the normal density. Both take the
-    components' posterior chances at the mode as given.
+    A draw is η̂ + δ, δ ~ N(0, H⁻¹) given mᵀδ = 0.
 
     Args:
         eta: (k,) the mode.

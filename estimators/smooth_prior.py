@@ -6,31 +6,21 @@
     p(η) ∝ exp(-τ/2 Σ (Δ^d η)²)                      differences of order d = 1 or 2 (a Gaussian Markov random field)
     s_v = 0 with chance π₀, or s_v ~ N(0, ω_j²) with chance π_j
 
-The log-density makes every share positive. It also lets a density be steep where it is high and flat in its tails. Order 1
-prefers equal densities, order 2 exponential ones. The neighbours of a bin are the bins beside it, whatever their widths: the
-densities per unit of width are smooth from bin to bin.
+The densities per unit of width are smooth from bin to bin, whatever the widths.
 
-Many densities vanish at an end of the range like a power of the distance x. Their log-density has the second derivative
--a / x². In the outer tenths of the range, order 2 therefore penalises squared second differences in proportion to x⁴.
+In the outer tenths of the range, order 2 penalises squared second differences in proportion to x⁴, with x the distance to the
+end.
 
-The independent part describes single large or small shares: round numbers, a share at zero, names in alphabetic order. The
-widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
+The widths ω_j are fixed, from one standard error upwards, as in adaptive shrinkage (Stephens 2017).
 
-The counts determine all unknowns. π and c maximise the posterior (EM). A model has an order, a smoothness τ of a grid, and, for
-order 2 only, perhaps the independent part. For each model, a Laplace approximation gives the evidence ln p(z). The estimate is
-the mean over all these models, weighted by their evidence. Nearly equal densities (order 1 and the largest τ) have prior odds
-of e against all others together. Without these odds, smoothing would turn pure noise into a slope. Draws use equal prior
-weights: with the odds, the intervals would be too narrow where the counts do not decide between the models. Every step is O(k):
-H is banded, and the condition on the sum of the shares adds rank one.
+A model has an order, a smoothness τ of a grid, and, for order 2 only, perhaps the independent part. The estimate is the mean
+over all these models, weighted by the evidence (Laplace approximation). Nearly equal densities (order 1 and the largest τ) have
+prior odds of e against all others together. Draws use equal prior weights.
 
-Draws come from the normal approximation at the mode, corrected by importance sampling; then each share's independent part is
-drawn given the smooth part. The estimate is deterministic: the random numbers are fixed.
+The random numbers are fixed, so the estimate is deterministic.
 
-A smooth estimate is biased where the density bends or jumps, and the draws for one τ do not include this bias. A smaller τ has
-a smaller bias. For order 2, the bandwidth is proportional to τ^(1/4). The bias is proportional to the bandwidth's square where
-the density is smooth, and to the bandwidth beside a jump. So the bias is 0.5 to 1.3 times the change of the estimate from τ to
-10 τ (`BIAS`). An interval extends downwards by this bias if the estimate is too large, and upwards if it is too small. The
-smoothest τ has no such correction.
+The bias is estimated as `BIAS` times the change of the estimate from τ to 10 τ. An interval extends downwards by this bias if
+the estimate is too large, and upwards if it is too small.
 
 Sources: Good and Gaskins 1971 (roughness penalties); Rue and Held 2005, Gaussian Markov Random Fields; Tierney and Kadane 1986
 (Laplace approximation).
@@ -95,8 +85,6 @@ class SmoothPosterior:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The data: shares z, variances A and widths w, (k,) each; 1 / (A + ω_j²), its root, and ω_j² / (A + ω_j²), (J, k) each."""
-
     z: FloatArray
     variance: FloatArray
     widths: FloatArray
@@ -112,16 +100,12 @@ class _Problem:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """A Gaussian prior of η: the bands (3, k) of its precision, and the log-determinant for differences of η."""
-
     bands: FloatArray
     log_det: float
 
 
 @dataclass(slots=True)
 class _Mode:
-    """A mode of the posterior for one prior of η, with or without independent part."""
-
     prior: _Prior
     eta: FloatArray
     chances: FloatArray
@@ -140,7 +124,6 @@ class _Mode:
         return cls(prior, np.zeros(k), chances, np.ones(1), np.empty(k), np.empty((chances.size, k)), np.empty(k))
 
     def find(self, problem: _Problem, gain: float = FINE) -> None:
-        """Moves to the mode for `prior` and `problem`. The search starts at the present values."""
         from ldpstream.estimators import smooth_kernels
 
         value = smooth_kernels.mode(
@@ -164,10 +147,7 @@ class _Mode:
         self.moments = None
 
     def shares(self, problem: _Problem) -> tuple[FloatArray, FloatArray]:
-        """Returns the posterior means of the shares given the smooth part, and their variances; (k,) each.
-
-        `problem` is that of the last search.
-        """
+        """`problem` is that of the last search. Returns means and variances of the shares, (k,) each."""
         if self.moments is None:
             self.moments = self._shares(problem)
         return self.moments
@@ -207,10 +187,6 @@ def smooth_posterior(
 ) -> SmoothPosterior:
     """Returns the posterior of the shares.
 
-    The variances depend on the true shares. The first search for modes uses the variances at uniform shares, the second search
-    those at the first estimate. (If noise makes an observed share small, the variance at this share is too small, and the share
-    would get too much weight.)
-
     Args:
         observed: (k,) unbiased shares; need not be positive or sum to 1.
         variance: returns the variances, (k,) and positive, at these true shares, (k,).
@@ -249,7 +225,6 @@ def smooth_posterior(
 
 
 def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -> FloatArray:
-    """Returns the estimated bias of the shares, (k,), weighted over the modes. The modes of each family have descending τ."""
     bias, start = np.zeros(problem.z.size), 0
     for family in families:
         decades = DECADES if family[0].chances.size == 1 else 2 * DECADES
@@ -262,7 +237,6 @@ def _bias(problem: _Problem, families: list[list[_Mode]], weights: FloatArray) -
 
 
 def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: FloatArray) -> FloatArray:
-    """Returns the posterior means of the shares for other unbiased shares `observed`."""
     problem, modes = replace(problem, z=observed), [mode.copy() for mode in modes]
     for mode in modes:
         mode.find(problem)
@@ -270,14 +244,12 @@ def _moved(problem: _Problem, modes: list[_Mode], odds: FloatArray, observed: Fl
 
 
 def _mean(problem: _Problem, modes: list[_Mode], odds: FloatArray) -> FloatArray:
-    """Returns the posterior means of the shares, (k,)."""
     weights = _weights(modes, odds)
     moments = np.array([mode.shares(problem) for mode, weight in zip(modes, weights, strict=True) if weight])
     return _with_sum_one(*np.tensordot(weights[weights > 0], moments, axes=1))
 
 
 def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
-    """Returns the weights of the modes by their evidence and prior log-odds; small weights are 0."""
     evidence = np.array([mode.log_evidence for mode in modes]) + odds
     weights = np.exp(evidence - evidence.max())
     weights[weights < NEGLIGIBLE * weights.sum()] = 0
@@ -285,7 +257,6 @@ def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
 
 
 def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
-    """Moves shares so that their sum is 1: by amounts proportional to their variances in first order. Keeps them positive."""
     scale = variance / shares
     for _ in range(SUM_STEPS):
         moved = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
@@ -294,7 +265,6 @@ def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
 
 
 def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
-    """Returns the modes in the order of descending τ, from the largest τ to the last with a noticeable weight."""
     k = problem.z.size
     exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
     decades = 2 * DECADES if independent else DECADES
@@ -314,9 +284,7 @@ def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
 
 @lru_cache(maxsize=128)
 def _prior(k: int, order: int, tau: float) -> _Prior:
-    """Returns the prior of η.
-
-    The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
+    """The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
     between the ends a standard deviation of `SLOPE` where τ is large. G is diagonal: 1, and less near the ends (`FREE_ENDS`).
     """
     if order == 1:
@@ -334,7 +302,6 @@ def _prior(k: int, order: int, tau: float) -> _Prior:
 
 
 def _bands(k: int, order: int, weights: FloatArray) -> FloatArray:
-    """Returns the bands of Dᵀ diag(weights) D (`smooth_kernels.factor`); D takes the differences of this order."""
     bands = np.zeros((3, k))
     stencil = (-1.0, 1.0) if order == 1 else (1.0, -2.0, 1.0)
     rows = k - order
@@ -353,11 +320,7 @@ def normal_numbers(k: int, seed: int) -> FloatArray:
 
 
 def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: FloatArray) -> FloatArray:
-    """Returns equally likely draws of the shares, (DRAWS, k), from the mixture of the modes.
-
-    Each mode gives a number of draws in proportion to its weight. Importance sampling (with weights truncated as in Ionides
-    2008) and systematic resampling correct the smooth parts.
-    """
+    """Importance sampling (with weights truncated as in Ionides 2008) and systematic resampling correct the smooth parts."""
     from ldpstream.estimators import smooth_kernels
 
     k = problem.z.size
@@ -390,7 +353,6 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
 def _independent(
     problem: _Problem, mode: _Mode, smooth: FloatArray, values: npt.NDArray[np.intp], rng: np.random.Generator
 ) -> FloatArray:
-    """Draws the shares of some values given their smooth parts, (rows, values)."""
     below = np.cumsum(mode.gamma[:, values].T, axis=1)
     which = (rng.random(smooth.shape)[:, :, None] > below).sum(axis=2)
     which = np.minimum(which, mode.chances.size - 1)

@@ -14,24 +14,18 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
-    the sum of the frequencies at 1. The sandwich is also correct if Σ c ln γ is not the true likelihood (unary encodings). The
-    function ignores the limit 0 of the frequencies, so the errors are conservative for values with an estimate of 0.
+    the sum of the frequencies at 1. The function ignores the limit 0 of the frequencies.
 
-    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. J then comes from `Mechanism.support_covariance`, in O(k)
-    for each group. Local hashing, Square Wave and location mechanisms on at most 128 values use matrices
-    (`mechanisms.score_moments`). Local hashing on more values or with fake data uses the formula for support counts, which
-    ignores the dependence among three values. For the estimate from the true likelihood of local hashing, these errors are too
-    large.
+    For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. Local hashing on more than 128 values or with fake data
+    uses the formula for support counts.
 
     The errors are NaN without reports, if p = q, or if the reports do not distinguish all values. They are also NaN for Square
     Wave and location mechanisms on more than 128 values.
 
     Args:
-        groups: mechanisms with their tables.
         frequencies: (k,) the maximiser.
         steps: as in `matrix_inversion`.
-        exact: true if `frequencies` maximises the true likelihood, false for the likelihood of the support counts. For a
-            mechanism with only one of these likelihoods, `exact` has no effect.
+        exact: true if `frequencies` maximises the true likelihood, false for the likelihood of the support counts.
 
     Source: Huber 1967 (the sandwich); Aitchison and Silvey 1958 (the constraint).
     """
@@ -60,7 +54,6 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
 
 
 def _support(m: Mechanism, f: FloatArray, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Returns the slope (p-q)/γ of the score, and the covariance of the support counts (`Mechanism.support_covariance`)."""
     slope = (m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100)  # q may be as small as e^-700
     return slope, *m.support_covariance(f, each)
 

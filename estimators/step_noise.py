@@ -18,7 +18,7 @@ class StepNoise:
     Attributes:
         fresh: variance of the noise that is independent between steps.
         lasting: variance of the noise that is the same at every step: from the memos, and from the choice of the people.
-        skewness: skewness of the fresh noise; 0 for mechanisms that are not pure.
+        skewness: skewness of the fresh noise; the third moment counts as 0 for mechanisms that are not pure.
     """
 
     fresh: FloatArray
@@ -30,11 +30,7 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
     """Returns the noise of `matrix_inversion` at one step.
 
     The calculation assumes that the same people report at every step, with unchanged values. At a level with `every_steps` = w,
-    the people of a step report again after w steps. Over many steps, the lasting noise is therefore that of w times as many
-    people. The rest of the noise is fresh.
-
-    The variance of the fresh noise has a lower limit (`Inference.fresh_moments`). Without it, a value with less than one
-    expected report would have a tiny variance and a large skewness, and a single report would count as a jump.
+    the lasting noise is that of w times as many people.
 
     Args:
         levels: each level's mechanism and number of reports at this step; at least one level has reports and distinguishes the

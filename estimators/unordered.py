@@ -1,28 +1,17 @@
-"""Empirical Bayes without order: the estimate learns from the counts how the shares are distributed.
-
-At most nine values have a fixed prior and an exact posterior: see `estimators.few_values`. This text is about more values.
+"""Empirical Bayes without order, for more than nine values; `estimators.few_values` estimates at most nine.
 
 The shares f_v are independent draws from an unknown prior G, given that they sum to 1. The inversion of value v has the
-likelihood L_v(f) of `estimators.value_likelihood`. The estimate is the posterior mean under an estimated G.
+likelihood L_v(f) of `estimators.value_likelihood`.
 
-1. G is a distribution on a grid, fitted by expectation maximisation (EM). Without step 2, this is the nonparametric maximum
-   likelihood of Kiefer and Wolfowitz. For few values, that maximum follows the noise.
-2. A Dirichlet process with base H and mass M regularises G. An EM step counts H as M further values:
+1. Expectation maximisation (EM) fits G on a grid. A Dirichlet process with base H and mass M regularises G:
 
        G ← (M H + Σ_v posterior_v) / (M + k)
 
-   H is a mixture of gamma distributions with mean 1/k (shapes from 0.01 to 10 000: from a few large shares to nearly equal
-   shares) and of power laws. One power law has a fixed small weight (`TAIL_SHARE`). EM fits all other weights of the mixture,
-   given that the shares sum to 1 (step 3). EM starts with a large weight of nearly equal shares. This weight stays if the noise
-   is much larger than the shares. If a few values have most of the people, the gamma distributions have the mean of the other
-   values. Further gamma distributions have 0.5, 0.2 and 0.05 times this mean, since the noise can hide shares of medium size
-   among the other values.
-3. The sum of the shares is 1. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised
-   (saddle-point approximation). λ is the number for which the posterior means sum to 1. Each EM step also makes one Newton step
-   for λ.
-4. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
-   prior odds (`EQUAL`) times the probabilities of the counts under each model, given that the shares sum to 1. Intervals do
-   not use the further model: it would make them too narrow where the counts cannot decide.
+   H is a mixture of gamma distributions and power laws, whose weights EM fits, and of one power law with a fixed weight.
+2. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised (saddle-point approximation). λ is
+   the number for which the posterior means sum to 1.
+3. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
+   prior odds (`EQUAL`) times the probabilities of the counts under each model. Intervals do not use the further model.
 
 Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 2014 (grid); Ferguson 1973 (Dirichlet process).
 """
@@ -69,7 +58,7 @@ NOT_MANY = 20  # up to this many values, every interval contains the unshrunk on
 
 
 def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
-    """Posterior means of the shares of values without order, with intervals. The caller has checked the groups."""
+    """Posterior means of the shares of values without order, with intervals."""
     k = groups[0][0].k
     n = sum(table.n for _, table in groups)
     seen = observations(groups, steps)
@@ -99,21 +88,11 @@ _Entries = tuple[FloatArray, FloatArray, IntArray, IntArray, FloatArray, FloatAr
 
 
 def _entries(values: ValueLikelihood) -> _Entries:
-    """Returns the likelihoods as the loops of `posterior_kernels` take them."""
     return np.exp(values.log_like), values.log_like, values.start, values.first, values.points, values.times
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """G for one mass M of the Dirichlet process.
-
-    Attributes:
-        score: logarithm of the probability of the counts given the sum of the shares, each value predicted from all others.
-        mean: (kinds,) posterior means.
-        posterior: posterior for intervals, one probability for each entry of the grid; empty if no intervals are wanted.
-        excess: distance of the sum of the means from 1.
-    """
-
     score: float
     mean: FloatArray
     posterior: FloatArray
@@ -126,7 +105,7 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
     Args:
         values: the likelihoods.
         k: number of values.
-        intervals: False to leave out the posterior for intervals.
+        intervals: false to leave out the posterior for intervals.
 
     Returns:
         The posterior mean of each kind; the posterior for intervals, without the model of equal shares; and true if the shares
@@ -150,7 +129,7 @@ def _fit_mass(
     values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float,
     intervals: bool = True,
 ) -> tuple[_Fit, float]:  # fmt: skip
-    """Fits G and λ for one M, starting at `prior` and `by`. Overwrites `prior` with G. Returns the fit and λ."""
+    """Overwrites `prior` with G. Returns the fit and λ."""
     from ldpstream.estimators.posterior_kernels import fit_prior, moments, newton_step
 
     k, drawn = values.kind.size, np.empty(values.points.size)
@@ -184,7 +163,6 @@ def _fit_mass(
 
 
 def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArray:
-    """Smooths masses by a normal density of width `BLUR`. Beyond the ends the masses stay at the last number, or are 0."""
     reach = round(4 * BLUR)
     density = np.exp(-((np.arange(-reach, reach + 1) / BLUR) ** 2) / 2)
     return np.convolve(np.pad(mass, reach, mode=beyond), density / density.sum(), "valid")
@@ -196,14 +174,6 @@ def _longest(values: ValueLikelihood, k: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Posteriors:
-    """The posterior of every kind under a prior and λ.
-
-    Attributes:
-        like: tilted likelihoods, one for each entry of the grid; the largest of each kind is 1.
-        mean, variance: (kinds,) means and variances of the posteriors.
-        total: (J,) sum of the posteriors of all values at each point.
-    """
-
     like: FloatArray
     mean: FloatArray
     variance: FloatArray
@@ -223,7 +193,6 @@ class _Posteriors:
 
 
 def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
-    """Returns the log-probability of the counts if every share is 1/k; -∞ if 1/k is far outside some value's likelihood."""
     at = values.start[:-1] + np.searchsorted(values.points, 1 / k) - values.first
     if (at < values.start[:-1]).any() or (at >= values.start[1:]).any() or (values.points[values.cells[at]] != 1 / k).any():
         return -math.inf
@@ -231,10 +200,6 @@ def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
 
 
 def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    """Multiplies each posterior by the density of the sum of the other shares: nearly normal, at 1 minus this share.
-
-    If this density is 0 at all points, because they are too far apart, the nearest one remains.
-    """
     mean, variance = values.moments(posterior)
     rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
     away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]
@@ -243,7 +208,6 @@ def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray
 
 
 def _base(values: ValueLikelihood, k: int) -> FloatArray:
-    """Returns the probability of each point under H. EM fits the weights of its distributions, and Newton's method fits λ."""
     from ldpstream.estimators.posterior_kernels import LEAST, fit_weights
 
     mean = _mean_of_the_rest(values, k)
@@ -262,8 +226,6 @@ def _base(values: ValueLikelihood, k: int) -> FloatArray:
 
 
 def _mean_of_the_rest(values: ValueLikelihood, k: int) -> float:
-    """Returns the mean of H: usually 1/k. If at most half of the values are large and the mean share of the other values is far
-    below 1/k, this mean share."""
     large = values.unbiased > LARGE * values.error
     count = float(values.times[large].sum())
     left = 1 - float(values.times[large] @ values.unbiased[large])

@@ -1,22 +1,10 @@
 """Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
 
-Given the people, the inversion z of one mechanism has a covariance N - R. N is diagonal. R is a sum of matrices that are
-constant along rows or along columns. The shares sum to 1, so only differences of shares matter, and R drops out. So the code
-treats the values as independent, given that their shares sum to 1. `Mechanism.support_covariance` gives the covariance D - x xᵀ
-for random people. The choice of the people has the covariance (diag(f) - f fᵀ) / people, so N = D - f / people. The variance
-N(f) of a value depends on its share f. The likelihood is the exponential family with mean f and variance N(f), up to a factor
-that does not depend on f:
+For random people, `Mechanism.support_covariance` gives a covariance D - x xᵀ of the inversion z. For given people, the values
+are treated as independent with the variances N(f) = D - f / people, given that their shares sum to 1. The likelihood is the
+exponential family with mean f and variance N(f), up to a factor that does not depend on f:
 
-    ln L(f; z) = z A(f) - B(f),   A(f) = ∫ df / N(f),   B(f) = ∫ f df / N(f)
-
-For constant N this is the normal likelihood. For GRR with many values it is the likelihood of Poisson counts. The
-log-likelihoods of several mechanisms' inversions add up.
-
-R has another form for local hashing with at least as many symbols as values: one function is not injective, and gives all
-values the same symbol. So only reports of the other functions count here (`Hashing.separating_part`).
-
-The shares are points of a grid on [0, 1]. Neighbours are at most 0.4 standard errors apart, and less near zero. A value has
-a likelihood only at points within about 7 standard errors of its inversion (cut to [0, 1]), so the time is O(k).
+    ln L(f; z) = z A(f) - B(f),    A(f) = ∫ df / N(f),    B(f) = ∫ f df / N(f)
 
 Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families with a quadratic variance).
 """
@@ -44,7 +32,7 @@ _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One group's raw inversion.
+    """A group's raw inversion.
 
     Attributes:
         z: (k,) raw inversion.
@@ -55,12 +43,12 @@ class Observation:
     variance: Variance | FloatArray
 
     def precision(self, f: FloatArray) -> FloatArray:
-        """Returns 1 / N at shares f of any shape (pure mechanisms), or the (k,) fixed precisions."""
+        """Returns 1 / N at shares f of any shape, or the (k,) fixed precisions."""
         return np.asarray(1 / (self.variance(f) if callable(self.variance) else self.variance))
 
 
 def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
-    """Returns the inversion of each group with information. The arguments are as for `matrix_inversion`."""
+    """Returns the inversion of each group with information."""
     found, (people, concentration) = [], people_of(groups, steps)
     k = groups[0][0].k
     for m, table, each in informative(groups, steps):
@@ -72,14 +60,13 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
 
 
 def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:
-    """Moves all shares by the same number to the sum 1, if the noise of honest reports cannot explain the distance from 1."""
     excess = z.sum() - 1
     error = np.sqrt(noise(np.full(z.size, 1 / z.size)).sum())
     return z - excess / z.size if abs(excess) > FORGED * error else z
 
 
 def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechanism, CountTable, int]]:
-    """Yields the groups with information, each with its steps. Each is replaced by its `Mechanism.separating_part`."""
+    """Yields the `Mechanism.separating_part` of each group with information, with its steps."""
     for (own, whole), each in zip(groups, of_each_group(groups, steps), strict=True):
         m, table = own.separating_part(whole)
         if table.n and m.p != m.q:
@@ -87,8 +74,10 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
 
 
 def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
-    """Returns the number of people over the groups with p ≠ q, if each makes its group's `steps` reports; and their
-    concentration c in (0, 1]: people / c is the sum of each group's people / `Mechanism.concentration`."""
+    """Returns the number of people of the groups with p ≠ q, and their concentration c.
+
+    A person makes the `steps` reports of the group. people / c is the sum of each group's people / `Mechanism.concentration`.
+    """
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
     told = [(table.n / each, m.concentration(each)) for (m, table), each in pairs if m.p != m.q]
     people = sum(number for number, _ in told)
@@ -99,7 +88,7 @@ def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
 class ValueLikelihood:
     """Likelihoods of the values on a common grid. Values with equal inversions form one kind: kind i has `times[i]` values.
 
-    The likelihoods of kind i are the entries start[i] … start[i + 1] - 1. They belong to successive points, from first[i] on.
+    The likelihoods of kind i are the entries start[i] … start[i + 1] - 1, at successive points from first[i] on.
 
     Attributes:
         points: (J,) shares, ascending.
@@ -126,11 +115,9 @@ class ValueLikelihood:
     log_like: FloatArray
 
     def sums(self, entries: FloatArray) -> FloatArray:
-        """Returns the sum of the entries of each kind, (kinds,)."""
         return np.asarray(np.add.reduceat(entries, self.start[:-1]))
 
     def normalised(self, entries: FloatArray) -> FloatArray:
-        """Divides the entries of each kind by their sum."""
         return np.asarray(entries / self.sums(entries)[self.rows])
 
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -185,9 +172,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     """Returns the likelihood of every value's share on a grid of shares.
 
     Args:
-        seen: at least one observation.
-        k: number of values.
-        finer: the points are this many times nearer to each other than `SPACING`.
+        finer: divides the distance between neighbouring points.
     """
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)
@@ -231,7 +216,6 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
 
 
 def _union(low: IntArray, high: IntArray) -> IntArray:
-    """Returns all integers, ascending, that lie in any of the ranges low[i] … high[i]."""
     order = np.argsort(low)
     begin, reached = low[order], np.maximum.accumulate(high[order])
     new = np.concatenate([[True], begin[1:] > reached[:-1]])
@@ -242,15 +226,11 @@ def _union(low: IntArray, high: IntArray) -> IntArray:
 
 
 def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Integral of y from x[0] to each x, by the trapezoidal rule."""
     return np.concatenate([[0.0], np.cumsum((y[1:] + y[:-1]) / 2 * np.diff(x))])
 
 
 def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns A and B at the points, by Simpson's rule.
-
-    Across a gap of the grid, A and B are wrong by a constant. The constant has no effect, since a value's points have no gap.
-    """
+    """Returns A and B at the points, by Simpson's rule."""
     middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
     ends, inside = seen.precision(points), seen.precision(middle)
     a = (ends[1:] + 4 * inside + ends[:-1]) / 6 * width

@@ -17,7 +17,7 @@ NURSERY_SIZES = (3, 5, 4, 4, 3, 2, 3, 3, 5)
 
 
 class DatasetError(UserError, ValueError):
-    """A data set exists but cannot be read; the message names the data set and the reason."""
+    """A data set exists but cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
-"""Writes `docs/results.md` and its pictures from the measurements of the project's commands:
+"""Writes `docs/results.md` and its pictures from the files that the project's commands write with `--json`.
 
     python -m lab.results_page FOLDER
 
-FOLDER holds `reproduce.json`, `mechanisms.json`, `estimators.json`, `accuracy.json`, `coverage.json`, `advice.json`,
-`streams.json` and `service.json`. If a file is missing, the page keeps its present section.
+If a file is missing, the page keeps its present section.
 """
 
 import json

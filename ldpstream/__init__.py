@@ -1,7 +1,6 @@
 """Streaming longitudinal aggregation under local differential privacy.
 
-This module has the names that a notebook imports; `ldpstream.device` has those of an application. Python loads a name's module
-at the first use.
+This module has the names that a notebook imports; `ldpstream.device` has those of an application.
 """
 
 from importlib import import_module

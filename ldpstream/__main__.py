@@ -8,12 +8,14 @@ from types import FrameType
 
 
 def main() -> None:
-    """Runs the command line. The exit status is 2, with one line, if the command cannot start.
+    """Runs the command line.
 
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
-    Without a handler, SIGTERM would not end process 1 of a container.
     """
     _open_streams()
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # read when NumPy loads; idle threads would spin and slow other processes
     told: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -48,7 +50,6 @@ def _run() -> None:
 
 
 def _open_streams() -> None:
-    """Redirects closed standard streams to the null device, and writes `?` for characters that the output's encoding lacks."""
     while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # otherwise the next open file or socket would get number 1 or 2
         pass
     os.close(spare)

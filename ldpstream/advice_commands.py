@@ -1,4 +1,4 @@
-"""The commands `audit`, `advise` and `init`. They import the code behind them late, for a fast `--help`."""
+"""The commands `audit`, `advise` and `init`."""
 
 import shlex
 from collections.abc import Callable
@@ -170,7 +170,6 @@ def _advise_numbers(
 
 
 def _choices(text: str | None) -> int | None:
-    """The number of `--choices`; None for any number, and without the option."""
     if text is None or text == ANY:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 9:

@@ -35,7 +35,6 @@ Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
 
 
 def values(survey: Survey, data: Path | None, first_step: int | None, users: int, steps: int, seed: int) -> ValueSource:
-    """Returns people's true values, from the file if there is one, otherwise simulated."""
     if data is None:
         return MarkovValues(survey, users, steps, seed)
     return open_data(data, survey, first_step, steps, tell)

@@ -1,7 +1,7 @@
 """The loss of reports behind a relay, beside their loss to everybody: `ledger --relay` and `check --relay`.
 
-Behind a relay the operator sees each report, but not its sender. The losses are bounds by `PrivacyClaims.shuffled`. They are a
-second promise, under the conditions of docs/privacy.md.
+Behind a relay the operator sees each report, but not its sender. They are a second promise, under the conditions of
+docs/privacy.md.
 """
 
 import math
@@ -56,10 +56,9 @@ class BehindRelay(Struct, frozen=True, kw_only=True):
         crowd: n, the least number of honest reports of the same attribute, level, cohort and step, the person's included. For
             several reports of one memo, the number of people who report at the same steps and keep their memos.
         delta: δ of `eps_behind_relay`.
-        eps_everybody: loss of these reports in nats, for whoever sees them and knows that they are of one device.
-        guess_everybody, guess_everybody_exact: chance of a right guess for whoever sees them; false for an upper bound.
-        eps_behind_relay, guess_behind_relay: upper bounds for everybody who has neither the relay's logs nor the times of the
-            traffic between devices and relay.
+        eps_everybody: loss of these reports to everybody who sees them, in nats.
+        guess_everybody, guess_everybody_exact: chance of a right guess for them; false for an upper bound.
+        eps_behind_relay, guess_behind_relay: upper bounds for everybody without the relay's logs and the times of the traffic.
     """
 
     attribute: str
@@ -78,7 +77,7 @@ class BehindRelay(Struct, frozen=True, kw_only=True):
 def behind_relay(survey: Survey, people: int | None, colluding: int = 0) -> list[BehindRelay]:
     """Returns three rows for every attribute and level: one report, a window, all reports.
 
-    The result assumes a relay, whether the survey requires one or not. For the arguments, see `surveys.crowds.crowds`.
+    For the arguments, see `surveys.crowds.crowds`.
     """
     return [
         _row(crowd, span, t)
@@ -104,7 +103,6 @@ def _row(crowd: HonestCrowd, span: Span, t: float) -> BehindRelay:
 
 
 def relay_lines(survey: Survey, people: int | None, colluding: int) -> list[str]:
-    """Returns what the columns mean, and under which conditions the bounds hold."""
     every = [m for levels in survey.mechanisms for m in levels]
     lines = [] if survey.relay is not None else [DIRECT.format(name=survey.name)]
     lines += [*LEGEND, ASSUMED if people is None else EVEN]
@@ -115,13 +113,11 @@ def relay_lines(survey: Survey, people: int | None, colluding: int) -> list[str]
 
 
 def colluding_lines(survey: Survey, people: int | None, colluding: int) -> list[str]:
-    """Returns how many people hide nobody, as at most one line."""
     whole = f"each crowd of {survey.crowd or 0:,}" if people is None else f"{people:,} people"
     return [f"Of {whole}, {colluding:,} forge reports or tell what they sent, and hide nobody."] if colluding else []
 
 
 def relay_line(row: BehindRelay) -> str:
-    """Returns a row as a sentence; the first promise comes first."""
     if row.reports is None:
         seen = "any number of reports of an unchanged value lose"
     else:
@@ -136,13 +132,11 @@ def relay_line(row: BehindRelay) -> str:
 
 
 def second_promise(survey: Survey, people: int | None, colluding: int, rows: list[BehindRelay]) -> list[str]:
-    """Returns the conditions, and one sentence for each row except windows of one report."""
     told = [row for row in rows if row.span != "window" or row.reports != 1]
     return [*relay_lines(survey, people, colluding), *map(relay_line, told)]
 
 
 def relay_table(people: int | None, rows: list[BehindRelay]) -> Table:
-    """Table with three rows for every attribute and level."""
     columns = ("crowd", "loss,\nall", "loss,\nrelay", "guess,\nall", "guess,\nrelay")
     shown = table("Two promises" + ("" if people is None else f", {people:,} people"), "attribute, level", "reports", *columns)
     for row in rows:

@@ -1,12 +1,7 @@
 """The next survey from a list of candidates: values that an attribute does not list, and that people may report as `other`.
 
-The next survey has all values of the survey, and candidates. A list with more candidates than fit one survey is asked in
-several rounds, one survey after the other. Every round has all people. The threshold depends on the number of all candidates:
-see `least_found`.
-
-A device draws its memos, phases and reports of two surveys independently, so their losses add up. But spaced levels need no
-fresh budget if a survey begins `spacing` steps after the end of the survey before: any w consecutive steps then hold at most
-one report of a level with `every_steps` = w. `lifetime_reports` are those that the survey before leaves.
+A device draws its memos, phases and reports of two surveys independently, so their losses add up. Spaced levels need no fresh
+budget if a survey begins `spacing` steps after the end of the survey before.
 """
 
 import re
@@ -37,14 +32,13 @@ MOST_BYTES = 2**24  # of a file of candidates
 
 
 class CandidatesError(UserError):
-    """No next survey can be made. The message is one line."""
+    """No next survey can be made."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):
     """The cost of a survey for a device that answered the survey before, at one level.
 
     Attributes:
-        attribute, level: their names.
         every_steps: w of a spaced level, 1 of other levels.
         fresh: loss of the new memos, `eps_inf`; None for a one-time mechanism.
         eps: loss of one report.
@@ -65,9 +59,6 @@ class NextSurvey(Struct, frozen=True, kw_only=True):
     """One next survey.
 
     Attributes:
-        survey, text: the survey and its file.
-        candidates: the values that it adds.
-        costs: for every attribute and level.
         least: for every level of the attribute, the smallest share of a candidate that its window finds (`least_found`). None
             if it finds none; empty without a number of people.
     """
@@ -80,7 +71,7 @@ class NextSurvey(Struct, frozen=True, kw_only=True):
 
 
 def read_candidates(path: Path, attribute: Attribute) -> list[str]:
-    """The candidates of a file: UTF-8, one in a line, the most important first. Empty lines are skipped.
+    """The candidates of a file: UTF-8, one in a line, the most important first.
 
     Raises:
         CandidatesError: if the file cannot be read, has no candidate, or a line is not a new value of the attribute.
@@ -133,10 +124,10 @@ def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
 
 
 def open_attribute(survey: Survey, name: str | None) -> int:
-    """The index of the attribute that gets candidates; without a name, of the only one with a value for texts not listed.
+    """The index of the attribute that gets candidates; without a name, of the only one that can.
 
     Raises:
-        CandidatesError: if the attribute has no such value, or without a name there is not exactly one.
+        CandidatesError: if the attribute cannot get candidates, or without a name there is not exactly one.
     """
     known = [a.name for a in survey.attributes if a.catch_all is not None and a.pair is None and a.most is None]
     if name is None:
@@ -180,14 +171,10 @@ def least_found(m: Mechanism, window: int, people: float, candidates: int) -> fl
     """The smallest share of a candidate that is found in 9 of 10 cases; None if no share is.
 
     A candidate is found if its unbiased estimate in a window exceeds z standard errors. A normal variable exceeds z with
-    probability `FALSE_ALARM` / candidates. So some candidate without people is found in at most about 5 of 100 cases
-    (Bonferroni).
+    probability `FALSE_ALARM` / candidates.
 
     Args:
         m: the mechanism on all values of a round.
-        window: number of steps of the window.
-        people: number of people who answer the attribute.
-        candidates: number of candidates in all rounds together.
     """
     return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
 
@@ -208,22 +195,13 @@ def rounds(
     """Makes the next surveys.
 
     Args:
-        survey: the survey.
-        document: the same survey, as parsed from its file.
-        attribute: index of the attribute that gets the candidates.
-        candidates: its new values.
-        start: start of the first round.
-        most: largest number of candidates in a round.
         steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
-        people: number of people of the whole survey, for `NextSurvey.least`.
         mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
         after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
 
     Raises:
-        CandidatesError: if the first round would begin before the end of the survey before it, or within `spacing` steps of the
-            start of a survey without end; if a level has no report left; or if `after` does not replace `survey`, or has other
-            attributes, levels or steps.
-        SurveyError: if a next survey would not be valid, for example if it has too many values.
+        CandidatesError: if the first round begins too early, a level has no report left, or `after` does not fit.
+        SurveyError: if a next survey would not be valid.
     """
     before = survey if after is None else after
     if after is not None and survey.fingerprint.hex() not in (before.fingerprint.hex(), before.replaces):
@@ -257,7 +235,6 @@ def rounds(
 
 
 def _kept(survey: Survey) -> tuple[Any, ...]:
-    """The part of a survey that decides what a person loses, without mechanisms and the number of `lifetime_reports`."""
     levels = [
         (a.name, level.name, level.eps, level.eps_inf, level.eps_1, level.every_steps, level.lifetime_reports is None)
         for a in survey.attributes
@@ -273,12 +250,8 @@ def fitting(
 ) -> int:  # fmt: skip
     """The largest number of the first candidates with which a candidate of this share is found, at every level.
 
-    Args:
-        share: the share.
-        survey, document, attribute, candidates, start, most, people, steps, mechanism, after: as for `rounds`.
-
     Raises:
-        CandidatesError: if not even one candidate is found; and as `rounds`.
+        CandidatesError: if not even one candidate is found.
     """
 
     def least(n: int) -> float:
@@ -294,7 +267,6 @@ def fitting(
 
 
 def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict[str, float | None]:
-    """`NextSurvey.least` with this number of candidates in all rounds."""
     n = people / (len(survey.attributes) if survey.collection == "smp" else 1)
     window = min(survey.window_steps, survey.n_steps or survey.window_steps)
     levels = zip(survey.attributes[attribute].levels, survey.mechanisms[attribute], strict=True)
@@ -302,11 +274,6 @@ def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict
 
 
 def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
-    """The one-time levels of the attribute that have a noisy mechanism for its number of values.
-
-    Returns:
-        The name of the level, a better mechanism, and the number of times that it has less variance.
-    """
     asked = survey.attributes[attribute]
 
     def variance(level: int, name: str) -> float:
@@ -325,7 +292,6 @@ def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
 
 
 def _costs(before: Survey, start: datetime) -> list[Cost]:
-    """The costs of a survey that begins at `start`, after the survey `before`."""
     from_step = before.step_at(round(start.timestamp() * 1000))
     ended = from_step - spacing(before) if before.n_steps is None else before.n_steps
     found = []
@@ -354,7 +320,6 @@ def _document(
     survey: Survey, name: str, document: dict[str, Any], attribute: int, part: Sequence[str], start: datetime,
     steps: int | None, costs: Sequence[Cost], mechanism: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """The keys of a next survey; `name` is the name of the survey before it."""
     keys = {key: value for key, value in document.items() if key not in ("ends", "attribute")}
     stem, _, number = name.rpartition("-")
     keys["name"] = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{name[:60]}-2"

@@ -153,7 +153,6 @@ def _rounds_table(found: "list[NextSurvey]") -> Table:
 
 
 def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> list[str]:
-    """Says what the forecast means, and what the next surveys cost a device."""
     from ldpstream.candidates import spacing
 
     said = []

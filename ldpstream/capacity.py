@@ -40,10 +40,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         requests, records: requests to the gateways and records in the log, each second, averaged over time.
         gateway_cores, agent_cores, redis_cores: cores in use, averaged over time.
         gateways, agents, redis_servers: numbers, at `peak` times the average load.
-        partitions: number of partitions of the reports topic.
-        gateway_memory, agent_memory, estimator_memory: bytes of one process.
         redis_memory: bytes, without Redis's own overhead.
-        envelope_bytes: mean size of an envelope.
         log_bytes_a_day, log_bytes: growth of the reports topic, and its size at its retention.
         estimates_bytes_a_year: growth of the topic of estimates.
         estimator_seconds: processor time of the estimates of one step.
@@ -129,5 +126,4 @@ def plan(
 
 
 def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
-    """Returns the size in bytes of an envelope of one report at step 100 000."""
     return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))

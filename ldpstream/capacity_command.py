@@ -46,7 +46,6 @@ def plan(
 
 
 def rows(found: Deployment) -> list[tuple[str, str, str]]:
-    """Returns what each station needs, and its measured cost."""
     gateway = f"{GATEWAY_US[0]:g} µs a request and {GATEWAY_US[1]:g} µs an envelope: {found.gateway_cores:.2g} cores on average"
     agent = f"{AGENT_US[0]:g} µs a record and {1000 * AGENT_US[1]:.2g} ns a byte: {found.agent_cores:.2g} cores on average"
     redis = f"{1000 * COMMIT_S:g} ms a commit: {found.redis_cores:.2g} cores"
@@ -62,7 +61,6 @@ def rows(found: Deployment) -> list[tuple[str, str, str]]:
 
 
 def size(number: float) -> str:
-    """Formats bytes with a decimal unit."""
     for unit in ("kB", "MB", "GB", "TB"):
         number /= 1000
         if number < 1000 or unit == "TB":

@@ -25,8 +25,6 @@ class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         chance: the probability, or its upper bound.
-        exact: false for an upper bound.
-        text: as `check` prints it; an upper bound is marked, and rounded up.
     """
 
     chance: float
@@ -43,8 +41,8 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
         window, window_any_values: from the reports of `window_steps` steps.
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
         for_ever: from all reports that a device may ever make; None for a one-time level without `lifetime_reports`.
-        every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None for memoized
-            levels, and in `device_chances` if the survey has a memoized level.
+        every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None with memoized
+            levels.
     """
 
     no_report: CheckedChance
@@ -79,10 +77,9 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         memoized: true if all reports of a value come from one memo.
         every_steps, lifetime_reports: how often a device reports, and how many times in all; None for no limit.
         reports_a_year: largest number of reports of a device in a year.
-        report_bytes: size of a report.
         eps_1: loss of one report.
         eps_t: loss of the reports of `window_steps` steps, if the value stays the same.
-        eps_inf: loss of any number of reports, if the value stays the same. `ends` does not lower it.
+        eps_inf: loss of any number of reports, if the value stays the same.
         eps_sequence: loss of the reports of `window_steps` steps, for any values.
         eps_sequence_exact: false if eps_sequence is an upper bound.
         eps_window: loss between value sequences that differ only within `every_steps` consecutive steps; null for a memoized
@@ -91,7 +88,6 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         eps_survey: upper bound of the loss of all reports until the survey ends, for any values; null without `ends`.
         max_memos: largest number of memos of a device.
         hash_functions: number of hash functions of which a device repeats one in every report; 1 if it repeats none.
-        false_report: the weight of a false report.
         attribute_chances: from the reports of this attribute.
         device_chances: from all reports of the device, if other answers give the strongest possible hints.
     """
@@ -119,11 +115,10 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute. `domain` is in words, `n_values` its number of values.
+    """An attribute.
 
-    `pair`: the names of a pair's two attributes. `people_factor`: with the pair, every other attribute needs at most this
-    number of times the people for the same precision; None if the survey without the pair would not be valid. Both are None for
-    an attribute that is no pair.
+    `pair`: the names of a pair's two attributes. `people_factor`: by this factor the pair raises the number of people that
+    other attributes need, at most. Both are None for an attribute that is no pair.
     """
 
     name: str
@@ -135,7 +130,7 @@ class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """The losses of a device over all attributes, at the levels with the largest losses: see `CheckedLevel`.
+    """The losses of a device over all attributes, at the levels with the largest losses.
 
     `eps_for_ever` is the loss of all reports while the values stay the same. `eps_window` is the loss between values that
     differ only within the longest `every_steps` consecutive steps.
@@ -163,7 +158,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
         format: number of the document's format.
         relay: "required" if devices send only through a relay; None if they send directly.
         crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
-        ends: end of the last step; None for a survey without end. `n_steps` is its number of steps.
+        ends: end of the last step; None for a survey without end.
         behind_relay: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.
     """
@@ -195,7 +190,6 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
-    """Returns the document of a survey."""
     t, cohort = survey.window_steps, survey.cohort
     hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(

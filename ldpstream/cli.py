@@ -28,7 +28,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 def run(commands: typer.Typer = app) -> None:
-    """Runs a command line, with one line and exit status 2 for an error that the user can correct."""
+    """Runs a command line; an error that the user can correct gives one line and exit status 2."""
     try:
         sys.exit(commands(standalone_mode=False))
     except typer.TyperException as error:
@@ -44,7 +44,6 @@ def run(commands: typer.Typer = app) -> None:
 
 
 def usage(error: typer.TyperException) -> str:
-    """Returns one line: the error in the command line, and the command that shows the help."""
     context: typer.Context | None = getattr(error, "ctx", None)
     message = " ".join(error.format_message().split())
     if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words
@@ -55,7 +54,6 @@ def usage(error: typer.TyperException) -> str:
 
 
 def show_version(asked: bool) -> None:
-    """Shows the version and exits, if `asked`."""
     if asked:
         console.print(f"ldpstream {__version__}", highlight=False)
         raise typer.Exit

@@ -22,14 +22,12 @@ class Truth:
     """The true answers of simulated participants.
 
     Attributes:
-        counts: (attribute index, cohort, step) -> (k,) number of participants who answer with each true value
-            (`Mechanism.counts_of`); the cohort is its index, or None for everybody.
+        counts: (attribute, cohort, step) -> (k,) number of participants with each true value; cohort None for everybody.
     """
 
     counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
 
     def add(self, attribute: int, cohort: int, step: int, counts: IntArray) -> None:
-        """Adds the answers of participants of one level and cohort."""
         for key in ((attribute, cohort, step), (attribute, None, step)):
             known = self.counts.get(key)
             self.counts[key] = counts if known is None else known + counts
@@ -47,17 +45,7 @@ class Truth:
 
 
 class Demo:
-    """A survey answered by simulated devices through the embedded service.
-
-    Args:
-        survey: the survey.
-        source: the true values.
-        seed: seed of the simulated devices.
-
-    Attributes:
-        service: the embedded service; `service.results` contains all publications.
-        truth: the true answers.
-    """
+    """A survey answered by simulated devices through the embedded service."""
 
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         self._survey, self._source, self._population = survey, source, Population(survey, source, seed)
@@ -66,8 +54,7 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Runs every step that both the source and the survey have. Then waits on the virtual clock until the last step has
-        closed.
+        """Runs every step that both the source and the survey have.
 
         Args:
             seen: called after every step with the step's number and publications.

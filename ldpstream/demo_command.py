@@ -14,7 +14,6 @@ from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, U
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.values import ValueSource
-from ldpstream.runtime.settings import load_settings
 from ldpstream.signals import ends_on_signal
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, progress_bar, tell
@@ -56,9 +55,10 @@ def demo(
 
 @contextmanager
 def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
-    """Serves the live page of a demo, with the true shares. Uses a free port if the configured port is taken, and says so."""
+    """Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.page.server import PageServer
+    from ldpstream.runtime.settings import load_settings
 
     settings, service = load_settings(), pipeline.service
     api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
@@ -75,7 +75,6 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
 
 
 def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
-    """Runs the demo's pipeline with a progress bar, and shows the last step."""
     with progress_bar() as bar:
         task = bar.add_task(f"{plural(source.n_people, 'person', 'people')}, steps", total=source.n_steps)
 

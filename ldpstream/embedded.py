@@ -15,7 +15,6 @@ class MemoryLog:
     """A partitioned log of envelopes with append times, like Kafka's. Appends go to the partitions in turn.
 
     Args:
-        partitions: number of partitions.
         now_ms: the current time, in ms; assign to the attribute to move the clock.
     """
 
@@ -25,7 +24,6 @@ class MemoryLog:
         self._appended = 0
 
     def append(self, value: bytes) -> None:
-        """Appends a record at the current time."""
         partition = self.partitions[self._appended % len(self.partitions)]
         partition.append(Record(len(partition), self.now_ms, value))
         self._appended += 1
@@ -48,13 +46,7 @@ class MemoryLog:
 
 
 class EmbeddedService:
-    """Counting and estimating over a `MemoryLog`.
-
-    Args:
-        survey: the survey.
-        log: the log; a `producers.sinks.MemorySink` writes the reports into the log.
-        publishers: receive the publications.
-    """
+    """Counting and estimating over a `MemoryLog`."""
 
     def __init__(self, survey: Survey, log: MemoryLog, publishers: list[Publisher] | None = None) -> None:
         self.log, self.store, self.results = log, MemoryCountStore(survey), MemoryResults()
@@ -62,7 +54,6 @@ class EmbeddedService:
         self._schedule = Schedule(survey, self.store, log, self.results, publishers or [])
 
     def count(self) -> None:
-        """Counts the newly appended records, and commits the counts."""
         for partition, (fold, records) in enumerate(zip(self._folds, self.log.partitions, strict=True)):
             fold.feed(records[fold.next_offset :])
             expected, change = fold.stored_position, fold.changes()

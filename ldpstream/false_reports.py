@@ -1,8 +1,7 @@
 """The effect of one false report on an estimate, for every attribute and level of a survey, in numbers and in words.
 
-`Mechanism.outweighs` has the weight of one report, and its proof. A liar here sends one false report at every step. An honest
-device sends `Mechanism.reports_in` reports in the same steps. The inversion of a span of steps is the mean over all reports.
-Therefore one liar outweighs T / reports_in(T) times as many honest people in a span of T steps as in one step.
+A liar here sends one false report at every step. One liar outweighs T / reports_in(T) times as many honest people in T steps as
+in one step.
 """
 
 from typing import Any
@@ -16,8 +15,7 @@ def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
     """Returns the number of honest people whom false reports outweigh.
 
     `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
-    `in_year` are for one share, and a liar who sends one report at every step. Under rs+fd a report is the part of an answer
-    about the attribute.
+    `in_year` are for one share, and a liar who sends one report at every step.
     """
     one, half = m.outweighs(), m.k // 2
     spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}
@@ -28,7 +26,6 @@ def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
 
 
 def weight_line(survey: Survey, m: Mechanism) -> str:
-    """Returns the weight of a false report in one line."""
     w = weight(survey, m)
     honest = plural(_people(w["one_value"]), "honest person", "honest people")
     line = f"One false report moves a share as much as {honest} of this attribute and level"

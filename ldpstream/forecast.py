@@ -1,8 +1,8 @@
 """Forecast of accuracy: the precision of a survey's estimates with a number of people, for every attribute and level.
 
 All numbers are for the unbiased estimate (matrix inversion), or for the filter, from the exact variances of the mechanisms. Let
-V_t(f) be the variance of the mean of t reports of one person. With n people, the estimate of a share f has the variance
-s(f) / n. s(f) is:
+V_t(f) be the variance of the mean of t reports of one person. With n people, the estimate of a share f has the variance s(f) /
+n. s(f) is:
 
     step      w V_1                               one person in w reports at a step
     window    V_t max(1, t w / W)                 W steps; values do not change, as `matrix_inversion` assumes
@@ -12,8 +12,6 @@ t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person se
 no device has sent its last report yet.
 
 The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
-
-The filter does not assume that shares are constant; U corrects for this.
 """
 
 import math
@@ -48,8 +46,7 @@ class Precision(Struct, frozen=True, kw_only=True):
 
     Attributes:
         half_width: half of the 95 % interval of the share `Forecast.share`.
-        least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does. The interval
-            of a value that nobody has lies above 0 in 2.5 of 100 cases.
+        least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does.
         people: number of people of the whole survey for the wished half-width.
     """
 
@@ -63,8 +60,7 @@ class MeanPrecision(Struct, frozen=True, kw_only=True):
 
     Attributes:
         half_width: half of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are equally frequent.
-        wished: the wished half-width, in the attribute's unit: the wished half-width of a share times the range of the numbers.
-        people: number of people of the whole survey for `wished`.
+        wished: the wished half-width of a share times the range of the numbers.
     """
 
     half_width: float
@@ -82,8 +78,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
         reports: number of reports at a step.
         spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
         means: precision of the mean of the numbers, of a step and of the window; empty for an attribute without numbers.
-        least_jump: the smallest jump of this share that the filter finds within five steps in about 9 of 10 cases, with one
-            false alarm in 10 000 steps (`estimators.changes.detectable`).
+        least_jump: the smallest jump of this share that the filter finds within five steps in about 9 of 10 cases.
     """
 
     attribute: str
@@ -102,13 +97,10 @@ class PairForecast(Struct, frozen=True, kw_only=True):
     """Forecast for a pair, if all its people choose this level.
 
     Attributes:
-        attribute, level: names of the pair and of its level.
-        first, second: names of its two attributes.
         people_factor: with the pair, every other attribute needs at most this number of times the people for the same
             precision. None if the survey without the pair would not be valid.
-        step_association, window_association: the smallest association, as Cramér's V from 0 to 1, that the test of independence
-            (of size 0.05) finds in 8 of 10 cases, if all values of each attribute are equally frequent. None if the test finds
-            no association so often.
+        step_association, window_association: the smallest association (Cramér's V) that the test of independence finds in 8 of
+            10 cases. None if the test finds no association so often.
     """
 
     attribute: str
@@ -124,13 +116,10 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     """The document of `check --people --json`; `docs/people.schema.json` is its schema.
 
     Attributes:
-        people: number of people of the whole survey.
         width: the wished half-width of a 95 % interval.
-        forecast: accuracy, by attribute and level.
-        pairs: cost and test of every pair of attributes, by level.
         reader: what a reader of the published histograms learns, by attribute and level.
         colluding: number of these people who forge reports or tell what they sent; `reader` and `behind_relay` do without them.
-        relay_required: true if devices send only through a relay. If false, `behind_relay` says what a relay would give.
+        relay_required: true if devices send only through a relay.
         behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.
     """
 
@@ -225,7 +214,6 @@ def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | No
 
     Args:
         variance: n times the variance of a share's estimate.
-        n: number of people.
         z: an estimate is told from 0 if it exceeds z standard errors; by default, if its 95 % interval lies above 0.
     """
 
@@ -241,12 +229,6 @@ def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | No
 
 
 def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
-    """The forecasts of all pairs and their levels.
-
-    Args:
-        survey: the survey.
-        rows: the forecast of all attributes and levels, from `forecast`.
-    """
     found = []
     levels = [(i, level, m) for i, a in enumerate(survey.attributes) for level, m in zip(a.levels, survey.mechanisms[i])]
     for row, (i, level, m) in zip(rows, levels, strict=True):
@@ -268,10 +250,6 @@ def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
 
 
 def _association(m: Mechanism, half_width: float, reports: int, shape: tuple[int, int]) -> float | None:
-    """The smallest association that the test finds; None if it is above 1.
-
-    The variance of a cell has a part that all contrasts of the test cancel; the diagonal of the covariance does not have it.
-    """
     own, x = m.support_covariance(np.full(m.k, 1 / m.k), reports)
     variance = (half_width / INTERVAL) ** 2 * float(((own + (x**2).sum(axis=0)) / own)[0])
     found = detectable_association(variance, shape, TEST_SIZE, TEST_POWER)

@@ -1,4 +1,4 @@
-"""The forecast of accuracy as text: how many people a step has, a table, and what the columns mean."""
+"""The forecast of accuracy as text."""
 
 from rich.table import Table
 
@@ -21,7 +21,6 @@ LIFETIME = "Levels with `lifetime_reports`: step and filter assume that no devic
 
 
 def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]:
-    """Returns how the people divide among attributes and steps."""
     d = len(survey.attributes)
     split = f"a device answers one of {d} attributes, so about {plural(round(rows[0].people), 'answers', 'answer')} each"
     answer = split if survey.collection == "smp" and d > 1 else f"all answer {'the attribute' if d == 1 else 'all attributes'}"
@@ -38,7 +37,6 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
 
 
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
-    """Table with three rows for every attribute and level: a step, the window, the filter."""
     names = {"step": "step", "window": plural(survey.window_steps, "step"), "filter": "filter"}
     shown = Table("attribute, level")
     for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):
@@ -53,7 +51,6 @@ def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
 
 
 def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
-    """A line for each level of an attribute with numbers: the precision of the mean."""
     window = plural(survey.window_steps, "step")
     lines = [
         f"{row.attribute}, {row.level}: the unbiased mean has ± {step.half_width:.3g} in one step, ± {whole.half_width:.3g} in "
@@ -67,7 +64,6 @@ def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
 
 
 def growth_table(survey: Survey, people: int) -> Table:
-    """Table of the half-width of one step, for the number of people and for 10 and 100 times as many."""
     counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
     each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
     several = " (several answers: m/(n + m))" if any(a.most is not None for a in survey.attributes) else ""
@@ -93,8 +89,6 @@ def points(share: float | None) -> str:
 
 
 def pair_lines(pairs: list[PairForecast]) -> list[str]:
-    """A line for each pair and level: the associations that its test finds."""
-
     def at_least(association: float | None) -> str:
         return "none" if association is None else f"{association:.2g} or more"
 

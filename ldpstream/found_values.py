@@ -72,17 +72,14 @@ def found_values(
 ) -> tuple[list[FoundValue], int]:
     """The values of the new survey that the old one does not list, and that people have; and how many were tested.
 
-    The procedure of Benjamini and Hochberg tests all new values together: of the found values, on average at most 1 of 20 has
-    no people. If no new value has people, one is found in at most 1 of 20 cases.
+    Benjamini and Hochberg's procedure tests all new values: on average at most 1 of 20 found values has no people. If no new
+    value has people, one is found in at most 1 of 20 cases.
 
     Args:
-        old, new: the surveys without and with the candidates.
-        shares: the histogram of the new survey.
         candidates: number of candidates in all surveys of a list; None if the new survey has all of them.
 
     Raises:
-        CandidatesError: if a survey lacks the attribute, the attribute is a pair, the new survey has no new value of it, or
-            has more than `candidates`.
+        CandidatesError: if a survey lacks the attribute, or the new survey has no suitable new values of it.
     """
     name = shares.attribute
     for survey in (old, new):

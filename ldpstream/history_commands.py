@@ -9,7 +9,6 @@ import typer
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, write_json
-from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
 from ldpstream.terminal import job_bar, tell
 
@@ -32,11 +31,14 @@ def export_command(
     """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
     if find_spec("polars") is None:
         raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
-    survey, settings = load_survey(survey_file), load_settings()
-    from ldpstream.publishing.history.export import export
+    from ldpstream.publishing.history.export import export  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
 
+    survey, settings = load_survey(survey_file), load_settings()
+
+    counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
     with job_bar() as bar:
-        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, "records"), data)
+        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, counted), data)
     skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
     tell(f"{plural(done.publications, 'estimate')} added to {plural(len(done.files), 'file')} in {folder}{skipped}")
     write_json(json, done)

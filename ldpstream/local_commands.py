@@ -12,7 +12,6 @@ import typer
 
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo
 from ldpstream.producers.people_file import open_data
-from ldpstream.runtime.settings import load_settings
 from ldpstream.surveys import load_survey
 from ldpstream.terminal import tell
 
@@ -29,9 +28,11 @@ def services_command(
 
     The ports are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS, if these name this machine; a taken port is replaced.
     """
+    from ldpstream.local.pipeline import Ports, services, watch, what_to_type  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+
     load_survey(survey_file)
     settings = load_settings()
-    from ldpstream.local.pipeline import Ports, services, watch, what_to_type
 
     effective = {
         "KAFKA": settings.kafka,
@@ -76,9 +77,10 @@ def try_command(
 
     A survey with relay = "required" always runs with a relay.
 
-    The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT, with --services also those of LDPSTREAM_KAFKA and
-    LDPSTREAM_REDIS; a taken port is replaced.
+    The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT; a taken port is replaced.
     """
+    from ldpstream.runtime.settings import load_settings
+
     survey, settings = load_survey(survey_file), load_settings()
     if data is not None:
         open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
@@ -101,7 +103,7 @@ def _temporary() -> Iterator[Path]:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ends the block at the first of `ENDING`, as if the block had finished. Later signals do not disturb the clean-up."""
+    """Ends the block at the first of `ENDING`, as if the block had finished."""
 
     def end(signum: int, frame: FrameType | None) -> None:
         for number in ENDING:

@@ -1,4 +1,4 @@
-"""Output files of commands. A command checks its output files before the work starts."""
+"""Output files of commands."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputError(UserError):
-    """A file cannot be written. The message is one line that names the file."""
+    """A file cannot be written."""
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -61,7 +61,7 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Writes the document as JSON, either the whole file or nothing. If the path is None, writes nothing."""
+    """Writes the document as JSON, either the whole file or nothing."""
     if path is None:
         return
     part = _part(path)

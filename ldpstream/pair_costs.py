@@ -35,7 +35,6 @@ def _variance(m: Mechanism) -> float:
 
 
 def cost_lines(survey: Survey) -> list[str]:
-    """A line for each pair: what it costs all other attributes."""
     return [
         f"{a.name} is the pair of {a.pair[0]} and {a.pair[1]}, asked as one attribute of {a.k} values. With it, "
         f"{cost_text(people_factor(survey, i))} for the same precision."
@@ -45,7 +44,6 @@ def cost_lines(survey: Survey) -> list[str]:
 
 
 def cost_text(factor: float | None) -> str:
-    """Returns what the other attributes need, for a sentence; `factor` is from `people_factor`."""
     if factor is None:
         return "every other attribute needs an unknown number of times the people (the survey is not valid without the pair)"
     return f"every other attribute needs up to {factor:.2g} times the people"

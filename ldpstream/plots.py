@@ -43,7 +43,7 @@ def draw_ledger(survey: Survey, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A curve of a figure: its name, its x values, its y values, and half the length of each error bar (or None)."""
+    """A curve of a figure; `spread` is half the length of each error bar."""
 
     label: str
     x: Sequence[float]
@@ -65,11 +65,7 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Draws panels, at most three beside one another.
-
-    Raises:
-        OutputError: if Matplotlib is missing, or does not support the format of the file's ending.
-    """
+    """Raises OutputError if Matplotlib is missing, or does not support the format of the file's ending."""
     try:
         from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
     except ImportError:

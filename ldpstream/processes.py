@@ -18,7 +18,6 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
     Args:
         processes: number of processes; None for one process for each core.
-        tasks: expected number of tasks, which sets how many tasks are sent to a process together; 0 to send one task at a time.
     """
     n = processes or cores()
     if n == 1:
@@ -30,11 +29,7 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Limits numerical libraries to one thread in every process that is started inside the context.
-
-    The libraries read their number of threads when they are loaded, before a pool's initializer runs. The number must therefore
-    be in the environment that the process inherits.
-    """
+    """Limits numerical libraries to one thread in every process that is started inside the context."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -48,5 +43,4 @@ def one_thread_each() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -45,7 +45,6 @@ def odds(eps: float) -> str:
 
 
 def duration(seconds: int) -> str:
-    """Formats a length of time in its largest whole unit."""
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds and seconds % length == 0:
             return plural(seconds // length, unit)
@@ -55,27 +54,17 @@ def duration(seconds: int) -> str:
 def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
     """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
 
-    - smp: the largest loss of one attribute, because the device answers only one.
-    - spl: the sum, because the reports are independent given the values.
-    - rs+fd: the largest loss. The likelihood of a whole answer is a mean over the choice of the attribute that the device
-      answers truly. Each term of the mean is a product in which one factor depends on the person's values. A ratio of sums is
-      at most the largest ratio of terms.
-
-    Args:
-        survey: the survey.
-        loss: function that returns the loss of one attribute's mechanism, for example eps_inf, or eps_t for some t.
+    With spl this is the sum over the attributes, otherwise the largest loss of an attribute.
     """
     dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
     return sum(dearest) if survey.collection == "spl" else max(dearest)
 
 
 def nats(loss: float) -> str:
-    """Returns a privacy loss with four digits and its unit."""
     return plural(number(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
-    """Returns the losses of a device over all its attributes, in words."""
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
@@ -92,8 +81,7 @@ def device_line(survey: Survey) -> str:
 def device_window_loss(survey: Survey) -> float | None:
     """Returns the loss of a device whose values differ only within the longest `every_steps`.
 
-    Returns None if no level has `every_steps` above 1, or if a level is memoized: a memo also links the reports of all other
-    steps.
+    None if no level has `every_steps` above 1, or if a level is memoized.
     """
     every = [m for levels in survey.mechanisms for m in levels]
     w = max(m.every_steps for m in every)
@@ -105,13 +93,12 @@ def device_window_loss(survey: Survey) -> float | None:
 def survey_loss(survey: Survey, m: Mechanism) -> float | None:
     """Returns the loss of all reports of a level until the survey ends, for any values; None without `ends`.
 
-    The loss is `eps_sequence` of these reports: exact, or an upper bound. The bound holds for a device that enrolls once.
+    The bound holds for a device that enrolls once.
     """
     return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
 
 
 def _device_window(survey: Survey) -> str:
-    """Returns `device_window_loss` in words; "" if there is none."""
     loss, w = device_window_loss(survey), max(m.every_steps for levels in survey.mechanisms for m in levels)
     if loss is None:
         return ""
@@ -190,7 +177,6 @@ def _cohort(cohort: Cohort) -> list[str]:
 
 
 def cohort_line(cohort: Cohort) -> str:
-    """Returns what the privacy losses leave out, in one line."""
     return f"The losses are about the values. A report carries the device's cohort ({cohort.name}) in clear."
 
 
@@ -201,11 +187,6 @@ def _end(survey: Survey, n_steps: int) -> str:
 
 
 def _whole_device(survey: Survey, attribute: int, m: Mechanism, *asked: tuple[float, bool]) -> str:
-    """Returns a sentence with the chances from the whole device; "" if the survey has one attribute.
-
-    Args:
-        asked: for each chance, the number of steps, and true if the values may change (`device_chance`).
-    """
     if len(survey.attributes) == 1:
         return ""
     chances = [str(device_chance(survey, attribute, m, steps, any_values=any_values)) for steps, any_values in asked]
@@ -213,7 +194,6 @@ def _whole_device(survey: Survey, attribute: int, m: Mechanism, *asked: tuple[fl
 
 
 def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
-    """Returns the promise of a level with `every_steps` or `lifetime_reports`."""
     window = survey.window_steps
     w, limit = m.every_steps, m.lifetime_reports
     fresh = all(o.eps_window is not None for levels in survey.mechanisms for o in levels)  # a memo links all steps

@@ -1,7 +1,6 @@
 """Bounds for a reader of the published histograms, who sees no single report: `ledger --people` and `check --people`.
 
 The losses are bounds by `PrivacyClaims.shuffled`: every histogram is a function of sums of many reports.
-`ldpstream.behind_relay` has the losses to an operator who sees single reports, but not their senders.
 """
 
 import math
@@ -36,11 +35,10 @@ class Reader(Struct, frozen=True, kw_only=True):
     Attributes:
         reports: number of fresh reports of the person in all, or in a year if the level has no end. None for a memoized level:
             any number of reports of one value that never changes.
-        crowd: n, the least number of honest reports in each table that has a report of the person, and in each difference of
-            two published tables that has one. For a memoized level, the number of people who are in the same tables
-            throughout and keep their memos. Both include the person.
-        delta: δ of `eps_reader`: the chance of any set of histograms changes by at most a factor e^eps_reader, plus δ.
-        eps_all: loss of these reports in nats, for whoever sees them.
+        crowd: n, the least number of honest reports in each published table, or difference of two, with a report of the person.
+            For a memoized level, the number of people who are in the same tables throughout and keep their memos.
+        delta: δ of `eps_reader`.
+        eps_all: loss of these reports in nats, to everybody who sees them.
         guess_all, guess_all_exact: chance of a right guess for whoever sees them; false for an upper bound.
         eps_reader, guess_reader: upper bounds for a reader of the histograms alone.
     """
@@ -81,13 +79,11 @@ def loss_up(loss: float) -> str:
 
 
 def legend(survey: Survey) -> list[str]:
-    """Returns what the columns mean, and under which conditions the bounds hold."""
     memos = any(m.memoized for levels in survey.mechanisms for m in levels)
     return [*LEGEND, *(LEGEND_MEMOS if memos else ()), *([LEGEND_SPL] if survey.share > 1 else [])]
 
 
 def reader_line(row: Reader) -> str:
-    """Returns a row as a sentence."""
     if row.reports is None:
         seen = "any number of reports of an unchanged value lose"
         crowd = f"{plural(row.crowd, 'person is', 'people are')} always in the same tables"
@@ -101,7 +97,6 @@ def reader_line(row: Reader) -> str:
 
 
 def reader_table(people: int, rows: list[Reader]) -> Table:
-    """Table with one row for every attribute and level."""
     table = Table(title=f"Readers of the published histograms only, {people:,} people", title_justify="left")
     table.add_column("attribute, level")
     for column in ("reports", "crowd", "loss,\nall", "loss,\nreader", "guess,\nall", "guess,\nreader"):

@@ -15,20 +15,15 @@ COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # matches a string first: a stri
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bool = False) -> Survey:
     """Writes a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
-    The name gets the suffix "-rehearsal", so that a rehearsal has its own topics and counts. The copy ends after as many steps
-    as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it: otherwise agents would keep the
-    earlier rehearsal, which is open. The copy lacks the survey's `replaces`, and the comments. If `relay` is false, nothing
-    else changes.
+    The copy ends after as many steps as the survey. If `out` holds an earlier rehearsal of the survey, the copy replaces it.
+    The copy lacks the survey's `replaces`, and the comments.
 
     Args:
-        source: the survey file.
-        out: the file to write, not `source`.
-        step_seconds: the new length of a step.
         now_s: the new start, in seconds since 1970 UTC; the function rounds it down.
         relay: true for a copy that requires a relay. Its `lateness_steps` is then at least 2.
 
     Raises:
-        SurveyError: if the source is not a survey, or cannot be changed in this way. In these cases nothing is written.
+        SurveyError: if the source is not a survey, or cannot be changed in this way.
     """
     original = load_survey(source)
     if out.exists() and out.samefile(source):
@@ -60,7 +55,6 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
 
 
 def _earlier(out: Path, name: str) -> str | None:
-    """Returns the fingerprint of the survey in `out` if it has this name; otherwise None."""
     try:
         earlier = load_survey(out)
     except SurveyError:

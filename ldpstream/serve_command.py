@@ -3,15 +3,16 @@
 from functools import partial
 from pathlib import Path
 from socket import gethostname
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ldpstream.arguments import SurveyPaths
 from ldpstream.mechanisms.wording import plural
-from ldpstream.runtime.logs import start_log
-from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.terminal import console, say
+
+if TYPE_CHECKING:
+    from ldpstream.runtime.settings import Settings
 
 app = typer.Typer()
 
@@ -23,14 +24,17 @@ def serve(surveys: SurveyPaths, data: Data = Path("ldpstream-data")) -> None:
     """Run the whole service on this machine, in one process: gateway, counting, estimates, page and API.
 
     It needs neither Kafka nor Redis. With several files or a folder it serves all surveys, and follows changes of the files."""
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+
     settings = load_settings()
     start_log(settings.log_level)
-    from ldpstream.serving.process import serve as serve_surveys  # only here: this module loads slowly
+    from ldpstream.serving.process import serve as serve_surveys
 
     serve_surveys(surveys, settings, data, partial(say, _first_line(settings, data)))
 
 
-def _first_line(settings: Settings, data: Path) -> str:
+def _first_line(settings: "Settings", data: Path) -> str:
     scheme = "http" if settings.gateway_tls_cert is None else "https"
     gateway = f"{scheme}://{_reached(settings.gateway_host)}:{settings.gateway_port}"
     page = (
@@ -40,7 +44,6 @@ def _first_line(settings: Settings, data: Path) -> str:
 
 
 def _reached(host: str) -> str:
-    """Returns the host for a URL: this machine's name if a server listens on all its addresses."""
     return gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
 
 
@@ -66,6 +69,7 @@ def move(
     """Move the data of `serve` to Kafka and Redis, for the services. The move cannot be undone.
 
     The servers are those of LDPSTREAM_KAFKA and LDPSTREAM_REDIS. If the command fails, run it again."""
+    from ldpstream.runtime.settings import load_settings
     from ldpstream.serving.move import move as move_data
 
     for one in move_data(data, load_settings()):

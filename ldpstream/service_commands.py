@@ -18,8 +18,6 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.logs import start_log
-from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.signals import ends_on_signal, log_when_told
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, progress_bar, say, tell
@@ -27,6 +25,7 @@ from ldpstream.terminal import console, fail, progress_bar, say, tell
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.producers.device.routes import Relay
     from ldpstream.publishing.publication import Publication
+    from ldpstream.runtime.settings import Settings
 
 app = typer.Typer()
 
@@ -51,6 +50,8 @@ def produce(
     ] = None,
 ) -> None:
     """Simulate devices that report to Kafka or to a gateway in real time, from the survey's current step on."""
+    from ldpstream.runtime.settings import load_settings  # only here: this module loads slowly
+
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
     stop, answered = ends_on_signal(), []
@@ -87,31 +88,27 @@ def produce(
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
 
-def kafka_sink(survey: Survey, settings: Settings, stop: Event) -> Sink:
-    """Returns a sink to the survey's topic as soon as Kafka answers."""
+def kafka_sink(survey: Survey, settings: "Settings", stop: Event) -> Sink:
     from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
 
     return await_kafka_sink(survey, settings, stop.wait, say)
 
 
-def gateway_sink(url: str, settings: Settings) -> Sink:
-    """Returns a sink to the gateway, with the first token of the tokens file."""
+def gateway_sink(url: str, settings: "Settings") -> Sink:
     from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
     from ldpstream.producers.gateway.credentials import read_tokens
 
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
 
-def relay_sink(survey: Survey, url: str, gateway: str, settings: Settings) -> Sink:
-    """Returns a sink to the relay before the gateway, with the first token of the tokens file."""
+def relay_sink(survey: Survey, url: str, gateway: str, settings: "Settings") -> Sink:
     from ldpstream.producers.gateway.credentials import read_tokens  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_sink import RelaySink
 
     return RelaySink(survey, relay_of(url, gateway, settings), next(iter(read_tokens(settings)), None))
 
 
-def relay_of(url: str, gateway: str, settings: Settings) -> "Relay":
-    """Returns a relay and the gateway behind it, with the present key of the relay keys file."""
+def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":
     from ldpstream.producers.device.routes import Relay  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_keys import read_keys
 
@@ -127,10 +124,12 @@ def relay_of(url: str, gateway: str, settings: Settings) -> "Relay":
 @app.command()
 def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
-    settings = load_settings()
-    start_log(settings.log_level)
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
     from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
 
+    settings = load_settings()
+    start_log(settings.log_level)
     watch = SurveyWatch(surveys)
     from ldpstream.agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
 
@@ -146,11 +145,13 @@ def estimate(
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
-    settings = load_settings()
-    start_log(settings.log_level)
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
     from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
 
+    settings = load_settings()
+    start_log(settings.log_level)
     watch = SurveyWatch(survey_files)
     if watch.only_file is None and (until is not None or json is not None):
         fail("--until and --json need exactly one survey file")
@@ -177,11 +178,13 @@ def gateway(survey_files: SurveyPaths) -> None:
     """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
-    settings = load_settings()
-    start_log(settings.log_level)
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
     from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
 
+    settings = load_settings()
+    start_log(settings.log_level)
     watch = SurveyWatch(survey_files)
     from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: these modules load slowly
     from ldpstream.producers.gateway.kafka_connection import kafka_logs

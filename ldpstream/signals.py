@@ -4,8 +4,6 @@ import signal
 from threading import Event
 from types import FrameType
 
-import structlog
-
 from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
 
 
@@ -24,6 +22,7 @@ def ends_on_signal(within_s: float | None = None) -> Event:
 
 
 def log_when_told(stop: Event) -> None:
-    """Logs the end of the estimator once `stop` is set. A signal handler must not log: it may interrupt another line."""
+    import structlog  # only here: it loads slowly
+
     stop.wait()
     structlog.get_logger("ldpstream.estimator").info(TOLD_TO_END)

@@ -12,7 +12,6 @@ from rich.table import Column, Table
 
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.runtime.settings import load_settings
 from ldpstream.signing import (
     Entry,
     append,
@@ -145,7 +144,8 @@ def _public(signed_by: list[str]) -> list[bytes]:
 
 
 def _passphrase(file: Path, twice: bool = False) -> str:
-    """Returns the passphrase of a key, from the settings or from the terminal."""
+    from ldpstream.runtime.settings import load_settings  # only here: this module loads slowly
+
     given = load_settings().signing_passphrase
     if given is not None:
         return given.get_secret_value()

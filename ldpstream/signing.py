@@ -1,4 +1,4 @@
-"""Signing keys, and the file of signatures of a folder of surveys. The module loads the package cryptography when needed."""
+"""Signing keys, and the file of signatures of a folder of surveys."""
 
 import base64
 import os
@@ -32,19 +32,15 @@ MIN_PASSPHRASE = 12  # characters
 
 
 class SigningError(UserError):
-    """A key or a file of signatures cannot be used: the message is one line that names the file. Or cryptography is missing."""
+    """A key or a file of signatures cannot be used, or cryptography is missing."""
 
 
 class Entry(NamedTuple):
     """One line of the file, as `entries` reads it.
 
     Attributes:
-        statement: the signed statement.
-        line: the line.
         survey: the signed survey; None if this version cannot read it.
-        earlier: the latest earlier survey that this survey continues: one of the same name, or the one that it replaces; None
-            without one.
-        changes: the differences from `earlier`.
+        earlier: the latest earlier survey that this survey continues, by name or `replaces`; None without one.
     """
 
     statement: Statement
@@ -55,10 +51,10 @@ class Entry(NamedTuple):
 
 
 def new_key(path: Path, passphrase: str) -> str:
-    """Writes a new private key, encrypted, into a new file that only its owner may read. Returns the public key.
+    """Writes a new private key, encrypted, into a new file that only its owner may read; returns the public key.
 
     Raises:
-        SigningError: if the file exists or cannot be written, the passphrase is too short, or cryptography is missing.
+        SigningError: if the file exists or cannot be written, or the passphrase is too short.
     """
     if len(passphrase) < MIN_PASSPHRASE:
         raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
@@ -83,8 +79,7 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     """Reads a private key, Ed25519 in PEM (PKCS #8), encrypted or not.
 
     Raises:
-        SigningError: if the file cannot be read or is no such key, the passphrase is wrong or missing, or cryptography is
-            missing.
+        SigningError: if the file cannot be read or is no such key, or the passphrase is wrong.
     """
     _require_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -102,12 +97,10 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
 
 
 def is_encrypted(pem: bytes) -> bool:
-    """True if a private key needs a passphrase."""
     return b"ENCRYPTED" in pem
 
 
 def public_text(key: "Ed25519PrivateKey") -> str:
-    """Returns the public key in base64, as devices need it."""
     return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
@@ -122,7 +115,7 @@ def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed2
     """Signs a line, and writes it after the lines `before`, which are those of the file.
 
     Raises:
-        SigningError: if the file cannot be written. The file is then unchanged.
+        SigningError: if the file cannot be written.
     """
     signature = base64.b64encode(key.sign(line.statement.encode())).decode()
     part = path.with_name(path.name + ".part")
@@ -138,8 +131,7 @@ def read_file(path: Path) -> list[SignedLine]:
     """Returns the lines of a file of signatures; none if there is no file. Checks that each line names the previous line.
 
     Raises:
-        SigningError: if the file cannot be read or is not UTF-8; or if a line is not a signature, or is not about the text
-            beside it, or does not follow the previous line.
+        SigningError: if the file cannot be read, or a line is not a signature or does not fit its text or the previous line.
     """
     if not path.exists():
         return []
@@ -194,7 +186,6 @@ def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Reads a file. Raises SigningError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

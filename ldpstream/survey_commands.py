@@ -52,7 +52,6 @@ def surveys_command(
 
 
 def _read(files: list[Path]) -> tuple[dict[Path, Survey], dict[str, str]]:
-    """Returns the surveys, and what is wrong with the other files or with the way in which the surveys refer to each other."""
     found: dict[Path, Survey] = {}
     broken: dict[str, str] = {}
     for path in files:
@@ -75,7 +74,6 @@ def _read(files: list[Path]) -> tuple[dict[Path, Survey], dict[str, str]]:
 
 
 def _text(path: Path) -> str:
-    """The path as text for JSON, which cannot have the bytes of a file name that is not UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -116,7 +114,6 @@ def diff_command(
 
 
 def differences_table(found: list[Difference]) -> Table:
-    """Returns the differences of two surveys as a table."""
     table = Table(*(Column(head, overflow="fold") for head in ("key", "old", "new", "new fingerprint")))
     for one in found:
         table.add_row(escape(one.key), *(_short(value) for value in _shown(one)), "yes" if one.fingerprint else "no")
@@ -124,7 +121,6 @@ def differences_table(found: list[Difference]) -> Table:
 
 
 def _shown(one: Difference) -> tuple[Any, Any]:
-    """Returns the old and the new value. If these are lists with different entries, shows only entries that one list lacks."""
     if isinstance(one.old, list) and isinstance(one.new, list) and (before := set(one.old)) != (after := set(one.new)):
         gone, added = ([x for x in one.old if x not in after], [x for x in one.new if x not in before])
         return ("without " if gone else "") + ", ".join(map(str, gone)), ("with " if added else "") + ", ".join(map(str, added))
@@ -137,7 +133,6 @@ def _short(value: Any) -> str:
 
 
 def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
-    """Says whether devices keep their memos and budgets; else what all reports in both surveys reveal."""
     if old.fingerprint == new.fingerprint:
         return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
     before, after = _in_all(old), _in_all(new)
@@ -156,7 +151,6 @@ def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
 
 
 def _chances(old: Survey, new: Survey) -> dict[str, float]:
-    """Returns the chance of a right guess from all reports in both surveys, for each attribute of both; none for one survey."""
     if old.fingerprint == new.fingerprint:
         return {}
     asked = {attribute.name for attribute in old.attributes}
@@ -164,8 +158,6 @@ def _chances(old: Survey, new: Survey) -> dict[str, float]:
 
 
 def _in_all(survey: Survey) -> float:
-    """Returns a bound of the loss of all reports of a device while its values stay the same, in nats."""
-
     def loss(m: Any) -> float:
         of_reports = float("inf") if survey.n_steps is None else m.eps_1 * m.reports_in(survey.n_steps)
         return float(min(m.eps_inf, m.eps_lifetime, of_reports))

@@ -30,12 +30,10 @@ MAX_BUDGET = 1e9  # in nats
 
 
 def share(frequency: float) -> str:
-    """Formats a frequency with four decimals. Formats NaN as a dash."""
     return "–" if math.isnan(frequency) else f"{frequency:.4f}"
 
 
 def privacy_line(publication: "Publication") -> str:
-    """Returns the privacy loss of every level, in one line."""
     parts = [
         f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
         f"any changes {'' if p.eps_sequence_exact else '≤ '}{number(p.eps_sequence)}"
@@ -46,10 +44,6 @@ def privacy_line(publication: "Publication") -> str:
 
 
 def numbers_lines(publication: "Publication", several: bool) -> list[str]:
-    """Returns one line with the mean and the percentiles, or no line for an attribute without numbers.
-
-    With `several` answers of a person, the line has the mean number of answers.
-    """
     numbers = [
         f"{name} {x.value:.4g}" + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
         for name, x in publication.numbers.items()
@@ -59,7 +53,6 @@ def numbers_lines(publication: "Publication", several: bool) -> list[str]:
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
-    """Table of a publication: every estimator, the default's 95 % interval, the truth if known; only the 20 largest values."""
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {
         "step": "step",
@@ -99,7 +92,6 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
 
 
 def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]:
-    """Returns one line per attribute with the number of reports of each cohort; no lines for a survey without cohorts."""
     if survey.cohort is None:
         return []
     parts: dict[str, list[str]] = {attribute.name: [] for attribute in survey.attributes}
@@ -111,7 +103,6 @@ def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]
 
 
 def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
-    """Returns `{"survey", "estimates": [...]}`. The estimates are all publications, with the truth if known."""
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
         estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
@@ -121,9 +112,9 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: list[list
 
 
 def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Returns the privacy ledger: one row per attribute, level and horizon t, up to the largest number of reports of a device.
+    """Returns the privacy ledger: one row per attribute, level and horizon t.
 
-    `lifetime_reports` and `ends` limit this number. The largest number always has a row.
+    The last horizon is the largest number of reports of a device, if there is a limit.
     """
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
@@ -146,10 +137,6 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
 
 
 def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
-    """Returns the chance of a right guess and the largest chance of a row of the ledger, with upper bounds marked.
-
-    An exact largest chance is rounded up beside an upper bound of the same number: otherwise it would look smaller.
-    """
     right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
     exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
     same = not exact and math.isclose(right, largest, rel_tol=SAME)
@@ -161,7 +148,6 @@ def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
-    """Returns a table for every attribute and level, with a row for every t."""
     tables = []
     for _, of_level in groupby(rows, key=lambda row: (row["attribute"], row["level"])):
         group = list(of_level)
@@ -188,13 +174,12 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
     """Finds the largest ε₁ of every attribute and level within a device's budget, rounded to four digits for a survey file.
 
     Args:
-        survey: the survey. Under spl every attribute gets an equal part of the budget, because the attributes' losses add up.
         horizon: number of reports t.
         budget: limit of the loss of a device's t reports, in nats, at least 1e-9.
 
     Returns:
-        Two rows for each level. If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence. The
-        level's ε∞ does not change. `eps_1` is None if even ε₁ = 10⁻⁶ exceeds the budget.
+        If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence. `eps_1` is None if even ε₁ =
+        10⁻⁶ exceeds the budget.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -224,7 +209,6 @@ def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, A
 
 
 def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[str, Any]]) -> Table:
-    """Returns the rows of `solved_rows` as a table."""
     each = f", {budget / survey.share:.4g} for each of {survey.share} attributes" if survey.share > 1 else ""
     reports = plural(horizon, "report of a device costs", "reports of a device cost")
     table = Table(
@@ -242,7 +226,6 @@ def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[st
 
 
 def proposal_table(plan: "Plan", found: "Proposal") -> Table:
-    """Table of a sample's columns: what the survey asks for, or why it does not ask."""
     shown = Table(title=f"Columns of {plural(plan.n_people, 'person', 'people')}", title_justify="left")
     for name in ("column", "missing", "in the survey", "mechanism"):
         shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")

@@ -16,13 +16,11 @@ SAYS = "ldpstream: "  # begins every line of `say`
 
 
 def say(message: str) -> None:
-    """Writes one line to standard error."""
     sys.stderr.write(f"{SAYS}{message}\n")
     sys.stderr.flush()
 
 
 def tell(line: str) -> None:
-    """Prints a line on standard output, as it is."""
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -33,7 +31,6 @@ def fail(message: str) -> Never:
 
 
 def progress_bar() -> Progress:
-    """Returns the progress bar of long runs, on standard error."""
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True))
 
@@ -48,7 +45,6 @@ def job_bar() -> Iterator[Callable[[int, int, str], None]]:
 
 @contextmanager
 def activity() -> Iterator[Callable[[str], None]]:
-    """Shows one line with the current activity on standard error, if standard error is a terminal."""
     with Console(stderr=True).status("") as status:
         yield status.update
 
@@ -61,10 +57,7 @@ def number(x: float | None) -> str:
 
 
 def table(title: str, *columns: str, texts: int = 1) -> Table:
-    """An empty table. The first `texts` columns hold texts, the other columns hold numbers.
-
-    On a narrow terminal the texts take more lines, and no digit is cut.
-    """
+    """The first `texts` columns hold texts, the other columns hold numbers."""
     empty = Table(title=title, title_justify="left", caption_justify="left")
     for i, column in enumerate(columns):
         empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts, overflow="fold")

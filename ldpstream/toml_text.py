@@ -7,7 +7,6 @@ from typing import Any
 
 
 def document_text(document: Mapping[str, Any]) -> str:
-    """A survey's document as TOML, without comments."""
     lines = toml_lines({key: value for key, value in document.items() if key not in ("attribute", "cohort")})
     if "cohort" in document:
         lines += ["", "[cohort]", *toml_lines(document["cohort"])]
@@ -19,17 +18,14 @@ def document_text(document: Mapping[str, Any]) -> str:
 
 
 def toml_lines(keys: Mapping[str, Any]) -> list[str]:
-    """Keys and values as lines of TOML."""
     return [f"{key} = {_value(value)}" for key, value in keys.items()]
 
 
 def toml_time(time: datetime) -> str:
-    """A time as TOML, in UTC."""
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _value(value: Any) -> str:
-    """A value as TOML. Texts, numbers and booleans are the same in JSON, apart from DEL."""
     if isinstance(value, datetime):
         return toml_time(value)
     if isinstance(value, Mapping):

@@ -1,8 +1,4 @@
-"""Mechanisms: the code that a device runs, and the meaning of the device's reports.
-
-A mechanism randomizes values, counts reports into additive tables, and computes its channel and its privacy losses. The caller
-passes a source of randomness. `ledger/` computes losses.
-"""
+"""Mechanisms: the code that a device runs, and the meaning of the device's reports."""
 
 from ldpstream.mechanisms.arguments import Reports
 from ldpstream.mechanisms.base import Mechanism

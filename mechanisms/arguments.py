@@ -1,7 +1,4 @@
-"""Checks of arguments. Every error message names the argument, the given value and the allowed values.
-
-People's values are the exception: a message gives the position of an invalid value, never the value.
-"""
+"""Checks of arguments."""
 
 import math
 from collections.abc import Iterable
@@ -23,15 +20,14 @@ Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; 
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
-    """Returns `value` as an int in [low, high]. Raises ValueError for any other value, including booleans and fractions."""
+    """Returns `value` as an int in [low, high]; raises ValueError for other values, also booleans and fractions."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
     return int(value)
 
 
 def real(name: str, value: object, low: float, high: float) -> float:
-    """Returns `value` as a float in [low, high]. Raises ValueError for any other value, including booleans, NaN and
-    infinities."""
+    """Returns `value` as a float in [low, high]; raises ValueError for other values, also booleans, NaN and infinities."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not _within(value, low, high):
         raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
     return float(value)
@@ -67,7 +63,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """Returns `value` if it is one of the allowed words. Otherwise raises a ValueError that lists the allowed words."""
+    """Returns `value` if it is one of the allowed words; otherwise raises a ValueError that lists them."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{did_you_mean(str(value), allowed)}")
     return str(value)

@@ -20,19 +20,18 @@ Invalid = Literal["symbol out of range", "padding bits set"]
 
 
 class Mechanism(Inference, PrivacyClaims, Checked):
-    """A mechanism over the values 0 … k-1: `OneTime` or `Longitudinal`. If a mechanism is not `pure`, p and q are NaN.
+    """A mechanism. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
-        name: the mechanism's name, e.g. ``"L-OSUE"``.
+        name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies.
         eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
-        p: Pr[report supports v | the value is v].
-        q: Pr[report supports v | the value is not v].
+        p: Pr[report supports v | the value (for sets, the drawn member) is v].
+        q: Pr[report supports v | the value (for sets, the drawn member) is not v].
         report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
-        signature: the mechanism's name and all parameters that affect the counts. Only tables with equal signatures can be
-            added.
+        signature: the mechanism's name and all parameters that affect the counts.
         marks: number of counts that every report raises by one; None if this number varies.
         invalid: the reason for the rejection of a row that is not `valid`.
         memoized: true if a device makes one memo of a value, and randomizes the memo again for each report.
@@ -43,10 +42,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
             reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
-        loss_to_all: true if there are t reports with the loss `eps_t` between one value and each of the other values.
-        lifetime_reports: B, the largest number of reports that a device makes. None: no limit.
-        choices: m; a value is a set of at most m values (`mechanisms.padded_sampling`), and estimates are shares of drawn
-            members: a share times m is a share of people. None: a value is one of the k values.
+        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
+        lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
+        choices: m, if a value is a set of at most m values (`mechanisms.padded_sampling`), else None.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @property
     def device(self) -> "Mechanism":
-        """This mechanism without the fake data; a device runs it on real and on fake values."""
+        """This mechanism without the fake data."""
         return self._device or self
 
     def with_fake_data(self, d: int) -> "Mechanism":
@@ -86,13 +84,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
 
-        Devices run `device`.
-
         Args:
             d: in [1, 10⁶]; usually the number of attributes.
-
-        Raises:
-            ValueError: if d is outside its range, or for a mechanism of sets.
 
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values.
         """
@@ -114,8 +107,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     @property
     @abstractmethod
-    def randomizer(self) -> type[Randomizer]:
-        """The class of the device's code."""
+    def randomizer(self) -> type[Randomizer]: ...
 
     def parameters(self) -> Parameters:
         """Returns the parameters that a device needs to run `device`."""
@@ -138,14 +130,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return np.zeros(integer("n", n, 0, 2**40), np.int64)
 
     def memo_keys(self, values: npt.ArrayLike, enrolment: IntArray) -> IntArray:
-        """The keys under which a device stores its memos: the value, or the hashed symbol for local hashing."""
+        """The keys under which a device stores its memos."""
         return user_values(values, self.k)
 
     @abstractmethod
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
-        """First round: a fresh memo for each value, in rows of `report_dtype`. A device draws one memo for each memo key.
-
-        The memo of a one-time mechanism is the value itself, unchecked.
+        """A fresh memo for each value, in rows of `report_dtype`; for a one-time mechanism, the values themselves, unchecked.
 
         Args:
             values: (n,) integers in [0, k), or codes of sets.
@@ -173,9 +163,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
-            rng: source of randomness. From NumPy's own class the code may draw just a seed, for a fast, predictable generator.
-                A subclass, such as a device's cryptographic source, provides every random bit itself, through ``integers(low,
-                high, [size, [dtype]])`` and ``random(size)`` alone.
+            rng: source of randomness. The code may draw only a seed from NumPy's own class. A subclass, such as a device's
+                cryptographic source, provides every random bit itself, through ``integers(low, high, [size, [dtype]])`` and
+                ``random(size)`` alone.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)
@@ -195,17 +185,17 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             rng: source of randomness, with all of NumPy's methods.
 
         Returns:
-            Counts of shape `table_shape`; None if the mechanism has no faster way than to draw every report.
+            Counts of shape `table_shape`; None if the mechanism has no such method.
         """
         return None
 
     def epsilons(self) -> dict[str, float]:
-        """The privacy parameters with which `mechanism` builds this mechanism."""
+        """The privacy losses, by the names of the arguments of `mechanism`; for THE, the ε of the noise."""
         return {"eps_inf": self.eps_inf, "eps_1": self.eps_1} if self.memoized else {"eps": self.eps_1}
 
     @abstractmethod
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
-        """The same mechanism on devices that report less often: see `OneTime.spaced`."""
+        """The same mechanism on devices that report less often (`OneTime.spaced`); memoized mechanisms raise ValueError."""
 
     # ---- on the server
 
@@ -214,17 +204,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """(n,) true for each row that a device could have sent."""
 
     def valid_row(self, row: bytes) -> bool:
-        """True if a device could have sent this row.
-
-        Args:
-            row: one report in the wire format, `report_dtype.itemsize` bytes.
-        """
+        """True if a device could have sent this row."""
         dtype = self.report_dtype
         return bool(self.valid(np.frombuffer(row, dtype.base).reshape(1, *dtype.shape)).all())
 
     @abstractmethod
-    def _count(self, reports: Reports) -> IntArray:
-        """Counts of valid reports, an array of shape `table_shape`."""
+    def _count(self, reports: Reports) -> IntArray: ...
 
     def tabulate(self, reports: Reports) -> CountTable:
         """Count table of the reports.
@@ -281,16 +266,11 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         return self, table
 
     def empty_table(self) -> CountTable:
-        """The table of no reports: the neutral element of ``+``."""
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
 
     def channel(self) -> FloatArray:
-        """Dense channel (k, outputs): row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set
-        of `set_codes`.
-
-        Raises:
-            ValueError: if the channel would have more than 2^24 entries.
-        """
+        """Dense channel: row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set of
+        `set_codes`."""
         if self._log2_outputs() + math.log2(self.k) > math.log2(MAX_CHANNEL_ENTRIES):
             raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
         if self.fakes == 1:

@@ -1,7 +1,4 @@
-"""A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions.
-
-`Checked` has defaults for a pure mechanism.
-"""
+"""A mechanism's statements for the audit and the conformance check: which values a report supports, and known distributions."""
 
 from abc import ABC, abstractmethod
 
@@ -13,7 +10,7 @@ from ldpstream.mechanisms.ratios import Ratios
 
 
 class Checked(ABC):
-    """The statements of a mechanism that checks use.
+    """Statements for checks.
 
     Attributes:
         pure: true if p and q describe the reports.
@@ -31,7 +28,7 @@ class Checked(ABC):
 
     @abstractmethod
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports values[i]. Of all values, a report supports the device's own value most often."""
+        """(n,) true where report i supports values[i]."""
 
     @abstractmethod
     def ratios(self) -> Ratios:
@@ -48,9 +45,6 @@ class Checked(ABC):
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
         """Probabilities that all of one or two reports of one memo support a value, without fake data.
 
-        Args:
-            reports: number of reports: 1 or 2.
-
         Returns:
             (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device
             encoded a uniformly drawn value.
@@ -60,12 +54,6 @@ class Checked(ABC):
         return np.full(self.k, own), np.full(self.k, other + (own - other) / self.k)
 
     def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        """Probabilities that all of one or two reports of one memo support the device's value, without fake data.
-
-        Args:
-            values: (n,) the devices' values.
-            reports: number of reports: 1 or 2.
-        """
         return self.support_chances(reports)[0][values]
 
     def symbol_chances(self) -> tuple[float, float] | None:
@@ -74,7 +62,7 @@ class Checked(ABC):
 
     @property
     def contrast(self) -> float:
-        """Pr[a report supports the device's value] minus the smallest Pr[a report supports another value]."""
+        """Pr[a report supports the device's value] minus the smallest Pr[it supports another value], or an upper bound."""
         return self.p - self.q
 
     def pair_chances(self) -> tuple[float, float] | None:
@@ -90,9 +78,7 @@ class Checked(ABC):
         return None
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m). The
-        numbers of a part are independent. A part may omit reports.
-        """
+        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m)."""
         return []
 
     def outcomes(self, reports: Reports) -> IntArray | None:

@@ -1,9 +1,5 @@
 """The device's side of a mechanism: exact coins, the parameters for devices in every language, and the base of randomizers.
 
-A mechanism states probabilities in pairs: the probabilities of an event and of the opposite event. The smaller probability of a
-pair becomes a coin; devices realise the larger probability as one minus the smaller. `producers.device.secure_random` bounds
-the small additional loss.
-
 `Parameters` is a part of the device survey, a sent format (`surveys.device_survey`): new keys may be added, and no key changes
 its meaning.
 """
@@ -41,9 +37,6 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
         yes: in (0, 1].
         no: in (0, 1], probability of each of the equally likely "no" outcomes.
         shares: number of "no" outcomes, at least 1.
-
-    Raises:
-        ValueError: if the smaller probability is not in (0, 1).
     """
     exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
     smaller = min(exact_yes, exact_no)
@@ -76,9 +69,7 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         omega: number of ones in a report (subset selection).
         width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
         choices: m, the largest number of values in a set (PS-GRR, L-PS-GRR). k then counts k - m values and m dummies.
-        coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``. A round of symbols has the coin
-            ``"keep"``, a round of bits has ``"one"`` and ``"zero"``, and subset selection has ``"with_value"``. The coin
-            ``"keep"`` of SW decides whether the report is a near cell. A round that draws a symbol of a set has ``"member"``.
+        coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``.
     """
 
     mechanism: str
@@ -101,8 +92,6 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class DeviceRandom(Protocol):
-    """A device's source of randomness. `producers.device.secure_random` implements it with the operating system's generator."""
-
     def below(self, n: int) -> int:
         """Returns a uniform integer in [0, n)."""
 
@@ -113,9 +102,7 @@ class DeviceRandom(Protocol):
 class Randomizer(ABC):
     """The code of a device for one mechanism. A draw uses only the exact numbers of `Parameters`: the integers and the coins.
 
-    A device makes a memo of a value, then draws each report from the memo. The memo of a one-time mechanism is the value, or
-    for local hashing a fresh function and the hashed symbol; no device stores this memo. The draws are in the order that
-    docs/write_a_device.md states, so the same random bytes give the same reports in every language.
+    The draws are in the order that docs/write_a_device.md states.
 
     Attributes:
         parameters: the parameters of the mechanism.
@@ -136,8 +123,7 @@ class Randomizer(ABC):
         return value
 
     @abstractmethod
-    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
-        """First round: draws a new memo for a memo key."""
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes: ...
 
     @abstractmethod
     def is_memo(self, memo: bytes, function: int) -> bool:
@@ -161,8 +147,7 @@ class OneTimeRandomizer(Randomizer):
         return self.report_value(int.from_bytes(memo, "little"), random)
 
     @abstractmethod
-    def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws a report of a value, one row of `row_bytes`."""
+    def report_value(self, value: int, random: DeviceRandom) -> bytes: ...
 
 
 def least_bytes(n_symbols: int) -> int:
@@ -176,10 +161,8 @@ def symbol_row(n_symbols: int, symbol: int) -> bytes:
 
 
 def bits_row(bits: BitArray) -> bytes:
-    """Packs bits into a row of the format of `mechanisms.bits`."""
     return np.packbits(bits, bitorder="little").tobytes()
 
 
 def row_bits(k: int, row: bytes) -> BitArray:
-    """Unpacks the k bits of a row; the inverse of `bits_row`."""
     return np.unpackbits(np.frombuffer(row, np.uint8), count=k, bitorder="little").astype(np.bool_)

@@ -1,23 +1,16 @@
 """Upper bounds of the chance of a right guess, from the trade-off between two values (f-DP).
 
-A test of the hypothesis v' against v rejects v' with some probability. This probability is the false-alarm rate α if v' is
-true, and the power if v is true. Let a concave function G(α) bound the power of every test with this α, for any two values. The
-best guesser among k values guesses v for the outputs in a set A_v. For every pair, P_v(A_v) <= G(P_v'(A_v)). G is concave and
-the sets are disjoint, so the mean s of P_v(A_v) over all values v satisfies
+Let a concave function G(α) bound the power of every test between two values with the false-alarm rate α. The mean chance s of a
+right guess among k equally likely values then satisfies
 
     s <= G((1-s) / (k-1))
 
-The bound is the largest such s. For one ε-LDP report it is the well-known e^ε / (e^ε + k-1).
-
-The code replaces the reports of a pair by **evidence** that reveals at least as much: n independent rounds. If v is true, a
-round multiplies the odds of v against v' by e^ε with probability h, and by e^{-ε} with probability h e^{-ε}. With the remaining
-probability, the odds stay the same. A report of a one-time mechanism, except a location mechanism, has the likelihood ratios of
-a round. In general, let reports have a loss of at most ε and a total variation distance δ. Then max_A P(A) - e^x P'(A) is at
-most δ at x = 0, 0 at x = ε, and convex in e^x. A round with h = δ / (1 - e^{-ε}) reaches the straight line between these two
-points. By Blackwell's theorem, this round reveals at least as much as the reports.
+The code replaces the reports by **evidence** that reveals at least as much: n independent rounds. If v is true, a round
+multiplies the odds of v against v' by e^ε with probability h, by e^{-ε} with probability h e^{-ε}, and else by 1. Reports with
+a loss of at most ε and a total variation distance δ reveal at most as much as a round with h = δ / (1 - e^{-ε}).
 
 Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, composition); Kairouz, Oh and Viswanath 2015 (a round with
-h = 1/(1+e^{-ε}) is the worst ε-DP pair). The step from pairs to k values is ours, as written above.
+h = 1/(1+e^{-ε}) is the worst ε-DP pair).
 """
 
 import math
@@ -105,13 +98,11 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
 
 @cache
 def _losses() -> FloatArray:
-    """The losses on the grid in descending order, after an infinite loss."""
     return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1))
 
 
 @lru_cache(maxsize=4)  # a survey needs few combinations of evidence; an array takes half a megabyte
 def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
-    """The probabilities of `_losses` for all evidence together. Each loss is rounded up; above `FAR` it is infinite."""
     kinds = iter(sorted(set(all_evidence)))
     total = _repeated(first := next(kinds), all_evidence.count(first))
     for kind in kinds:
@@ -121,8 +112,6 @@ def _joined(all_evidence: tuple[Evidence, ...]) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OnGrid:
-    """Probabilities of the losses CELLS, CELLS-1, …, -CELLS on the grid, and of an infinite loss."""
-
     chances: FloatArray
     sure: float
 
@@ -137,7 +126,6 @@ class _OnGrid:
 
 
 def _repeated(e: Evidence, n: int) -> _OnGrid:
-    """n times the same evidence, by repeated squaring."""
     losses, chances = e.losses()
     cells = np.ceil(losses / GRID - 1e-9)
     far = cells > CELLS

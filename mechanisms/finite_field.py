@@ -2,8 +2,7 @@
 
 An element is an integer 0 … g-1. For g = r^e with r prime, the element stands for the polynomial whose coefficients are the
 integer's base-r digits, least significant first. Sums and products are taken modulo r and modulo one irreducible monic
-polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number: x²+x+1 for g =
-4, x³+x+1 for g = 8, x²+1 for g = 9, x⁴+x+1 for g = 16.
+polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number.
 """
 
 from functools import cache
@@ -59,7 +58,6 @@ def _times(a: tuple[int, ...], b: tuple[int, ...], r: int) -> tuple[int, ...]:
 
 
 def _monic(r: int, degree: int) -> list[tuple[int, ...]]:
-    """All monic polynomials of this degree, smallest first; coefficients are least significant first."""
     return [(*low[::-1], 1) for low in product(range(r), repeat=degree)]
 
 
@@ -70,7 +68,6 @@ def modulus(r: int, e: int) -> tuple[int, ...]:
 
 
 def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
-    """The products of the elements with 0, 1, … r-1, stacked."""
     out = [np.zeros_like(elements)]
     for _ in range(r - 1):
         out.append(add[out[-1], elements])
@@ -79,11 +76,7 @@ def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
 
 @cache
 def field(g: int) -> tuple[FieldTable, FieldTable]:
-    """Addition and multiplication tables of GF(g), each (g, g) uint16.
-
-    Raises:
-        ValueError: if g is not a prime power in [2, 1024].
-    """
+    """Addition and multiplication tables of GF(g), each (g, g) uint16."""
     power = prime_power(g) if 2 <= g <= MAX_FIELD else None
     if power is None:
         raise ValueError(f"g must be a prime power in [2, {MAX_FIELD}], got {g!r}")

@@ -1,7 +1,4 @@
-"""Tests of a count table against its mechanism, valid for every distribution of the values.
-
-Each mechanism returns its own tests from `Inference.fit_tests`; `estimators.diagnostics` adds the tests of support counts.
-"""
+"""Tests of a count table against its mechanism, valid for every distribution of the values."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -25,11 +22,7 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake.
-
-    Returns:
-        None if the number of ones has no variance.
-    """
+    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
     own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
@@ -45,14 +38,13 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
 
 
 def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
-    """Returns ln of the probability of at least (at most) this many ones in n reports, computed from the generating function G.
+    """Returns ln of the probability of `found` or more ones in n reports (`found` or fewer if not `above`); below `RAREST`, an
+    upper bound.
 
     `span`, a power of two, is how many numbers of ones, around the mean, can have a noticeable probability.
 
-    A device draws the ones of a memo once and reports them `steps` times: G(1 + w) = U(p1)^u U(q1)^(u(k-1)) for u people, with
-    U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps. If n is not a multiple of `steps`, one more person has the remaining
-    reports. On the unit circle G is the Fourier transform of the probabilities. If a probability is too small for the
-    transform, the result is Chernoff's bound, the minimum of G(e^t) e^(-t ones) over t.
+    A device draws the ones of a memo once and reports them `steps` times, so the generating function is G(1 + w) = U(p1)^u
+    U(q1)^(u(k-1)) for u people, with U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
     """
     p1, q1, p2, q2 = rounds
     groups = [(n // steps, steps), (1, n % steps)]
@@ -91,9 +83,6 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
     The entry ``"floor"`` is None if the floor test is unreliable, and is absent otherwise.
 
     Args:
-        table: the count table, (size, g).
-        size: number of functions.
-        g: number of symbols.
         memoized: true if a device keeps its function.
         steps: number of reports of one device.
     """
@@ -104,11 +93,7 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
 
 
 def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the number of pairs of reports with equal functions: a pair is equal with probability 1/size.
-
-    Different pairs are uncorrelated. The test is one-sided: if different people report at each step, division by `repeats`
-    makes the counts too even.
-    """
+    """Tests the number of pairs of reports with equal functions: a pair is equal with probability 1/size."""
     n, chance = table.n / repeats, 1 / size
     if n < 2:
         return None
@@ -124,7 +109,7 @@ def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
 
 
 def symbols(table: CountTable, repeats: int) -> LogP | None:
-    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`: a device sends at most `repeats` reports of a memo."""
+    """Tests Pearson's χ² of all symbols except 0, divided by `repeats`."""
     reports = table.counts.sum(axis=0)[1:].astype(np.float64)
     if reports.size < 2 or reports.mean() < FEW:
         return None
@@ -133,7 +118,7 @@ def symbols(table: CountTable, repeats: int) -> LogP | None:
 
 
 def classes(table: CountTable, width: int, far: float, near: float) -> LogP | None:
-    """Tests Pearson's χ² of the counts of cell numbers modulo `width`. A person's reports have independent remainders."""
+    """Tests Pearson's χ² of the counts of cell numbers modulo `width`."""
     remainders = np.arange(table.counts.size) % width
     reports = np.bincount(remainders, weights=table.counts, minlength=width)
     chance = far * np.bincount(remainders) + near - far

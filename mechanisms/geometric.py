@@ -1,8 +1,7 @@
-"""Geometric mechanisms on a line and on a grid. The parameter ε is not an LDP ε.
+"""Geometric mechanisms.
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells.
-Multiply an ε per kilometre by the cell's side in kilometres. A report has the distribution of a cell of the infinite lattice,
-moved to the domain's nearest cell. The move is post-processing and costs no privacy.
+A report has the distribution of a cell of the infinite lattice, moved to the domain's nearest cell.
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -37,8 +36,6 @@ ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
 
 
 class GeometricTerm(ChannelTerm):
-    """Term of the truncated geometric mechanism on a line. Sums over e^{-ε|z-x|} take one O(k) recursion from each end."""
-
     def __init__(self, factors: FloatArray, eps: float, counts: IntArray) -> None:
         super().__init__(factors.size, counts)
         self._factors, self._ratio = factors, math.exp(-eps)
@@ -67,9 +64,6 @@ class TruncatedGeometric(LocationMechanism):
     Args:
         k: number of cells, in [2, 2^31).
         eps: loss per cell of distance, in [1e-9, 700] nats.
-
-    Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> m = TruncatedGeometric(k=100, eps=0.5)
     >>> m.eps_distance, m.eps_1
@@ -103,17 +97,13 @@ class TruncatedGeometric(LocationMechanism):
         return GeometricTerm(self.column_factors(), self.eps, counts)
 
     def _invert(self, observed: FloatArray) -> FloatArray:
-        """The exact inversion in O(k) without fake data, for any k: the inverse of the matrix e^{-ε|z-x|} is tridiagonal.
-
-        Source: Kac, Murdock and Szegő 1953.
-        """
+        """Exact without fake data: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
         if self.fakes > 1:
             return super()._invert(observed)
         a, scaled = math.exp(-self.eps), observed / self.column_factors()
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `ChannelMechanism.inversion_variances`, in O(k) without fake data."""
         if self.fakes > 1:
             return super().inversion_variances(frequencies, n, steps)
         from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
@@ -126,7 +116,6 @@ class TruncatedGeometric(LocationMechanism):
         return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
     def distances(self) -> FloatArray:
-        """(k, k) |x - x'|, in cells."""
         cells = np.arange(self.k, dtype=np.float64)
         return np.abs(cells[:, None] - cells)
 
@@ -137,8 +126,6 @@ class TruncatedGeometric(LocationMechanism):
 
 
 def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) -> FloatArray:
-    """x times a symmetric tridiagonal matrix: the diagonal is `corner` at both ends, else `inner`; next to the diagonal is
-    `beside`."""
     result = inner * x
     result[[0, -1]] = corner * x[[0, -1]]
     result[1:] += beside * x[:-1]
@@ -147,13 +134,6 @@ def _three_diagonals(x: FloatArray, inner: float, corner: float, beside: float) 
 
 
 class PlanarTerm(ChannelTerm):
-    """Term of the planar geometric mechanism on a grid with both sides at least 2.
-
-    The channel has few distinct blocks. A block, the channel from one line of cells to another, depends only on the distance
-    between the lines and on whether the second line is at an edge. A fast Fourier transform would be faster, but its error is
-    1e-16 of the largest probability: the probabilities of far cells would lose all digits.
-    """
-
     def __init__(self, shape: tuple[int, int], channel: FloatArray, counts: IntArray) -> None:
         super().__init__(counts.size, counts)
         (width, height), self._tall = shape, shape[0] < shape[1]
@@ -194,20 +174,12 @@ class PlanarGeometric(StoredChannel):
 
         P(z|x) = λ Σ_{y ∈ R(z)} e^{-ε ‖y - x‖₂},   1/λ = Σ_{y ∈ Z²} e^{-ε ‖y‖₂}
 
-    R(z) is the set of lattice cells whose nearest grid cell is z. R(z) is z alone inside the grid, a half-line of cells at an
-    edge, and a quadrant at a corner.
-
-    The mechanism is geo-indistinguishable with ε. If both sides are at least 2 and one side is at least 3, no value below ε is
-    possible. On a line of cells and on a grid of 2 × 2, every R(z) is a set of lines or a quadrant, and `eps_distance`
-    is below ε.
+    R(z) is the set of lattice cells whose nearest grid cell is z.
 
     Args:
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'
             numbers, row by row: the cell in column i and row j is i + width · j.
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
-
-    Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
     >>> m.k, round(m.eps_distance, 9)
@@ -245,8 +217,6 @@ def grid_shape(shape: Any) -> tuple[int, int]:
 
 
 def _regions(side: int) -> IntArray:
-    """(side, side) indices into an axis of `lattice_sums`. Entry [x, z]: the set of offsets y - x for which clipping moves y to
-    z."""
     reach = max(side, 2)
     if side == 1:
         return np.array([[2 * reach]])
@@ -260,11 +230,8 @@ def _regions(side: int) -> IntArray:
 def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
     """Sums of e^{-ε ‖(i, j)‖₂} for i in one of the sets I₀, I₁, … and j in one of the sets J₀, J₁, …
 
-    With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then
-    all integers. The last entry of the result is therefore 1/λ.
-
-    All terms are positive. Sums stop at the offset N = ⌈45/ε⌉ + 2r of the longer axis; the rest is too small for a double's
-    digits.
+    With reach r = max(side, 2), an axis has the 2r + 1 sets {0}, …, {r-1}, then {0, 1, …}, {1, 2, …}, …, {r-1, r, …}, then all
+    integers.
 
     Returns:
         (2 max(width, 2) + 1, 2 max(height, 2) + 1) float64.
@@ -279,7 +246,6 @@ def lattice_sums(width: int, height: int, eps: float) -> FloatArray:
 
 
 def _sets(terms: FloatArray, reach: int) -> FloatArray:
-    """Sums of (n, N) terms, at the offsets 0 … N-1, over the sets of one axis; the result is (n, 2 reach + 1)."""
     single = terms[:, :reach]
     beyond = terms[:, reach:].sum(axis=1, keepdims=True)
     tails = np.cumsum(np.hstack([beyond, single[:, ::-1]]), axis=1)[:, :0:-1]

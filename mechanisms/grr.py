@@ -8,8 +8,7 @@ and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
     p = p₁p₂ + (k-1) q₁q₂        q = p₁q₂ + q₁p₂ + (k-2) q₁q₂        p/q = e^{ε₁}
     E - 1 = (1 + (k-1) e^{-ε∞}) (e^{ε₁} - 1) / (1 - e^{ε₁-ε∞})
 
-The last line solves p/q = e^{ε₁} exactly. Arcolezi et al. (ALLOMFREE, Eq. 13) use the solution for k = 2 for every k:
-`calibration="paper"`. For k > 2 the paper's reports are more private than claimed and less accurate.
+`calibration="paper"` uses the solution for k = 2 for every k, as equation 13 of Arcolezi et al. (ALLOMFREE).
 """
 
 import math
@@ -44,7 +43,6 @@ NARROW = 2**14  # for at most this many symbols, the loop's four count tables fi
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
-    """The little-endian unsigned integer type of `least_bytes` bytes, which holds 0 … symbols-1."""
     return np.dtype(f"<u{least_bytes(symbols)}")
 
 
@@ -55,7 +53,7 @@ def probabilities(k: int, eps: float) -> tuple[float, float]:
 
 
 def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
-    """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1. See the module's docstring."""
+    """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1."""
     log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
     return float(np.logaddexp(0.0, log_excess))
 
@@ -73,12 +71,11 @@ def randomize(symbols: IntArray, k: int, p: float, rng: np.random.Generator) -> 
 
 
 def symbol_coins(n_symbols: int, p: float, q: float) -> dict[str, Coin]:
-    """The coins of one round of GRR on n symbols."""
     return {"keep": coin(p, q, n_symbols - 1)}
 
 
 def draw_symbol(symbol: int, n_symbols: int, coins: dict[str, Coin], random: DeviceRandom) -> int:
-    """Keeps the symbol, or draws one of the other symbols uniformly. A round without coins keeps the symbol."""
+    """Keeps the symbol, or draws one of the other symbols uniformly."""
     if not coins or random.toss(coins["keep"], 1)[0]:
         return symbol
     other = random.below(n_symbols - 1)
@@ -180,7 +177,7 @@ class Symbols(Mechanism):
         ])  # fmt: skip
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """(k,) a row x: the memo's supports of u and v have the covariance -x_u x_v, if π of `given_memo` is `hit`."""
+        """(k,) a row x: -x_u x_v stands for the covariance of the memo's supports of u and v, if π of `given_memo` is `hit`."""
         return hit
 
     def _channel(self) -> FloatArray:
@@ -235,8 +232,8 @@ class LongitudinalGRR(Symbols, Longitudinal):
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
-        calibration: ``"exact"`` reaches eps_1 exactly. ``"paper"`` is ALLOMFREE's Eq. (13); for k > 2 the true loss is then
-            lower than the argument, and the attribute `eps_1` holds the true loss.
+        calibration: ``"exact"`` reaches eps_1 exactly; with ``"paper"`` and k > 2 the loss is lower, and the attribute `eps_1`
+            holds the true loss.
 
     >>> LongitudinalGRR(k=32, eps_inf=2.0, eps_1=1.0).eps_1
     1.0
@@ -290,11 +287,9 @@ class LongitudinalGRR(Symbols, Longitudinal):
         return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        """For any values, the observer knows all memos: then each report is a report of GRR on the k symbols at ε₂."""
         return Evidence(self.eps_2, self.p2, t) if any_values else super().evidence(t)
 
     def _guess_any_values(self, t: int) -> Chance:
-        """Up to 100 reports, also uses the exact chance for a guesser who knows all memos: that of fresh reports at ε₂."""
         chance = super()._guess_any_values(t)
         if t <= guessing.MAX_EXACT_REPORTS:
             chance = min(chance, Chance(guessing.most_likely_symbol(t, self.k, self.k, self.p2) / self.k, exact=False))

@@ -1,24 +1,20 @@
 """The chance of a right guess: the share of people whose value the best guesser gets right.
 
-The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best
-guess is the value v under which the reports are most likely. Its mean success, over people and randomness, is
+The guesser sees all reports y of one attribute of a device, and at first considers all k values equally likely. The best guess
+has the mean success, over people and randomness,
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-If values may change, the guess is about the value at one step. The guesser's success is convex in the distribution of the
-reports given this value. The success is therefore largest if all other values are functions of this value: the maximum over k
-sequences, one for each value.
+If values may change, the guess is about the value at one step. The chance is then the maximum over k sequences of values, one
+for each value at this step.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
-selection), constant sequences give the largest chance. Proof: fix the outputs of all steps but one, and let a_v be their
-likelihood for sequence v. Let sequence v have the value f(v) at this step. For each c in the image of f, only the largest a_v
-of all v with f(v) = c counts. A permutation that sends one best v of each c to c gives at least as much: Σ_y max_v a_v
-P(y|f(v)) does not fall. By symmetry all permutations, including the identity, give the same sum. Repeat this for each step.
+selection), constant sequences give the largest chance. Proof: fix all steps but one, and let a_v be the likelihood of their
+outputs for sequence v. With f(v) for the value of sequence v at this step, some permutation in place of f does not lower Σ_y
+max_v a_v P(y|f(v)). By symmetry all permutations, including the identity, give the same sum.
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value,
 at most `bound`.
-
-`among_bits` and `most_likely_symbol` compute the mean success exactly; `mechanisms.evidence` has upper bounds.
 """
 
 import math
@@ -37,7 +33,7 @@ SAME = 1e-6  # chances with a smaller relative difference count as equal
 
 
 class Chance(float):
-    """A probability, either exact or an upper bound. As text it is in per cent; an upper bound is marked and rounded up.
+    """A probability, either exact or an upper bound.
 
     >>> str(Chance(0.47537)), str(Chance(0.47537, exact=False))
     ('47.5 %', 'at most 47.6 %')
@@ -62,12 +58,11 @@ def percent(chance: float) -> str:
 
 
 def percent_up(bound: float) -> str:
-    """Formats an upper bound in per cent, rounded up."""
     return f"{100 * round_up(bound):.{_decimals(bound)}f} %"
 
 
 def round_up(bound: float) -> float:
-    """Rounds an upper bound up to the digits of `percent`. Ignores excesses below 5·10⁻⁶ of the last digit as rounding errors.
+    """Rounds an upper bound up to the digits of `percent`.
 
     >>> round_up(0.47537), round_up(0.01234)
     (0.476, 0.013)
@@ -86,23 +81,21 @@ def bound(eps: float, k: int) -> float:
 
 
 def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -> Chance:
-    """Chance of a right guess from t reports of one memo. The chance never falls as t grows.
+    """Chance of a right guess from t reports of one memo.
 
     Args:
         t: number of reports, or `math.inf`.
         known: chance of a guesser who knows the memo: the limit for many reports.
         chance: function that returns the exact chance from a number of reports, up to `most`.
-        most: largest number of reports for which `chance` is called.
 
     Returns:
-        For t <= `most` the exact chance. For more reports `known`: exact if the chance from `most` reports equals it (`SAME`),
-        else an upper bound.
+        The exact chance up to `most` reports; beyond, `known`, exact if the chance from `most` reports equals it (`SAME`), else
+            an upper bound.
     """
     return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
 
 
 def binomial(t: int, p: float) -> FloatArray:
-    """(t+1,) binomial probabilities Pr[n of t], n = 0 … t."""
     from scipy.special import gammaln, xlog1py, xlogy  # slow to load; a device does not need it
 
     n = np.arange(t + 1)
@@ -128,13 +121,10 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
 def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
     """Σ_y max_m P(y|m) over n of g symbols m. Each of t reports is m with probability p, else another symbol, uniformly.
 
-    This sum is n times the probability that m is reported more often than each of the other n - 1 symbols. A tie of j symbols
-    has weight 1/j. If N reports are m, the other t - N reports are uniform over g - 1 symbols. With a factor u for each tied
-    symbol, and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
+    This sum is n times the probability that m is the most frequent of the n symbols, with ties broken at random. If N reports
+    are m, with a factor u for each tied symbol and ∫ u^i du = 1/(i+1) over [0, 1], the probability is
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
-
-    Every term is positive, and Gauss-Legendre quadrature is exact for the polynomial in u.
     """
     from scipy.special import gammaln, xlogy
 
@@ -159,7 +149,6 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
 
 def _power(polynomial: FloatArray, exponent: int) -> FloatArray:
-    """The polynomial raised to a power, truncated to the length of the polynomial."""
     size = polynomial.size
     result: FloatArray = np.eye(1, size)[0]
     while exponent:

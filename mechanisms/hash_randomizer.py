@@ -6,10 +6,7 @@ from ldpstream.mechanisms.grr import draw_symbol
 
 
 class HashRandomizer(Randomizer):
-    """A memo and a report are the number of a hash function, then a symbol.
-
-    A device with memos enrolls with one function. Without memos, a device draws a function for every report.
-    """
+    """A memo and a report are the number of a hash function, then a symbol."""
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)

@@ -1,7 +1,4 @@
-"""The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates.
-
-`Inference` implements these methods for a pure mechanism, whose reports support each value with probability p or q.
-"""
+"""The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +17,7 @@ Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to varian
 
 
 class Inference(ABC):
-    """The methods of a mechanism that estimators use.
+    """The methods for estimators.
 
     Attributes:
         unbiased: true only if the matrix inversion is unbiased for all distributions of the values.
@@ -39,16 +36,11 @@ class Inference(ABC):
     def device(self) -> "Inference": ...
 
     def require(self, table: CountTable) -> None:
-        """Raises ValueError if the table belongs to another mechanism."""
         if table.mechanism != self.signature:
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def support(self, table: CountTable) -> IntArray:
-        """(k,) int64 support counts C_v: how many reports support each value.
-
-        Raises:
-            ValueError: if the table belongs to another mechanism, or if the mechanism is not pure.
-        """
+        """(k,) int64 support counts C_v: how many reports support each value."""
         self.require(table)
         return self._support(table)
 
@@ -59,17 +51,13 @@ class Inference(ABC):
 
     @property
     def supported(self) -> tuple[int, int]:
-        """The least and the largest number of values that one report can support. The default is valid for every mechanism."""
+        """The least and the largest number of values that one report can support."""
         return 0, self.k
 
     def outweighs(self, values: int = 1) -> float:
         """Number of honest people whom one false report outweighs, for a set of r values.
 
             max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
-
-        The matrix inversion is the mean of w over all reports y. For any set R of values, Σ w over R is on average 1 for an
-        honest person whose value is in R, and 0 for all others. A liar chooses the report. For one value, the result is
-        (1-q)/(p-q), or q/(p-q) if q is above 1/2.
 
         Args:
             values: r, the size of the set, in [1, k].
@@ -88,18 +76,11 @@ class Inference(ABC):
     # ---- likelihood
 
     def likelihood(self, table: CountTable, exact: bool = True) -> Term:
-        """Returns the log-likelihood of a count table.
-
-        The result is the true likelihood if the table determines it. Bit counts do not: for unary encodings and subsets, the
-        result is the papers' pseudo-likelihood of the support counts.
+        """Returns the log-likelihood of a count table: the true one if the table determines it, else that of the support
+        counts.
 
         Args:
-            table: the mechanism's count table.
-            exact: false for the likelihood of the support counts, which is far faster for local hashing. A mechanism without
-                support counts returns its true likelihood.
-
-        Raises:
-            ValueError: if the table belongs to another mechanism.
+            exact: false for the likelihood of the support counts, if the mechanism has support counts.
         """
         self.require(table)
         term = self.device._channel_term(table.counts) if exact else None
@@ -115,10 +96,9 @@ class Inference(ABC):
         return None
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
-        """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`). The values do not affect these tests.
+        """Returns the mechanism's own tests of a table, by name (`mechanisms.fit_tests`).
 
         Args:
-            table: counts of this mechanism's reports. The devices may have encoded true or fake values.
             steps: number of reports of one device with an unchanged value.
 
         Returns:
@@ -129,25 +109,15 @@ class Inference(ABC):
 
     @property
     def has_score_moments(self) -> bool:
-        """True if the mechanism computes `score_moments`."""
         return False
 
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Returns minus the expected Hessian of one report, and the covariance of one person's scores over some steps, at f.
 
-        Scores of the true likelihood omit the part that is the same for all values, which has no effect if frequencies sum to
-        1.
-
         Args:
             f: (k,) true frequencies.
             steps: number of reports of one person with an unchanged value.
             exact: true for the score of the true likelihood, false for the score of the support counts.
-
-        Returns:
-            Two (k, k) matrices: minus the expected Hessian of one report, and the covariance of the sum of one person's scores.
-
-        Raises:
-            ValueError: if `has_score_moments` is false.
         """
         raise ValueError(f"{self.signature} has no score moments")
 
@@ -158,15 +128,10 @@ class Inference(ABC):
         return np.asarray((self.support(table) / table.n - self.q) / (self.p - self.q))
 
     def inverse(self) -> FloatArray:
-        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure.
-
-        Raises:
-            TypeError: for a pure mechanism, whose inversion needs only the support counts.
-        """
+        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure."""
         raise TypeError(f"{self.signature} is pure and has no inverse of its channel")
 
     def possible(self, shares: FloatArray) -> FloatArray:
-        """Returns frequencies near these raw shares, (k,), for which `inversion_variances` is defined."""
         return np.clip(shares, 0, 1)
 
     def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
@@ -177,8 +142,8 @@ class Inference(ABC):
                         Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
 
         The n people are drawn at random from a population in which a share f has the value. Every device reports at each of the
-        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula is not that of PS-GRR
-        (see `PaddedSampling.given_memo`).
+        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula holds without fake data, and
+        not for PS-GRR (see `PaddedSampling.given_memo`).
 
         Args:
             f: true frequency of the bin, in [0, 1].
@@ -186,12 +151,9 @@ class Inference(ABC):
             steps: number of steps W that are averaged, at least 1.
 
         Returns:
-            The variance; infinite if p and q are the same double, which can happen with ``calibration="paper"``.
+            The variance; infinite if p and q are the same double.
 
-        Raises:
-            ValueError: if an argument is outside its range, or if the mechanism is not pure.
-
-        Source: variance of a binomial count. ALLOMFREE's Eq. (10) agrees only at f = 0, or if p + q = 1 in both rounds.
+        Equation 10 of ALLOMFREE agrees only at f = 0, or if p + q = 1 in both rounds.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         return float(self.inversion_variances(np.array([f]), n, steps)[0])
@@ -212,15 +174,13 @@ class Inference(ABC):
         Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1]. The variance of a value depends only on that value's
-                frequency.
-            steps: W, at least 1.
+            frequencies: true frequencies of all values, each in [0, 1].
 
         Returns:
-            The variances d, in the shape of `frequencies`, and the rows x, of shape (r, k) with r from 1 to 3.
+            The variances d, in the shape of `frequencies`, and the rows x, (r, k).
 
-        For local hashing the covariances ignore the dependence among values whose places lie on a line
-        (`mechanisms.linear_pool`).
+        The covariances are approximations for local hashing (values on a line, `mechanisms.linear_pool`) and for PS-GRR with m
+        > 1.
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)
@@ -249,14 +209,9 @@ class Inference(ABC):
     def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> Variance | FloatArray:
         """Returns the variance of the inversion's noise for given people, as if the estimates of the values were independent.
 
-        `estimators.value_likelihood` explains which parts of the covariance drop out since the shares sum to 1.
-
         Args:
             variance: (k,) variances of the inversion at its own shares, for random people.
-            n: number of reports.
-            steps: number of reports of each person.
-            everyone: number of people of all groups, whose shares are estimated; each group's number is divided by its
-                `concentration`. The random choice of the people of this group adds noise.
+            everyone: number of people of all groups, each group's number divided by its `concentration`.
 
         Returns:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.
@@ -278,10 +233,6 @@ class Inference(ABC):
 
         Args:
             shares: (k,) shares of the drawn members, as the inversion estimates them.
-            steps: number of reports of the person, with an unchanged set.
-
-        Raises:
-            ValueError: for mechanisms that are not of sets.
         """
         raise ValueError(f"{self.signature} is no mechanism of sets")
 
@@ -300,8 +251,7 @@ class Inference(ABC):
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
         """Returns a lower limit for the variance of fresh noise, and the third central moments of one report's noise, (k,).
 
-        All numbers are for n times a share. The limit is the square of one report's effect, 1 / (p - q)². A variable that is 1
-        with probability c, and otherwise 0, has the third central moment c (1 - c) (1 - 2c).
+        All numbers are for n times a share.
         """
         hit, p2, q2 = self.device.given_memo(self.encoded(shares))
         if self.every_steps > 1:  # other people at each step: the value and the memo vary, too

@@ -1,6 +1,6 @@
 """Loops that are too slow in NumPy, compiled by Numba.
 
-Import this module only inside the calling function: Numba is slow to load.
+Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -12,12 +12,13 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
+CHUNK = 2**12  # bytes; their ones fit 16 bits, and the loop over them handles more bytes at once than with 64 bits
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
 
 
 @numba.njit(cache=True, nogil=True)
 def count_symbols(symbols: Table, k: int) -> Table:
-    """(k,) number of times that each symbol occurs; every symbol must be below k. Other threads can run during the call."""
+    """(k,) number of times that each symbol occurs; every symbol must be below k."""
     counts = np.zeros((4, k), np.int64)
     whole = symbols.size - symbols.size % 4
     for i in range(0, whole, 4):
@@ -39,16 +40,41 @@ def overwrite_bits(rows: Table, values: Table, on: Table) -> None:
         rows[i, byte] = rows[i, byte] | bit if on[i] else rows[i, byte] & ~bit
 
 
+def _ones_of(_: Any, word: Any) -> Any:
+    """The number of ones of an unsigned integer."""
+
+    def code(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), code
+
+
+ones_of: Any = numba.extending.intrinsic(_ones_of)
+
+
+@numba.njit(cache=True)
+def count_row_ones(rows: Table) -> Table:
+    """(n,) number of ones in each row of bytes."""
+    counts = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        row, total = rows[i], np.uint32(0)
+        for begin in range(0, row.size, CHUNK):
+            ones = np.uint16(0)
+            for octet in row[begin : begin + CHUNK]:
+                ones = np.uint16(ones + np.uint16(ones_of(octet)))
+            total += ones
+        counts[i] = total
+    return counts
+
+
 @numba.njit(cache=True)
 def _add(a: Any, b: Any, c: Any) -> Any:
-    """Sum and carry of three words, bit by bit."""
     differ = a ^ b
     return differ ^ c, a & b | differ & c
 
 
 @numba.njit(cache=True)
 def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Adds four words of weight 1 to the sums of weights 1 and 2. Returns the new sums and the carry, a word of weight 4."""
     one, low = _add(one, a, b)
     one, high = _add(one, c, d)
     two, four = _add(two, low, high)
@@ -57,7 +83,6 @@ def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @numba.njit(cache=True)
 def _tally(words: Words, tallies: Words) -> None:
-    """Counts each bit of a word in its own byte: bit 8 y + x is added to byte y of tally x of this word."""
     for j in range(words.size):
         for bit in range(8):
             tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)
@@ -65,7 +90,6 @@ def _tally(words: Words, tallies: Words) -> None:
 
 @numba.njit(cache=True)
 def _empty(tallies: Words, weight: int, counts: Table) -> None:
-    """Adds the tallies, times their weight, to the counts (64 counts for each word), and clears the tallies."""
     for j in range(len(counts)):
         for bit in range(8):
             tally, tallies[bit, j] = tallies[bit, j], 0
@@ -77,9 +101,7 @@ def _empty(tallies: Words, weight: int, counts: Table) -> None:
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
 
-    The method is Harley and Seal's (Warren, Hacker's Delight, §5-2). The loop adds sixteen rows at a time to partial sums of
-    weights 1, 2, 4 and 8, and gets one carry row of weight 16. The loop keeps the interpreter's lock: to release it cost an
-    agent more time than the agent's reading thread gained.
+    Source: Harley and Seal's method (Warren, Hacker's Delight, §5-2).
     """
     n, width = words.shape
     counts = np.zeros((width, 64), np.int64)
@@ -157,10 +179,6 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 
 @numba.njit(cache=True)
 def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
-    """Copies high · low columns of the array x (g symbols, …, g digits, place) to a block (g digits, g symbols, columns).
-
-    If `back` is true, copies the block to x instead.
-    """
     width = high * low
     for s in range(g):
         for v in range(g):
@@ -184,11 +202,6 @@ def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place
 
 @numba.njit(cache=True)
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
-    """Processes one digit of the Radon transform, or of the transposed transform, in place.
-
-    x is a flat array (g symbols, highs, g, place). In the forward direction, only symbols below n are non-zero on input. In the
-    backward direction, only symbols below n are computed.
-    """
     g = add.shape[0]
     highs, most = x.size // (g * g * place), before.size // (g * g)
     together = max(most // place, 1) if place < 64 else 1  # for place >= 64, a single run of columns is long enough
@@ -225,7 +238,7 @@ def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forwa
 def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: Table) -> None:
     """Computes the mass of each symbol under each function, in the cells of `mechanisms.linear_pool`, from the (k,) masses f.
 
-    low is g^(m-1), the weight of a place's top digit. The cells must be zero at first.
+    low is g^(m-1). The cells must be zero at first.
     """
     g = add.shape[0]
     before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)

@@ -29,16 +29,12 @@ class OneTime(Mechanism):
         A device draws a phase φ once, uniform in 0 … w-1 and independent of everything. The device makes a fresh report at the
         steps t ≡ φ (mod w), at most B reports in all, and no report at other steps.
 
-        Guarantee, with ε = `eps_1`: for a fixed φ, the likelihood of all reports is a product with one factor per reported
-        step. A factor depends only on the value at its step. If two sequences differ at some steps, only the factors of these
-        steps differ, each by at most e^ε.
+        Guarantee, with ε = `eps_1`, also for an observer who knows φ: each report multiplies the likelihood ratio of two value
+        sequences by at most e^ε.
 
-        - `eps_window`: the device's reports are at least w steps apart. Sequences that differ only within w consecutive steps
-          differ in at most one factor: the loss is at most ε (w-event privacy).
-        - Any two sequences over T steps differ in at most `reports_in(T)` = min(⌈T/w⌉, B) factors.
-        - `eps_lifetime`: at most B factors differ, so the loss is at most B ε after any number of steps.
-
-        The bounds hold for every φ, so they hold for an observer who knows φ, and for the mixture over φ.
+        - `eps_window`: for sequences that differ only within w consecutive steps, the loss is at most ε (w-event privacy).
+        - For any two sequences over T steps, the loss is at most ε times `reports_in(T)` = min(⌈T/w⌉, B).
+        - `eps_lifetime`: the loss is at most B ε after any number of steps.
 
         Args:
             every_steps: w, in [1, 2^31].
@@ -70,13 +66,7 @@ class OneTime(Mechanism):
         return math.inf if self.lifetime_reports is None else self.lifetime_reports * self.eps_1
 
     @abstractmethod
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """One sanitized report for each value, in rows of `report_dtype`.
-
-        Args:
-            values: (n,) integers in [0, k), or codes of sets.
-            rng: source of randomness, as in `simulate`.
-        """
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports: ...
 
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return np.asarray(values)
@@ -92,10 +82,8 @@ class OneTime(Mechanism):
 
     @property
     def favours(self) -> float:
-        """h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two values v and v'.
-
-        The default is the h of randomized response with two values: an upper bound for every ε-LDP mechanism.
-        """
+        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two
+        values v and v'."""
         return guessing.bound(self.eps_1, 2)
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
@@ -119,7 +107,7 @@ class Longitudinal(Mechanism):
     """A memoizing mechanism. The device sanitizes a value once (the memo, ε∞), then sanitizes the memo for every report (ε₁).
 
     Attributes:
-        p1, q1: probabilities of the first round (bits of a unary encoding, symbols of GRR, the g hashed symbols of L-LH).
+        p1, q1: probabilities of the first round.
         p2, q2: probabilities of the second round.
     """
 
@@ -154,7 +142,7 @@ class Longitudinal(Mechanism):
         return self.p1, self.q1, self.p2, self.q2
 
     def _as_memos(self, memos: npt.ArrayLike) -> Reports:
-        """Checks memos that a device has stored. The error message never shows a memo."""
+        """The error message never shows a memo."""
         rows = self._as_reports(np.asarray(memos))
         wrong = ~self.valid(rows)
         if wrong.any():

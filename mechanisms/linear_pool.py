@@ -1,28 +1,23 @@
 """The pool of hash functions for local hashing: all linear forms over GF(g).
 
 A value v has the *place* v · stride mod k, where stride and k have no common factor. Write the place in base g with
-m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m elements of GF(g), numbered
-a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
+m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is a vector a of m elements of GF(g),
+numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
-1. Two different values collide under exactly S/g of the functions. For a uniform function, q = 1/g is therefore exact.
+1. Two different values collide under exactly S/g of the functions.
 2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic.
 3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
    it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
-   transform of f over GF(g), computed in one pass per digit.
+   transform of f over GF(g).
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
 6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
-   values lie on a line of GF(g)^m. On a line, a function gives all places one symbol or each place its own symbol.
+   values lie on a line of GF(g)^m.
 
-The g places that differ only in the lowest digit are a line. If v were its own place, the noise of g neighbouring values would
-be dependent. The errors of sums over neighbours (means, percentiles, smooth histograms) would then exceed their standard
-errors. `stride` therefore puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`). The
-values at consecutive places are then spread evenly over the range (Weyl's sequence). The covariances of dependent values nearly
-cancel in a sum over neighbours. Function 0 gives all values one symbol, so it still moves all support counts together.
+If m > 1, `stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
 
-The transform and its transpose take O(m S g² / (g-1)) additions and no subtraction, so tiny masses stay accurate. Sources:
-projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools (the pool for g = 2 is Hadamard response);
-Bolker, "The finite Radon transform", 1987, for the transform.
+Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) for the pools (the pool for g = 2 is Hadamard
+response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import math
@@ -64,16 +59,11 @@ class LinearPool:
         return out
 
     def images(self) -> list[tuple[int, int]]:
-        """Pairs (F, s), one for each part of the pool: the F functions of this part map the k values to s different symbols.
-
-        A function that uses a digit below the top digit reaches all g symbols: places below g^{m-1} have all combinations of
-        these digits. A function of the top digit alone reaches as many symbols as the top digit has values.
-        """
+        """Pairs (F, s), one for each part of the pool: the F functions of this part map the k values to s different symbols."""
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
 
     def support(self, counts: IntArray) -> IntArray:
-        """(k,) int64 support counts of a table of shape (S, g)."""
         from ldpstream.mechanisms.kernels import radon_transpose
 
         out = np.empty(self.k, np.int64)
@@ -81,7 +71,6 @@ class LinearPool:
         return out
 
     def fold(self, counts: IntArray) -> IntArray:
-        """(cells,) int64 folded table of a table of shape (S, g): equivalent reports share one cell."""
         from ldpstream.mechanisms.kernels import fold_functions
 
         folded = np.zeros(self.cells, np.int64)

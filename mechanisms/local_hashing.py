@@ -1,16 +1,15 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
-BLH and L-BLH use g = 2; OLH and L-OLH use the prime power with the smallest exact variance (`best_g`), or with the paper's
-calibration `papers_g`. The one-time mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha
-2017). The memoized mechanisms apply L-GRR (Arcolezi et al., LOLOHA), with the exact second round of `mechanisms.grr`. The hash
-functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the device's with probability q
-= 1/g exactly.
+By default, BLH and L-BLH use g = 2; OLH and L-OLH use `best_g`, or with the paper's calibration `papers_g`. The one-time
+mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017), the memoized ones L-GRR (Arcolezi
+et al., LOLOHA). The hash functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the
+device's with probability q = 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.
 
-A report is the function's number a in [0, S), then the symbol in [0, g). Each number is a little-endian unsigned integer of the
-smallest of the sizes 1, 2 and 4 bytes that holds its range.
+A report is the function's number a in [0, S), then the symbol in [0, g), both as little-endian unsigned integers of
+`least_bytes`.
 """
 
 import math
@@ -67,16 +66,14 @@ def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
 
 
 def _limit(k: int) -> int:
-    """Limit for the counts of a table if g is chosen automatically: `AUTO_TABLE`, or `MAX_TABLE` if no g fits `AUTO_TABLE`."""
     return AUTO_TABLE if 2 * k <= AUTO_TABLE else MAX_TABLE
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, among those with at most 2^23 counts in a table.
+    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, whose table has at most 2^23 counts. The search ends
+    after three larger variances in a row.
 
     For more than 2^22 values, the limit is 2^26 counts.
-
-    The search ends after three allowed prime powers without improvement.
     """
     best, best_variance, worse, limit = 2, math.inf, 0, _limit(k)
     for g in prime_powers(MAX_FIELD):
@@ -93,10 +90,7 @@ def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
 def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
     """The g of L-OLH by LOLOHA's formula, rounded down to a prime power whose table is within the limit.
 
-        g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
-
-    The radicand is (a²-1)² + 12a(a-b)(ab-1), so the quotient equals 2a(ab-1) / (a²-1 + sqrt(radicand)), which has no
-    cancellation.
+    g = 1 + max(1, ⌊(1 - a² + sqrt(a⁴ - 14a² + 12ab(1-ab) + 12a³b + 1)) / (6(a-b))⌋),  a = e^{ε∞}, b = e^{ε₁}
     """
     square, product, difference = -math.expm1(-2 * eps_inf), -math.expm1(-eps_inf - eps_1), -math.expm1(eps_1 - eps_inf)
     root = math.sqrt(square**2 + 12 * math.exp(eps_1 - eps_inf) * difference * product)
@@ -106,13 +100,11 @@ def papers_g(k: int, eps_inf: float, eps_1: float) -> int:
 
 
 class HashingTerm(ChannelTerm):
-    """Term of local hashing's (S, g) count table. A step uses a Radon transform over GF(g) and its transpose
-    (`mechanisms.linear_pool`).
+    """Term of local hashing's (S, g) count table.
 
         P(a, y | v) = p/S if H_a(v) = y, q'/S for each of the g - 1 other symbols y
 
-    Reports (a, y) and (ca, cy) are equivalent, so the term adds their counts. A step needs O(m S g²/(g-1)) additions. For a
-    memoized mechanism, p is the probability over both rounds.
+    For a memoized mechanism, p is the probability over both rounds.
 
     Args:
         pool: the hash functions.
@@ -225,11 +217,7 @@ class Hashing(Mechanism):
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the reports of the injective hash functions as reports of `symbols`, if k is at most g and there is no fake
-        data.
-
-        Then each function except function 0 gives every value its own symbol. Reports of function 0 carry no information on the
-        shares.
-        """
+        data."""
         if self.pool.m > 1 or self.fakes > 1:
             return self, table
         functions = np.arange(1, self.g)
@@ -238,12 +226,6 @@ class Hashing(Mechanism):
         return self.symbols, self.symbols.table(int(counts.sum()), counts)
 
     def _guess_symbol(self, best: Callable[[int], float]) -> float:
-        """Probability of a right guess of the value, averaged over functions.
-
-        Args:
-            best: function of n that returns Σ_y max_s Pr[reports y | hashed symbol s], over the n symbols that a hash function
-                reaches.
-        """
         return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
     def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:
@@ -269,10 +251,10 @@ class LocalHashing(Hashing, OneTime):
     """One-time local hashing, BLH or OLH.
 
     Args:
-        name: ``"BLH"`` (g = 2) or ``"OLH"`` (the best g).
+        name: ``"BLH"`` or ``"OLH"``.
         k: domain size, in [2, 2^24].
         eps: privacy loss of the report, in [1e-9, 700] nats.
-        g: number of symbols, a prime power up to 1024; by default, the name determines g.
+        g: number of symbols, a prime power up to 1024; default: 2 for BLH, `best_g` for OLH.
 
     >>> m = LocalHashing("OLH", k=100, eps=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -308,12 +290,13 @@ class LongitudinalHashing(Hashing, Longitudinal):
     """Memoized local hashing (L-LH): L-GRR on the g symbols to which the device's function hashes the values.
 
     Args:
-        name: ``"L-BLH"`` (g = 2) or ``"L-OLH"`` (the best g).
+        name: ``"L-BLH"`` or ``"L-OLH"``.
         k: domain size, in [2, 2^24].
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats.
-        calibration: ``"exact"``; or ``"paper"``: LOLOHA's g (rounded to a prime power) and second round.
-        g: number of symbols, a prime power up to 1024; by default, the name determines g.
+        calibration: ``"exact"``; or ``"paper"``: LOLOHA's second round.
+        g: number of symbols, a prime power up to 1024; default: 2 for L-BLH; for L-OLH `best_g`, or `papers_g` with the paper's
+            calibration.
 
     >>> m = LongitudinalHashing("L-OLH", k=100, eps_inf=2.0, eps_1=1.0)
     >>> m.g, round(m.variance(n=10_000), 6)
@@ -348,7 +331,6 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return self._draw_functions(integer("n", n, 0, 2**40), rng)
 
     def _functions(self, enrolment: IntArray, n: int) -> IntArray:
-        """Checks the enrolment of n devices, since the compiled hash function does not check indices."""
         functions = np.asarray(enrolment)
         if functions.shape != (n,) or functions.dtype.kind not in "iu":
             raise ValueError(f"enrolment must be {n} integers, got {functions.dtype} of shape {functions.shape}")

@@ -2,10 +2,8 @@
 
     A[x, z] = Pr[report z | value x]
 
-These mechanisms are not pure. The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The geometric
-mechanisms guarantee geo-indistinguishability: the loss between two values is at most ε times their distance. Shokri's mechanism
-guarantees an expected error of an adversary who knows the prior, and bounds no likelihood ratio. The attribute `eps_1` is the
-mechanism's true worst-case loss, and is infinite if a report excludes a value.
+The parameter of a location mechanism, an ε or a bound, is **not** an LDP ε. The attribute `eps_1` is the mechanism's true
+worst-case loss, and is infinite if a report excludes a value.
 
 Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indistinguishability); ElSalamouny and Palamidessi,
 "Reconstruction of the distribution of sensitive data under free-will privacy", §2 and §8.2.4 (the mechanisms).
@@ -34,14 +32,11 @@ MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism tha
 class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN.
 
-    The methods for pure mechanisms (`support`, `support_covariance`, `variance`, `rounds`, `largest_contribution`) raise
-    ValueError.
+    `support`, `support_covariance`, `variance`, `rounds` and `largest_contribution` raise ValueError.
 
     Attributes:
-        pure: False.
-        unbiased: False, since a channel may not be invertible (`inverse`).
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
-            can produce a report that another value cannot produce. If finite, `eps_1` is the LDP ε of one report.
+            can produce a report that another value cannot produce.
     """
 
     unbiased = False
@@ -68,12 +63,8 @@ class ChannelMechanism(OneTime):
     def inverse(self) -> FloatArray:
         """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
-        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise (often for Shokri's mechanism) the
-        result is the least-squares vector with the smallest norm, which is biased. Singular values below 1e-13 of the largest
-        one count as zero. SW inverts under Σ f = 1 instead.
-
-        Raises:
-            ValueError: if the channel is too large to be dense.
+        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
+        with the smallest norm, which is biased. SW inverts under Σ f = 1 instead.
         """
         return self._pseudo_inverse
 
@@ -97,7 +88,6 @@ class ChannelMechanism(OneTime):
         return channel_moments(self.channel(), f, steps)
 
     def inversion(self, table: CountTable) -> FloatArray:
-        """(k,) unclipped frequencies: the least-squares inversion of the reports' shares."""
         self.require(table)
         return self._invert(table.counts / table.n)
 
@@ -114,12 +104,11 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Like `Inference.fresh_moments`, with the lower limit 1. Neglects the third moments: returns 0 for them."""
+        """Returns the lower limit 1, and 0 for the third moments."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:
-        """Like `Inference.outweighs`, with w_v(y) = B_yv. If the channel is not invertible, the mean of w over honest reports
-        is that of the biased inversion."""
+        """Like `Inference.outweighs`, with w_v(y) = B_yv."""
         r = integer("values", values, 1, self.k)
         ascending = np.sort(self.inverse(), axis=1)
         return float(max(ascending[:, self.k - r :].sum(axis=1).max(), -ascending[:, :r].sum(axis=1).min()))
@@ -130,16 +119,15 @@ class ChannelMechanism(OneTime):
         return mixed
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Exact variances of the k bins of the least-squares inversion. Replaces `variance`, which needs a pure mechanism.
+        """Exact variances of the k bins of the least-squares inversion.
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with γ = f A, B = `inverse()` and H = A B. The n people are drawn at random from a population with frequencies f. Every
-        device reports at each of the W steps, with an unchanged value and new noise. The term in W², the variance from drawing
-        the people, does not average out.
+        with f the frequencies of the encoded values, γ = f A, B = `inverse()` and H = A B. The people and their reports are as
+        in `Inference.variance`, with new noise at each step.
 
         Args:
-            frequencies: (k,) true frequencies f of all values.
+            frequencies: (k,) true frequencies of all values.
             n: number of people, at least 1.
             steps: number of steps W that are averaged, at least 1.
 
@@ -176,8 +164,6 @@ class ChannelMechanism(OneTime):
 
 
 class LocationMechanism(ChannelMechanism):
-    """A mechanism whose report is one of the k values."""
-
     def coins(self) -> NoReturn:
         raise self._no_device()
 
@@ -202,8 +188,7 @@ class LocationMechanism(ChannelMechanism):
     def eps_distance(self) -> float:
         """Loss per unit of distance: max over x ≠ x' and z of ln(A[x, z]/A[x', z]) / d(x, x').
 
-        The mechanism is geo-indistinguishable with this ε, and with no smaller ε. The result is infinite if `eps_1` is
-        infinite.
+        The mechanism is geo-indistinguishable with this ε, and with no smaller ε.
         """
         with np.errstate(divide="ignore"):
             logs = np.log(self.channel())
@@ -216,10 +201,7 @@ class LocationMechanism(ChannelMechanism):
 
 
 class StoredChannel(LocationMechanism):
-    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row.
-
-    A report with the probability 0 is never drawn.
-    """
+    """A mechanism that stores its channel, and draws a report by inverting the distribution function of the value's row."""
 
     def _set_channel(self, channel: FloatArray) -> None:
         self._matrix = channel
@@ -267,7 +249,7 @@ def project(x: FloatArray) -> FloatArray:
 
 
 def distribution(name: str, values: npt.ArrayLike, k: int | None = None) -> FloatArray:
-    """Checks a (k,) distribution: non-negative numbers with sum 1 to within 1e-9. Returns them divided by their sum."""
+    """Checks a (k,) distribution (non-negative numbers with sum 1 to within 1e-9), and returns it divided by its sum."""
     array = np.asarray(values)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or (k is not None and array.size != k):
         raise ValueError(

@@ -6,20 +6,18 @@ set has the first m - |S| dummies. The report is one symbol:
     Pr[report = s] = A if s is in the padded set, B for every other symbol,   A/B = e^ε,  m A + n B = 1
 
 This is PrivSet with outputs of one symbol. It is also GRR on the d symbols of one member, which the device draws anew for each
-report, at the larger loss ε' = ln(1 + m (e^ε - 1)). Estimators use this second view: they estimate the distribution of the
-drawn member over the d symbols. A value's share among the drawn members times m is the share of people who chose the value. A
-dummy's share times m is the share of people with few choices: the j-th dummy, from 0, is in the sets with at most m - 1 - j
-choices.
+report, at the larger loss ε' = ln(1 + m (e^ε - 1)). A value's share among the drawn members times m is the share of people who
+chose the value.
 
-In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set. Each report is a symbol
-of GRR on the d symbols for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
+In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set; each report is a symbol
+of GRR for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
 
     Pr[report = s] = A p₂ + (1-A) q₂ or B p₂ + (1-B) q₂
     ε_t = ln[(A E^t + 1-A) / (B E^t + 1-B)]      reached by t reports of one symbol in one set and not in the other
 
-A set is an integer, its code (`mechanisms.sets`). Experimental. Sources: Qin et al. 2016 (padding and sampling); Wang, Li and
-Jha 2018, "Locally differentially private frequent itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact
-calibration of the chain and its losses of t reports are ours.
+Experimental. Sources: Qin et al. 2016 (padding and sampling); Wang, Li and Jha 2018, "Locally differentially private frequent
+itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact calibration of the chain and its losses of t reports
+are ours.
 """
 
 import math
@@ -60,8 +58,6 @@ def set_eps(drawn: float, choices: int) -> float:
 
 
 class SetRandomizer(SymbolRandomizer):
-    """The device's code of PS-GRR and L-PS-GRR. The memo of PS-GRR is the set's code; that of L-PS-GRR is one symbol."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.choices is not None
@@ -85,7 +81,6 @@ class SetRandomizer(SymbolRandomizer):
         return symbol_row(self.k, draw_symbol(number, self.k, self._second, random))
 
     def _draw(self, code: int, member: Coin, random: DeviceRandom) -> int:
-        """Tosses for a member or another symbol, then draws one of these uniformly, counted in ascending order."""
         n = self.k - self._choices
         padded = [v for v in range(n) if code >> v & 1] + list(range(n, self.k - code.bit_count()))
         if random.toss(member, 1)[0]:
@@ -113,15 +108,12 @@ class SetRatios(Ratios):
     eps: float
 
     def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR. For L-PS-GRR, more than (i, j) decides the ratio: a score in proportion to i - j."""
+        """ln of the ratio for PS-GRR."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
         return np.asarray((i - j) * self.eps)
 
     def loss(self, t: int) -> float:
-        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol.
-
-        The best set has the m most reported symbols, and the worst set the m least reported ones.
-        """
+        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol."""
         if self.log_e2 is None:
             return t * self.eps
         worst = 0.0
@@ -153,7 +145,6 @@ class SetMechanism(Symbols):
     def symbol_chances(self) -> tuple[float, float]: ...
 
     def _set_sets(self, k: object, choices: object, eps: float) -> None:
-        """Sets the symbols, and A and B for the loss eps of a set."""
         n = integer("k", k, 2, MAX_SET_VALUES)
         self.choices = integer("choices", choices, 1, n)
         if drawn_eps(eps, self.choices) > MAX_EPS:
@@ -196,12 +187,7 @@ class SetMechanism(Symbols):
         return []
 
     def audited(self) -> list[int]:
-        """The sets of the first 0, 1, … m values, and the set of the last m values.
-
-        Two neighbours of the first m + 1 padded sets differ in one member. So reports that tell the number of values, or prefer
-        one of the members, lose more than ε for one of these pairs. Correct reports lose ε for any two different sets. The sets
-        of the first and of the last m values are easiest to tell apart, if they have no common member (m <= n/2).
-        """
+        """The sets of the first 0, 1, … m values, and the set of the last m values."""
         first = [(1 << size) - 1 for size in range(self.choices + 1)]
         return [*first, first[-1] << self._n - self.choices]
 
@@ -212,7 +198,6 @@ class SetMechanism(Symbols):
         return {"member": coin(self.choices * self.member, self._n * self.other)}
 
     def _draw(self, values: npt.ArrayLike, rng: np.random.Generator) -> IntArray:
-        """One symbol for each set, with the probabilities A and B."""
         codes, places = np.unique(checked_codes(values, self._n, self.choices), return_inverse=True)
         order = np.argsort(~members(codes, self._n, self.choices), axis=1, kind="stable")  # members first
         chosen = rng.random(places.size) < self.choices * self.member
@@ -227,7 +212,6 @@ class SetMechanism(Symbols):
         return None
 
     def _channel(self) -> FloatArray:
-        """One row for each set, in the order of `set_codes`."""
         return np.where(members(set_codes(self._n, self.choices), self._n, self.choices), *self.symbol_chances())
 
     def _log2_outputs(self) -> float:
@@ -265,16 +249,13 @@ class PaddedSampling(SetMechanism, OneTime):
         return self._draw(values, rng).astype(self.report_dtype)
 
     def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
-        """The memo is the set: the device draws a member anew for each report. So π is the share of people with the symbol."""
+        """The memo is the set: the device draws a member anew for each report."""
         return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """For m = 1, no two symbols are in the same set: x = π. For m > 1, the counts do not tell which symbols are in the same
-        set. This row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
+        """For m > 1, this row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
 
-        With this sum, the error of a likelihood estimate from one level is exact for any sets, if no share is at a limit. With
-        b = x √Σb, the equation is b = π(1-π) + b²/Σb. It has a solution if no π(1-π) is half of their sum or more. The
-        iteration approaches it (Deville and Tillé 2005, for samples of a fixed size).
+        Source of the iteration: Deville and Tillé 2005, for samples of a fixed size.
         """
         if self.choices == 1:
             return hit
@@ -285,10 +266,9 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.asarray(found / math.sqrt(found.sum()))
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        """Given the drawn members of all reports, the reports are independent. The choice of the members is part of `everyone`.
+        """Given the drawn members, the inversion has the variance (γ/(p-q)² - f) / n.
 
-        The inversion has the variance (γ/(p-q)² - f) / n given the members, and the shares of all members have the variance
-        f (c - f) / people, with c of `concentration`.
+        The shares of all members have the variance f (c - f) / people, with c of `concentration`.
         """
         of_reports = (self.q + (self.p - self.q) * f) / (self.p - self.q) ** 2
         return np.asarray(np.maximum((of_reports + (steps - 1) / self.choices * f) / n - f / everyone, SMALLEST * steps / n))
@@ -387,8 +367,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
 
             max_h φ(t-h+1) + (h-1) φ(1) - (t/h) ln(1 + h B (E - 1)),   1 <= h <= min(d, t)
 
-        and at most t ε₂ (`eps_per_report`). All reports of one symbol, one constant set with it, and sets without it that are
-        all different reach the term h = 1. Most different sets lack the last dummy: all but the empty set.
+        and at most t ε₂ (`eps_per_report`).
         """
         t = integer("t", t, 1, MAX_T)
         h, e2 = np.arange(1, min(self.k, t) + 1), self.eps_2
@@ -405,7 +384,6 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
-        """Only whether the memo is a value counts, so this is a chain on two symbols."""
         hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
         one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
         fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)

@@ -11,8 +11,6 @@ from ldpstream.mechanisms.guessing import Chance
 
 
 class PrivacyClaims(ABC):
-    """Claims of a mechanism about the privacy of its reports."""
-
     k: int
     eps_inf: float
     memoized: bool
@@ -27,7 +25,7 @@ class PrivacyClaims(ABC):
 
     @property
     def guessed(self) -> int:
-        """Number of equally likely answers of which the guesser of `guess` chooses one: the k values.
+        """Number of answers that the guesser of `guess` at first considers equally likely: the k values.
 
         2 for a mechanism of sets, whose guesser says whether one value is in the set.
         """
@@ -40,10 +38,7 @@ class PrivacyClaims(ABC):
 
     @property
     def eps_window(self) -> float | None:
-        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
-
-        None for a longitudinal mechanism: its memos link all steps.
-        """
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats."""
         return None
 
     @property
@@ -58,8 +53,7 @@ class PrivacyClaims(ABC):
         """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
 
         These losses add up: if two value sequences differ only at steps with n reports, all reports of the device have a loss
-        of at most n times this number. Proof: a device's memos of all keys do not depend on its values. Given the memos, only n
-        factors of the likelihood differ, each by at most this number. The mean over the memos keeps this bound.
+        of at most n times this number.
         """
 
     @abstractmethod
@@ -67,13 +61,11 @@ class PrivacyClaims(ABC):
         """Exact privacy loss of t reports of an unchanged value, in nats.
 
         With fake data, the result is an upper bound for t answers, each with one report for every attribute.
-
-        Raises:
-            ValueError: if t is not an integer in [1, 2^62].
         """
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        """Privacy loss of t reports between any two value sequences, in nats; t is in [1, 2^50] for a memoized mechanism.
+        """Privacy loss of t reports between any two value sequences, in nats, or an upper bound; t is in [1, 2^50] for a
+        memoized mechanism.
 
         With fake data the result is an upper bound for the reports of all attributes together.
         """
@@ -86,11 +78,8 @@ class PrivacyClaims(ABC):
     def guess(self, t: float = 1) -> Chance:
         """Chance of a right guess (`mechanisms.guessing`) of a value that never changes, from t reports.
 
-        For sets, the result is the upper bound of `mechanisms.evidence`. Otherwise it is exact for one report, for up to 100
-        reports of one memo or of GRR, and for up to 10⁵ reports of unary encodings. For more reports of one memo, it is the
-        chance of a guesser who knows the memo: exact if the largest exact number of reports reaches it, else an upper bound.
-        For more reports of a one-time mechanism, it is the bound of `mechanisms.evidence`. With fake data, it is a bound for an
-        attacker who knows which reports are true.
+        The result's `exact` is false if it is an upper bound. With fake data, the result is a bound for an attacker who knows
+        which reports are true.
 
         Args:
             t: number of reports, at least 1; `math.inf` for any number of reports.
@@ -101,12 +90,7 @@ class PrivacyClaims(ABC):
         return Chance(chance, exact=chance.exact and self.fakes == 1)
 
     def guess_any_values(self, t: int) -> Chance:
-        """Chance of a right guess of the value at one step, from t reports of any values.
-
-        The result is as exact as `guess` for one report and for a one-time mechanism. For more reports of a memoized mechanism
-        it is an upper bound: the smaller of the bound from `eps_sequence` and, for memos of symbols, the bound for an attacker
-        who knows all memos.
-        """
+        """Chance of a right guess of the value at one step, from t reports of any values."""
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
         return Chance(chance, exact=chance.exact and self.fakes == 1)
@@ -145,12 +129,11 @@ class PrivacyClaims(ABC):
         The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
         also knows the values of all other people, and with fake data whose reports are true.
 
-        One-time mechanisms: t reports of any values, which the observer cannot link. Each report is one of n reports in its
-        set. For sums, each report is one of n reports in every difference of two sums that contains it. Longitudinal
-        mechanisms, t = 1: the n reports of one step. t > 1: any number of reports of the person's memo and of one memo of each
-        of n - 1 others, all at the same steps. The observer can link the reports of a memo.
+        One-time mechanisms: t reports of any values, which the observer cannot link. Longitudinal mechanisms, t = 1: the n
+        reports of one step. t > 1: any number of reports of the person's memo and of one memo of each of n - 1 others, all at
+        the same steps.
 
-        Both results are upper bounds, and at most the bounds for an observer who knows the sender of each report.
+        Both results are upper bounds.
 
         Args:
             t: number of reports, at least 1; `math.inf` only for a longitudinal mechanism.
@@ -176,15 +159,12 @@ class PrivacyClaims(ABC):
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
 
-        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
-        upper bound.
+        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1.
         """
         exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
-        """`eps_sequence`, or infinity above 60 nats. The code tries fewer reports first, since the loss never falls as t
-        grows."""
         for reports in (*(n for n in (6, 100) if n < t), t):
             loss = self.eps_sequence(reports).value
             if loss > 60:

@@ -1,7 +1,7 @@
 """Random bits and random subsets for simulations, drawn by loops that are compiled by Numba.
 
-The generator is xoshiro256++ (Blackman and Vigna 2021), with a state of four words, not all zero. It is fast but predictable;
-devices draw from another source. Import this module only inside the calling function: Numba is slow to load.
+The generator is SFC64 of Chris Doty-Humphrey's PractRand, as in NumPy, with a state of four words. It is fast but predictable;
+devices draw from another source. Import this module only inside functions, because Numba loads slowly.
 """
 
 from typing import Any
@@ -10,68 +10,83 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.mechanisms.kernels import ones_of
+
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 
 LANES = 32  # independent generators that work side by side, so that one instruction serves several of them
-BLOCK = 2**11  # words of a block of rows: 16 KiB, half of the first-level cache
+BLOCK = 2**8  # words; a block has 2^14 bits, so 14 random bits are a uniform position
+ROWS_BLOCK = 2**11  # words of a block of subsets: 16 KiB, half of the first-level cache
 SPARSE = 16  # a subset of fewer than k / 16 values is drawn value by value
 
 
 @numba.njit(cache=True, inline="always")
-def _next(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """One word of xoshiro256++, and the four words of the next state."""
-    total = s0 + s3
-    word = ((total << np.uint64(23)) | (total >> np.uint64(41))) + s0
-    c, d = s2 ^ s0, s3 ^ s1
-    return word, s0 ^ d, s1 ^ c, c ^ (s1 << np.uint64(17)), (d << np.uint64(45)) | (d >> np.uint64(19))
+def _next(a: Any, b: Any, c: Any, n: Any) -> Any:
+    word = a + b + n
+    return (
+        word,
+        b ^ (b >> np.uint64(11)),
+        c + (c << np.uint64(3)),
+        (c << np.uint64(24) | c >> np.uint64(40)) + word,
+        n + np.uint64(1),
+    )
 
 
 @numba.njit(cache=True)
-def bernoulli_words(out: Words, threshold: np.uint64, states: Words) -> None:
-    """Fills each word with 64 independent bits. A bit is one with probability threshold / 2^64 exactly.
+def dyadic_words(out: Words, flips: Any, last: np.uint64, states: Words) -> None:
+    """Fills each word with 64 independent bits, from one random word for each flip.
 
-    For each of the 64 bits, the loop compares the binary digits of a uniform number with the digits of the threshold, most
-    significant first. One random word holds one digit of all 64 numbers.
+    A bit x starts as 0. For a random bit w and the next flip f, it becomes w & (x ^ f). At the end, `last` flips it. See
+    `mechanisms.bits.BitPlan` for the probability.
 
     Args:
         out: overwritten.
-        threshold: the probability times 2^64.
-        states: (4, LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
+        flips: a tuple of words, all bits of a word equal.
+        last: a word with equal bits.
+        states: (4, at least LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
     """
     first, second, third, fourth = states[0], states[1], states[2], states[3]
-    undecided, rest, ones = np.empty(LANES, np.uint64), threshold << np.uint64(10), np.empty(10, np.uint64)
-    for place in range(10):
-        ones[place] = np.uint64(0) - (threshold >> np.uint64(63 - place) & np.uint64(1))  # all bits equal the digit
-    digits = (ones[0], ones[1], ones[2], ones[3], ones[4], ones[5], ones[6], ones[7], ones[8], ones[9])
     for begin in range(0, out.size, LANES):
         block = out[begin : begin + LANES]
         for lane in range(block.size):
-            s0, s1, s2, s3 = first[lane], second[lane], third[lane], fourth[lane]
-            below, equal = np.uint64(0), ~np.uint64(0)
-            for digit in digits:
-                word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
-                below |= equal & ~word & digit
-                equal &= ~(word ^ digit)
-            first[lane], second[lane], third[lane], fourth[lane] = s0, s1, s2, s3
-            block[lane], undecided[lane] = below, equal
-        if not rest:
+            a, b, c, n, x = first[lane], second[lane], third[lane], fourth[lane], np.uint64(0)
+            for flip in flips:
+                word, a, b, c, n = _next(a, b, c, n)
+                x = word & (x ^ flip)
+            first[lane], second[lane], third[lane], fourth[lane] = a, b, c, n
+            block[lane] = x ^ last
+
+
+@numba.njit(cache=True)
+def bernoulli_words(out: Words, flips: Any, last: np.uint64, change: Any, high: Words, low: Words, states: Words) -> None:
+    """Fills each word with 64 independent bits with the probability of a plan.
+
+    Args:
+        out: overwritten.
+        flips, last, change, high, low: as in `mechanisms.bits.BitPlan`.
+        states: (4, LANES + 1) one generator in each column; overwritten. The last generator draws the changes.
+    """
+    a, b, c, n = states[0, LANES], states[1, LANES], states[2, LANES], states[3, LANES]
+    for begin in range(0, out.size, BLOCK):
+        block = out[begin : begin + BLOCK]
+        dyadic_words(block, flips, last, states)
+        if not high.size:
             continue
-        for lane in range(block.size):
-            equal, left, below = undecided[lane], rest, np.uint64(0)
-            if not equal:
-                continue
-            s0, s1, s2, s3 = first[lane], second[lane], third[lane], fourth[lane]
-            while equal and left:
-                word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
-                if left >> np.uint64(63):
-                    below |= equal & ~word
-                    equal &= word
-                else:
-                    equal &= ~word
-                left <<= np.uint64(1)
-            first[lane], second[lane], third[lane], fourth[lane] = s0, s1, s2, s3
-            block[lane] |= below
+        u, a, b, c, n = _next(a, b, c, n)
+        v, a, b, c, n = _next(a, b, c, n)
+        changes = 0
+        while changes < high.size and (u > high[changes] or (u == high[changes] and v >= low[changes])):
+            changes += 1
+        word = np.uint64(0)
+        for i in range(changes):
+            if i % 4 == 0:
+                word, a, b, c, n = _next(a, b, c, n)
+            at, bit = np.int64(word >> np.uint64(6) & np.uint64(BLOCK - 1)), np.uint64(1) << (word & np.uint64(63))
+            if at < block.size:
+                block[at] = block[at] | bit if change else block[at] & ~bit
+            word >>= np.uint64(16)
+    states[0, LANES], states[1, LANES], states[2, LANES], states[3, LANES] = a, b, c, n
 
 
 @numba.njit(cache=True)
@@ -92,8 +107,8 @@ def _uniform(limit: int, state: Words) -> np.int64:
 def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words) -> None:
     """Writes a uniform subset of size omega to each row. Subset i contains values[i] if and only if with_value[i] is true.
 
-    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. If it draws the person's own value, k-1
-    replaces this value. The rows must be zero at first; the order of bits is as in `mechanisms.bits`.
+    Floyd's algorithm (Bentley and Floyd 1987) draws the other members from 0 … k-2. The rows must be zero at first; the order
+    of bits is as in `mechanisms.bits`.
     """
     for i in range(values.size):
         value = values[i]
@@ -109,20 +124,10 @@ def few_members(values: Table, with_value: Table, omega: int, k: int, rows: Tabl
 
 
 @numba.njit(cache=True)
-def _count(words: Words) -> np.int64:
-    """Returns the number of ones."""
-    total = np.uint64(0)
-    for word in words:
-        word -= word >> np.uint64(1) & np.uint64(0x5555555555555555)
-        word = (word & np.uint64(0x3333333333333333)) + (word >> np.uint64(2) & np.uint64(0x3333333333333333))
-        word = word + (word >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)
-        total += word * np.uint64(0x0101010101010101) >> np.uint64(56)
-    return np.int64(total)
-
-
-@numba.njit(cache=True)
-def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Table, state: Words, states: Words) -> None:
-    """Does the same as `few_members`, faster unless omega is far below k.
+def many_members(
+    values: Table, with_value: Table, omega: int, k: int, rows: Table, flips: Any, last: np.uint64, states: Words
+) -> None:
+    """Does the same as `few_members`, by another method.
 
     Independent bits with a common probability are, given the number of ones, a uniform subset of that size. The subset stays
     uniform if a uniformly drawn member is removed, or a uniformly drawn other value is added. A probability near omega / k
@@ -130,26 +135,30 @@ def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Tab
 
     Args:
         values, with_value, omega, k, rows: as in `few_members`.
-        state: (4,) generator of the changes; overwritten.
-        states: as in `bernoulli_words`.
+        flips, last, states: as in `dyadic_words`, for a probability near omega / k.
     """
-    width, together = (k + 63) // 64, max(BLOCK // ((k + 63) // 64), 1)
-    words = np.empty((together, width), np.uint64)
-    near = np.uint64(min(max(256 * omega // k, 1), 255)) << np.uint64(56)
-    last, inside = (k - 1) // 64, (np.uint64(1) << np.uint64((k - 1) % 64)) - np.uint64(1)
+    width, together = (k + 63) // 64, max(ROWS_BLOCK // ((k + 63) // 64), 1)
+    words, numbers = np.empty((together, width), np.uint64), np.empty(BLOCK, np.uint64)
+    end, inside = (k - 1) // 64, (np.uint64(1) << np.uint64((k - 1) % 64)) - np.uint64(1)
     bound, one, low_bits = np.uint64(k - 1), np.uint64(1), np.uint64(0xFFFFFFFF)
     smallest = (np.uint64(1 << 32) - bound) % bound
-    s0, s1, s2, s3 = state[0], state[1], state[2], state[3]
+    used = BLOCK
     for begin in range(0, values.size, together):
         block = words[: min(together, values.size - begin)]
-        bernoulli_words(block.reshape(block.size), near, states)
+        dyadic_words(block.reshape(block.size), flips, last, states)
         for i in range(len(block)):
             row, value, own = block[i], values[begin + i], with_value[begin + i]
-            row[last] &= inside  # members are drawn from 0 … k-2, in which k-1 replaces the person's own value
-            missing: Any = (omega - 1 if own else omega) - _count(row)
+            row[end] &= inside  # members are drawn from 0 … k-2, in which k-1 replaces the person's own value
+            ones = np.uint64(0)
+            for word in row:
+                ones += ones_of(word)
+            missing: Any = (omega - 1 if own else omega) - np.int64(ones)
             while missing:
-                word, s0, s1, s2, s3 = _next(s0, s1, s2, s3)
-                product = (word >> np.uint64(32)) * bound
+                if used == BLOCK:
+                    dyadic_words(numbers, (~np.uint64(0),), np.uint64(0), states)
+                    used = 0
+                product = (numbers[used] >> np.uint64(32)) * bound
+                used += 1
                 if (product & low_bits) < smallest:  # without bias, as in `_uniform`
                     continue
                 place = np.int64(product >> np.uint64(32))
@@ -161,11 +170,10 @@ def many_members(values: Table, with_value: Table, omega: int, k: int, rows: Tab
                 else:
                     row[at] &= ~(one << bit)
                     missing += member
-            bit = one << np.uint64(value & 63)
-            if row[value >> 6] & bit:
-                row[value >> 6] ^= bit
-                row[last] |= one << np.uint64((k - 1) % 64)
-            if own:
-                row[value >> 6] |= bit
-            rows[begin + i] = row.view(np.uint8)[: rows.shape[1]]
-    state[0], state[1], state[2], state[3] = s0, s1, s2, s3
+            at, bit = value >> 6, np.uint64(value & 63)
+            replaced = row[at] >> bit & one
+            row[at] = row[at] & ~(one << bit) | np.uint64(own) << bit
+            row[end] |= replaced << np.uint64((k - 1) % 64)
+            to, octets = rows[begin + i], row.view(np.uint8)
+            for j in range(to.size):
+                to[j] = octets[j]

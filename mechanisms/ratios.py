@@ -1,20 +1,16 @@
 """Exact likelihood ratios of the numbers of reports that support two values, for audits.
 
-Let a and b be two different values. Of t reports of an unchanged value, let i reports support a and j reports support b. The
-audit's tests between a and b use (i, j):
+Of t reports of an unchanged value, i support a and j support b, two different values. The audit's tests between a and b use (i,
+j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
-    GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols. Given the memo, a
-                      report is also a, b or another symbol. Pr[i, j | a] is therefore a sum of three trinomial terms
+    GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols, so Pr[i, j | a] is a
+                      sum of three trinomial terms
     SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
     SW                L(i, j) = ε (i - j): a cell near the value is e^ε times as likely as another cell
 
-For unary encodings, SS and SW the largest L(i, j) is the loss itself. With symbols, a report of any other symbol also carries a
-little information about the memo. `SymbolRatios.loss` therefore goes through all count vectors of the s symbols, up to
-permutations of the symbols other than a and b.
-
-A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂). A one-time mechanism has the chain (1, 0, p, q).
+A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
 """
 
 import math
@@ -34,19 +30,16 @@ class Ratios(ABC):
 
     @abstractmethod
     def table(self, t: int) -> FloatArray:
-        """Returns ln Pr[i, j | a] - ln Pr[i, j | b] of t reports, (t+1, t+1); some finite number if (i, j) is impossible.
-
-        If a hash function gives a and b the same symbol, i = j, and the number is 0.
-        """
+        """Returns ln Pr[i, j | a] - ln Pr[i, j | b] of t reports, (t+1, t+1); some finite number if (i, j) is impossible."""
 
     def loss(self, t: int) -> float:
-        """Returns the largest |ln ratio| between two values for t reports of an unchanged value, in nats, by enumeration."""
+        """Returns the largest |ln ratio| between two values for t reports of an unchanged value, in nats."""
         return float(self.table(t).max())
 
 
 @dataclass(frozen=True, slots=True)
 class BitRatios(Ratios):
-    """Ratios of independent bits. A chain produces each bit."""
+    """Ratios of independent bits."""
 
     chain: Chain
 
@@ -60,7 +53,7 @@ class BitRatios(Ratios):
 
 @dataclass(frozen=True, slots=True)
 class SymbolRatios(Ratios):
-    """Ratios of symbols 0 … n_symbols - 1. A chain produces the reported symbol from the value's symbol."""
+    """Ratios of symbols 0 … n_symbols - 1."""
 
     n_symbols: int
     chain: Chain
@@ -78,11 +71,6 @@ class SymbolRatios(Ratios):
         return np.asarray(log_a - log_b)
 
     def loss(self, t: int) -> float:
-        """Returns the loss of t reports, in nats.
-
-        Sequences of reports that differ only in order, or by a permutation of symbols other than the symbols of the two values,
-        have the same ratio. The method evaluates one sequence of each class.
-        """
         p1, q1, p2, q2 = self.chain
         gain = math.log(p2) - math.log(q2)
         worst = 0.0

@@ -49,12 +49,11 @@ LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ra
 
 
 def registered() -> tuple[str, ...]:
-    """The names that `mechanism` builds now. A program may add mechanisms to the tables of this module."""
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
 def one_time(name: str) -> bool:
-    """True for the name of a one-time mechanism, whose only budget is eps."""
+    """True for the name of a one-time mechanism that `mechanism` builds."""
     return name in ONE_TIME or name in NUMERIC or name == PaddedSampling.name
 
 
@@ -62,9 +61,9 @@ def answering(*, once: bool, sets: bool = False, numbers: bool = False) -> tuple
     """The names of the one-time or the memoized mechanisms for a kind of question.
 
     Args:
-        once: True for one-time mechanisms.
-        sets: True for a question with several answers.
-        numbers: True for numbers in bins, for which mechanisms of categories exist, too.
+        once: true for one-time mechanisms.
+        sets: true for a question with several answers.
+        numbers: true for numbers in bins.
 
     >>> answering(once=False, sets=True), "SW" in answering(once=True, numbers=True), "SW" in answering(once=True)
     (('L-PS-GRR',), True, False)
@@ -99,10 +98,6 @@ def mechanism(
         omega: size of the set, for subset selection; default: the size with the smallest variance.
         choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
-
-    Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
-        TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -144,9 +139,8 @@ def mechanism(
 def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    A variance is near the smallest one if it is at most 3 % larger. The change by one false report is its weight for one value
-    (`Mechanism.outweighs`). Weights up to 25 % above the smallest count as equal; then the earlier option wins. At equal
-    variance, GRR has twice the weight of OUE.
+    A variance is near the smallest one if it is at most 3 % larger. Weights up to 25 % above the smallest count as equal; then
+    the earlier option wins.
 
     Args:
         options: mechanisms with their variances, in the order of preference.
@@ -156,11 +150,10 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 
 
 def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """Returns the best of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
+    """Returns one of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
-    `lightest`. If variances and weights count as equal, L-GRR is preferred, then L-OLH. A report of L-OLH has a few bytes
-    instead of the k bits of L-OSUE.
+    `lightest`.
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
     ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']

@@ -1,8 +1,4 @@
-"""Exact covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors.
-
-The covariance of the scores is a sum over all functions and symbols of local hashing, or over all outputs of a channel. The
-cost is O(outputs · k²), so this module is for small domains only.
-"""
+"""Covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -40,7 +36,6 @@ def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[Float
 
 
 def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """`Inference.score_moments` of local hashing."""
     k, g = f.size, m.pool.g
     hit, weight = _hits(m.pool)  # axes: symbol, function, value
     tilt = (m.p - m.other) * hit
@@ -66,24 +61,17 @@ def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> 
 
 
 def _person(likely: FloatArray, score: FloatArray, f: FloatArray, given: FloatArray, steps: int) -> FloatArray:
-    """Covariance of the sum of a person's scores, if the value stays the same and every report has fresh noise."""
     kept = _covariance(f, given @ score)
     return np.asarray(steps * (_covariance(likely, score) - kept) + steps**2 * kept)
 
 
 def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Covariance of a random row of `vectors`; a row is drawn with the given probabilities."""
     mean = chance @ vectors
     return np.asarray((chance[:, None] * vectors).T @ vectors - np.outer(mean, mean))
 
 
 @lru_cache(maxsize=64)
 def _hits(pool: LinearPool) -> tuple[FloatArray, FloatArray]:
-    """Returns indicators [symbol, function, value], 1 if the function hashes the value to the symbol, and the functions'
-    probabilities.
-
-    A function represents all its multiples, with the sum of their probabilities.
-    """
     k, g = pool.k, pool.g
     columns = np.array([pool.radon(unit) for unit in np.eye(k)]).T  # axes: cell, value
     blocks, start = [], 0

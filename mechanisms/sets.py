@@ -1,7 +1,7 @@
 """Sets of values as integers, for questions with several answers.
 
-The code of a set has bit i set if the set has the value i. A mechanism of sets pads a set with dummies to exactly m members.
-The symbols n … n + m - 1 after the n values are dummies, and a set of c values has the first m - c of them.
+The code of a set has bit i set if the set has the value i. A set of c values is padded with the first m - c of the m dummies,
+the symbols n … n + m - 1.
 """
 
 import math
@@ -17,7 +17,6 @@ MAX_SET_VALUES = 30  # codes fit 32 bits in every language
 
 
 def code_of(values: Iterable[int]) -> int:
-    """The code of a set of different values."""
     return sum(1 << value for value in values)
 
 
@@ -27,7 +26,6 @@ def set_codes(n: int, choices: int) -> IntArray:
 
 
 def n_sets(n: int, choices: int) -> int:
-    """The number of sets of at most `choices` of n values."""
     return sum(math.comb(n, size) for size in range(choices + 1))
 
 

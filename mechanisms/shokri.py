@@ -1,5 +1,4 @@
-"""Shokri's optimal location mechanism, from a linear programme that maximises an adversary's expected error. The mechanism has
-no ε.
+"""Shokri's optimal location mechanism, from a linear programme that maximises an adversary's expected error.
 
     maximise    Σ_z t_z
     subject to  t_z ≤ Σ_x π_x A[x, z] d(x, g)         for every report z and every guess g
@@ -9,10 +8,6 @@ no ε.
 π is the prior, d the adversary's error, ℓ the user's quality loss. The optimum is the smallest expected error of an adversary
 who knows π and A. There is no guarantee against an adversary who knows more than π. A report may exclude values; `eps_1` and
 `eps_distance` are then infinite.
-
-If ℓ = d, the optimum is known in advance: min(Q, error of the best guess without a report). The error cannot exceed Q: the
-error of an adversary who guesses the report equals the user's loss. The programme then has many optima. The solver returns one
-optimum, often a singular channel, and results depend on the solver's choice.
 
 Sources: Shokri, Theodorakopoulos, Troncoso, Hubaux and Le Boudec 2012; ElSalamouny and Palamidessi, "Reconstruction of the
 distribution of sensitive data under free-will privacy", §8.2.4, where ℓ = d.
@@ -31,10 +26,9 @@ DUST = 1e-11  # entries of a solution below this are rounding errors of the solv
 
 
 class Shokri(StoredChannel):
-    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss. ε is not a parameter.
+    """Shokri's optimal mechanism for a prior and a bound on the expected quality loss.
 
-    If the optimum is not unique, the channel depends on the solver. The signature therefore contains a digest of the channel:
-    only tables of the same channel can be added.
+    If the optimum is not unique, the channel depends on the solver. The signature contains a digest of the channel.
 
     Args:
         prior: (k,) π, the distribution of values that the adversary assumes; positive everywhere, 2 <= k <= 128.
@@ -46,10 +40,6 @@ class Shokri(StoredChannel):
     Attributes:
         expected_loss: the channel's expected quality loss, at most Q to within 1e-9 of the largest loss.
         expected_error: the adversary's smallest expected error: the optimum.
-
-    Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
-        RuntimeError: if the solver fails; the error contains the solver's message.
 
     >>> line = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
     >>> m = Shokri(prior=np.full(5, 0.2), distance=line, max_loss=0.5)
@@ -92,11 +82,7 @@ def expected_error(channel: FloatArray, prior: FloatArray, distance: FloatArray)
 
 
 def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, max_loss: float) -> FloatArray:
-    """Solves the linear programme of the module's docstring with HiGHS and returns the channel.
-
-    The unknowns are A, report by report, then t. Distance and loss are each scaled to a largest entry of 1. Entries of A below
-    1e-11 become zero; then the rows of A are normalized.
-    """
+    """Solves the linear programme of the module's docstring with HiGHS and returns the channel."""
     from scipy import sparse  # scipy.sparse is slow to load; only this function needs it
     from scipy.optimize import linprog
 
@@ -124,7 +110,6 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
 
 
 def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
-    """Checks `values` and returns them as a (k, k) array: finite, not negative, zero on the diagonal."""
     array = np.asarray(values)
     if array.shape != (k, k) or array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be numbers of shape {(k, k)}, got {array.dtype} of shape {array.shape}")

@@ -15,15 +15,10 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
     """The longitudinal mechanism with the largest eps_1 for which the loss over a horizon stays within a budget.
 
     Args:
-        name: name of a longitudinal mechanism.
-        k: domain size.
-        eps_inf: loss of the memo, in nats; with a budget of eps_inf or more, every eps_1 is allowed.
+        eps_inf: loss of the memo, in nats.
         horizon: number of reports t, in [1, 2^50].
         budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
         choices: the largest number of values of a person, for a mechanism of sets.
-
-    Raises:
-        ValueError: if an argument is invalid, or if even eps_1 = 10⁻⁹ exceeds the budget.
 
     >>> m = largest_eps_1("L-GRR", 10, eps_inf=4.0, horizon=30, budget=2.0)
     >>> round(m.eps_1, 4), round(m.eps_t(30), 6)
@@ -62,8 +57,7 @@ def largest_within(
 ) -> tuple[float, Mechanism] | None:
     """The largest ε of four significant digits for which the loss stays within a budget, and the mechanism with this ε.
 
-    Bisection finds the largest ε if the loss rises with ε. If the loss does not rise with ε, the result is still within the
-    budget.
+    If the loss does not rise with ε everywhere, the result may be None or below the largest ε.
 
     Args:
         build: returns the mechanism for an ε in nats; raises ValueError if the ε is too large.

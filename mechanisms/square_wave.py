@@ -5,20 +5,12 @@ b that maximises a bound of the mutual information of x and y is
 
     b = (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε))
 
-Here both x and y are cells of one grid: the paper's "bucketize before randomize". The loss is ε exactly. The value is a bin 0 …
-k-1, the report is one of m = k-1+L cells, and L is the width of the wave in cells:
+Here, the loss is ε exactly. The value is a bin 0 … k-1, the report is one of m = k-1+L cells, and L is the width of the wave in
+cells:
 
     Pr[cell y | bin x] = p if x <= y < x+L, else q      q = 1 / (L e^ε + k-1),   p = e^ε q
 
-Bin x is at cell x + (L-1)/2, the middle of its wave. The paper's bound is here ln m - H, where H is the entropy of a report
-given its value:
-
-    ln m - H = ln (k-1+L) - ln (L + (k-1) e^-ε) - ε (k-1) e^-ε / (L + (k-1) e^-ε)
-
-If L may be any real number, the maximum is at L = 2b (k-1). The default is the nearest integer, at least 1. With L = 1 the
-mechanism is GRR.
-
-The bins may have any widths. Bins of equal width give the paper's mechanism.
+By default, L is the integer nearest to 2b (k-1), at least 1. With L = 1 the mechanism is GRR.
 
 Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li 2020, "Estimating Numerical Distributions under Local Differential Privacy",
 arXiv:1912.01051, §5.
@@ -60,11 +52,7 @@ def best_width(k: int, eps: float) -> int:
 
 
 class WaveTerm(ChannelTerm):
-    """Term of Square Wave. A step is two running sums, since a wave is a block of neighbouring cells.
-
-    With the default width, q/p is above 1e-5 if the wave is wider than one cell. Differences of running sums then lose no more
-    than five digits.
-    """
+    """Term of Square Wave."""
 
     def __init__(self, k: int, width: int, far: float, eps: float, counts: IntArray) -> None:
         super().__init__(k, counts)
@@ -87,15 +75,12 @@ class WaveTerm(ChannelTerm):
 
 
 class WaveRandomizer(OneTimeRandomizer):
-    """The device's code of Square Wave."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.width is not None
         self._width = parameters.width
 
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws a uniform cell near the value, or a uniform one of the k-1 other cells."""
         if random.toss(self._second["keep"], 1)[0]:
             cell = value + random.below(self._width)
         else:
@@ -105,7 +90,7 @@ class WaveRandomizer(OneTimeRandomizer):
 
 
 class SquareWave(ChannelMechanism):
-    """Square Wave on k bins, experimental. `estimators.ems` estimates the histogram.
+    """Square Wave on k bins, experimental.
 
     Args:
         k: number of bins, in [2, 1024], in the order of the numbers.
@@ -215,7 +200,6 @@ class SquareWave(ChannelMechanism):
         return WaveTerm(self.k, self.width, self.far, self.eps_1, counts)
 
     def _waves(self) -> FloatArray:
-        """(k, m) 1 where a cell is near a bin, else 0."""
         offset = np.arange(self.cells) - np.arange(self.k)[:, None]
         return ((offset >= 0) & (offset < self.width)).astype(np.float64)
 
@@ -228,14 +212,9 @@ class SquareWave(ChannelMechanism):
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:
-        """Inverse B by least squares under Σ f = 1: of all these f, o B has the channel's output nearest to the shares o.
+        """Inverse B by least squares under Σ f = 1. With the waves W (k, m), G = W Wᵀ and y = (o - q)/(p-q), f = y V,
 
-        With the waves W (k, m), o = q + (p-q) f W. So y = (o - q)/(p-q) has the mean f W and the sum L. With G = W Wᵀ,
-        least squares under Σ f = 1 gives f = y V,
-
-            V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
-
-        G does not depend on ε, so a small ε costs no digits. A B = I without fake data. The inversion is unbiased.
+        V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
         """
         from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
 
@@ -251,7 +230,7 @@ class SquareWave(ChannelMechanism):
         return found
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Like `ChannelMechanism.inversion_variances`, in O(k²): H = A B is d I - (d-1)/k, where d is `fakes`."""
+        """See `ChannelMechanism.inversion_variances`; H = A B is d I - (d-1)/k, where d is `fakes`."""
         f = self.encoded(distribution("frequencies", frequencies, self.k))
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         b = self.inverse()

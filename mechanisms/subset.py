@@ -1,4 +1,4 @@
-"""Subset selection (SS): a report is a set of ω values. The set contains the device's value with probability p.
+"""Subset selection (SS): a report is a set of ω values, which contains the device's value with probability p.
 
     p = ω e^ε / (ω e^ε + k - ω)         Pr[the set contains the value]; the rest of the set is uniform among other values
     q = p (ω-1)/(k-1) + (1-p) ω/(k-1)   Pr[the set contains a given other value]
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
-from ldpstream.mechanisms.bits import padding_mask, row_bytes
+from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes, row_ones
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.ledger import Blanket
@@ -24,7 +24,6 @@ from ldpstream.mechanisms.unary import Bits
 
 
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
-    """(p, q) of subset selection."""
     p = 1 / (1 + (k - omega) / omega * math.exp(-eps))
     outside = (k - omega) / omega * math.exp(-eps) * p  # equals 1 - p, without cancellation
     return p, (p * (omega - 1) + outside * omega) / (k - 1)
@@ -37,20 +36,28 @@ def best_omega(k: int, eps: float) -> int:
     return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))
 
 
+def byte_near(k: int, omega: int) -> int:
+    """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest changes to become ω ones.
+
+    If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a is chosen such
+    that the cheaper change is needed more often. The factor 2.6 fits the minimum for normally distributed numbers of ones.
+    """
+    share = omega / k
+    shift = 2.6 * (share - 0.5) * math.sqrt(share * (1 - share) / k)
+    return min(max(round(256 * (share + shift)), 1), 255)
+
+
 def _variance(p: float, q: float) -> float:
     return q * (1 - q) / (p - q) ** 2
 
 
 class SubsetRandomizer(OneTimeRandomizer):
-    """The device's code of subset selection."""
-
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         assert parameters.omega is not None
         self._omega = parameters.omega
 
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        """Draws whether the set contains the value, then draws the other members uniformly."""
         inside = bool(random.toss(self._second["with_value"], 1)[0])
         n_others = self._omega - inside
         others: set[int] = set()
@@ -101,11 +108,12 @@ class SubsetSelection(Bits, OneTime):
         if type(rng) is np.random.Generator:
             from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
 
-            state, states = rng.integers(0, 2**64, 4, np.uint64), rng.integers(0, 2**64, (4, LANES), np.uint64)
             if self.omega * SPARSE < self.k:
-                few_members(checked, with_value, self.omega, self.k, rows, state)
+                few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
             else:
-                many_members(checked, with_value, self.omega, self.k, rows, state, states)
+                near = dyadic(byte_near(self.k, self.omega))
+                states = rng.integers(0, 2**64, (4, LANES), np.uint64)
+                many_members(checked, with_value, self.omega, self.k, rows, *near, states)
         else:  # draws every random number from rng: see `bits.bernoulli_rows`
             for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
                 members = self._draw(value, inside, rng)
@@ -130,7 +138,6 @@ class SubsetSelection(Bits, OneTime):
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
 
     def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        """Draws the members of one set, as `random_kernels.few_members` does for one row."""
         chosen: set[int] = set()
         for j in range(self.k - 1 - self.omega + inside, self.k - 1):
             drawn = int(rng.integers(0, j + 1))
@@ -146,7 +153,7 @@ class SubsetSelection(Bits, OneTime):
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
-        return np.asarray(clean & (np.bitwise_count(reports).sum(axis=1, dtype=np.int64) == self.omega))
+        return np.asarray(clean & (row_ones(reports) == self.omega))
 
     def valid_row(self, row: bytes) -> bool:
         return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega

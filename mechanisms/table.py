@@ -1,4 +1,4 @@
-"""The count table: the additive counts of a mechanism's reports."""
+"""The count table."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,7 @@ from ldpstream.mechanisms.arguments import IntArray
 class CountTable:
     """Additive counts of the reports of one mechanism.
 
-    ``+`` adds tables of the same mechanism and raises ValueError for tables of different mechanisms. The size of a table does
-    not depend on the number of reports.
+    ``+`` adds tables of the same mechanism and raises ValueError for tables of different mechanisms.
 
     Args:
         mechanism: signature of the mechanism of these counts (`Mechanism.signature`).

@@ -1,4 +1,4 @@
-"""Terms of a log-likelihood. A term is the log-likelihood of one mechanism's reports, a concave function of the frequencies.
+"""Terms of a log-likelihood: concave functions of the frequencies, each for the reports of one mechanism.
 
 A term is L(f) = Σ_z c_z ln γ_z. c_z is the number of times that reports have outcome z. γ_z is the probability of z under f,
 and is linear in f. Therefore
@@ -6,16 +6,11 @@ and is linear in f. Therefore
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
 A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
-max_v ∂L/∂f_v - Σ c. The duality gap max_v ∂L/∂f_v - Σ c therefore bounds the distance of L(f) from the maximum.
+max_v ∂L/∂f_v - Σ c, the duality gap.
 
-`Mechanism.likelihood` returns the term of a count table. A group of reports with a channel A of shape (k, outputs) has
+A group of reports with a channel A of shape (k, outputs) has
 
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)
-
-Such a term needs only products A x and Aᵀ f (`ChannelTerm`). The formulas do not assume Σ f = 1.
-
-For a memoizing mechanism, L(f) is the likelihood of single reports. Over several steps, this likelihood treats one person's
-reports as reports of several people with the same distribution. The estimate stays consistent.
 """
 
 import math
@@ -36,21 +31,20 @@ class Term(Protocol):
 
     Attributes:
         k: domain size.
-        n: number of reports; L / n is the normalised log-likelihood.
     """
 
     k: int
     n: int
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
-        """Returns L(f) in nats and its gradient (k,), for all f >= 0. Equation (1) holds even if Σ f is not 1."""
+        """Returns L(f) in nats and its gradient (k,), for all f >= 0."""
 
 
 class SupportTerm:
-    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c. O(k).
+    """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c.
 
     This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing this term is the
-    papers' pseudo-likelihood, which treats every support as a separate report.
+    papers' pseudo-likelihood.
 
     Attributes:
         support: (k,) the counts c.
@@ -101,7 +95,7 @@ class ChannelTerm(ABC):
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         """Returns L(f) in nats and its gradient, (k,).
 
-        L is -inf if f makes a received report impossible. The gradient stays finite: it replaces any m below 1e-140 by 1e-140.
+        L is -inf if f makes a received report impossible. The gradient uses 1e-140 in place of a smaller m.
         """
         m = self._forward(f)
         gradient = self._adjoint(self._counts / np.maximum(m, FLOOR))
@@ -113,7 +107,7 @@ class ChannelTerm(ABC):
 
 
 class DenseTerm(ChannelTerm):
-    """Term of any channel, computed by dense products, in O(k · outputs) per step.
+    """Term of any channel, computed by dense products.
 
     Args:
         channel: (k, outputs); row v is Pr[output | v]; each row sums to 1 to within 1e-9.
@@ -148,9 +142,7 @@ class DenseTerm(ChannelTerm):
 class FakeDataTerm:
     """A term under fake data: a device encodes its true value with probability 1/d, else a uniform value.
 
-        L(f) = term((f + (d-1)/k Σf) / d)
-
-    Source: `Mechanism.with_fake_data`.
+    L(f) = term((f + (d-1)/k Σf) / d)
     """
 
     def __init__(self, term: ChannelTerm, d: int) -> None:
@@ -162,5 +154,4 @@ class FakeDataTerm:
         return value, self._mixed(gradient)
 
     def _mixed(self, f: FloatArray) -> FloatArray:
-        """Mixes in uniform values. The mixing matrix is symmetric."""
         return np.asarray((f + (self._d - 1) / self.k * f.sum()) / self._d)

@@ -10,9 +10,6 @@ The name of a chain gives the first round first: L-OSUE is OUE, then SUE (Arcole
 and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p₂ + (1-q₁)q₂. The second round satisfies
 
     ln[p(1-q) / ((1-p)q)] = ε₁
-
-This is a quadratic equation in e^{ε₂/2} for SUE and in 2q₂ for OUE: see `calibrate`. The code stores every probability together
-with its complement, to avoid cancellation for ε up to 700.
 """
 
 import math
@@ -55,7 +52,6 @@ class Round:
     not_q: float
 
     def then(self, second: "Round") -> "Round":
-        """Returns the round equivalent to this round followed by `second`."""
         return Round(
             self.p * second.p + self.not_p * second.q,
             self.p * second.not_p + self.not_p * second.not_q,
@@ -64,7 +60,6 @@ class Round:
         )
 
     def coins(self) -> dict[str, Coin]:
-        """Returns the coins of a one and of a zero."""
         return {"one": coin(self.p, self.not_p), "zero": coin(self.q, self.not_q)}
 
     def eps(self) -> float:
@@ -85,7 +80,6 @@ def optimized(eps: float) -> Round:
 
 
 def _logistic(x: float) -> tuple[float, float]:
-    """(1/(1+e^-x), 1/(1+e^x)) for x >= 0."""
     small = math.exp(-x)
     return 1 / (1 + small), small / (1 + small)
 
@@ -93,8 +87,8 @@ def _logistic(x: float) -> tuple[float, float]:
 def thresholded(eps: float) -> Round:
     """The round of THE: a one-hot vector plus Laplace(2/ε) noise. A bit is one if its number exceeds a threshold θ in (1/2, 1).
 
-    The loss, `Round.eps`, is below the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
-    q/(1-q) = 1. The left side grows with θ, so bisection finds θ.
+    The loss is `Round.eps`, not the ε of the noise. θ gives the smallest variance q(1-q)/(p-q)²: there, 2(1-p-q)/(p-q) +
+    q/(1-q) = 1.
 
     Source: Wang, Blocki, Li and Jha 2017, §4.1.
     """
@@ -120,8 +114,7 @@ CHAINS = {"L-SUE": ("SUE", "SUE"), "L-OSUE": ("OUE", "SUE"), "L-SOUE": ("SUE", "
 def largest_eps_1(first: Round, second: str) -> float:
     """The supremum of ε₁ for this first round and this form of the second round: ε∞ for SUE, and less for OUE.
 
-    For OUE it is ln[p₁(2-q₁) / ((2-p₁)q₁)], the loss with q₂ = 0. For small ε∞ this is 2/3 ε∞. For large ε∞ it is about half of
-    ε∞ if the first round is SUE, and nearly ε∞ if the first round is OUE.
+    For OUE it is ln[p₁(2-q₁) / ((2-p₁)q₁)], the loss with q₂ = 0.
     """
     if second == "SUE":
         return first.eps()
@@ -154,7 +147,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
 
 
 def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> BitArray:
-    """Tosses a coin for every one, then for every zero. A round without coins keeps all bits."""
+    """Tosses a coin for every one, then for every zero."""
     if not coins:
         return ones
     out = np.empty_like(ones)
@@ -208,12 +201,6 @@ class Bits(Mechanism):
 
 
 class _IndependentBits(Bits):
-    """Reports whose bits are independent, given the value.
-
-    Attributes:
-        report_round: the round from a bit of the value to the same bit of the report.
-    """
-
     report_round: Round
     randomizer = BitRandomizer
     independent_bits = True
@@ -245,11 +232,9 @@ class _IndependentBits(Bits):
         return ledger.Blanket(self.eps_1, self.q, self.q**2)
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
-        """One-hot rows with the round applied to every bit."""
         checked = user_values(values, self.k)
-        rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
-        set_bits(rows, checked, rng.random(checked.size) < bit.p)
-        return rows
+        on = rng.random(checked.size) < bit.p
+        return bernoulli_rows(bit.q, checked.size, self.k, rng, lambda rows, part: set_bits(rows, checked[part], on[part]))
 
     def _channel(self) -> FloatArray:
         channel, r = np.ones((self.k, 1)), self.report_round
@@ -268,7 +253,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
     Args:
         name: ``"SUE"``, ``"OUE"`` or ``"THE"``.
         k: domain size, in [2, 2^31).
-        eps: privacy loss of the report, in [1e-9, 700] nats. For THE, the ε of the noise; the loss `eps_1` is lower.
+        eps: privacy loss of the report, in [1e-9, 700] nats. For THE, eps is the ε of the noise, and `eps_1` the loss.
 
     >>> round(UnaryEncoding("OUE", k=32, eps=1.0).variance(n=10_000), 6)
     0.000368
@@ -346,13 +331,18 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos)
-        flips = bernoulli_rows(self.q2, len(memo), self.k, rng)
-        if CHAINS[self.name][1] == "SUE":
-            return np.bitwise_xor(memo, flips, out=flips)  # p₂ = 1 - q₂: ones and zeros flip with the same probability
-        coins = bernoulli_rows(self.p2, len(memo), self.k, rng)
-        coins ^= flips
-        coins &= memo
-        return np.bitwise_xor(flips, coins, out=coins)  # the coins where the memo has ones, the flips elsewhere
+        symmetric = CHAINS[self.name][1] == "SUE"
+
+        def of_memo(rows: Reports, part: slice) -> None:
+            if symmetric:  # p₂ = 1 - q₂: ones and zeros flip with the same probability
+                rows ^= memo[part]
+                return
+            coins = bernoulli_rows(self.p2, len(rows), self.k, rng)
+            coins ^= rows
+            coins &= memo[part]
+            rows ^= coins  # the coins where the memo has ones, the bits with probability q₂ elsewhere
+
+        return bernoulli_rows(self.q2, len(memo), self.k, rng, of_memo)
 
     def memo_ratios(self) -> BitRatios:
         return BitRatios((1.0, 0.0, self.p1, self.q1))

@@ -4,11 +4,6 @@
 def plural(number: int | str, one: str, many: str | None = None) -> str:
     """Returns a number with its noun in the singular or the plural.
 
-    Args:
-        number: an integer, or the text of a number. Commas separate the thousands of an integer.
-        one: the noun after a 1.
-        many: the noun after any other number; by default `one` with an s.
-
     >>> plural(1, "step"), plural("0.5", "nat"), plural(1000, "person answers", "people answer")
     ('1 step', '0.5 nats', '1,000 people answer')
     """

@@ -1,7 +1,7 @@
 """Reads the people's cohorts from a column of their file of values.
 
-The column has the name of the survey's cohort. A cell is one of the cohorts. Any other cell becomes "other" if the survey lists
-"other". In a file with steps, all rows of a person must have the same cohort.
+A cell that is none of the cohorts becomes "other" if the survey lists "other". In a file with steps, all rows of a person must
+have the same cohort.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ class PeopleInCohorts:
     """People's values, and their cohorts.
 
     Args:
-        source: the values.
         cohorts: (n_people,) int64, the index of each person's cohort.
     """
 
@@ -34,14 +33,11 @@ class PeopleInCohorts:
 
 
 def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, tell: Callable[[str], None]) -> ValueSource:
-    """Adds the cohorts of the file's people to their values. Without such a column, `Population` draws the cohorts.
+    """Adds the cohorts of the file's people to their values.
 
     Args:
-        source: the values in the file.
         path: the file.
-        cohort: the survey's cohorts.
         steps: True if each row is one person at one step, False if each row is one person.
-        tell: receives a line if there is no column.
 
     Raises:
         DataError: if a cell is not a cohort, a person has two cohorts, or several columns have the cohort's name.

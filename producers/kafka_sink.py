@@ -31,17 +31,11 @@ OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
 class KafkaSink:
     """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
 
-    An acknowledged envelope is in the topic exactly once, even if the broker was unreachable for a short time. After a
-    `SinkError` the topic may have some of the envelopes, and the sink accepts no further envelopes. The sink creates no topic.
-
-    The library's log lines are off unless the program has set the level of the logger ``kafka``: the sink raises errors itself.
-
-    Args:
-        settings: the broker's address and our credentials: ``Settings(kafka="host:port")``.
-        topic: an existing topic.
+    The producer is idempotent: its own retries add no second record. After a `SinkError` the topic may have some of the
+    envelopes, and the sink accepts no further envelopes.
 
     Raises:
-        SinkError: within a few seconds, if the broker is unreachable, refuses our credentials or has no such topic.
+        SinkError: if the broker is unreachable, refuses our credentials or has no such topic.
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:

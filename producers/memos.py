@@ -10,10 +10,7 @@ from ldpstream.mechanisms.arguments import IntArray
 
 
 class Memos:
-    """The memos of many devices under one mechanism: one for each device and memo key, never changed or dropped.
-
-    A device that returns to an old value reuses that value's memo. A new memo would cost another ε∞.
-    """
+    """The memos of many devices under one mechanism: one for each device and memo key, never changed or dropped."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self._n_keys = mechanism.n_keys
@@ -44,7 +41,6 @@ class Memos:
         return np.asarray(self._rows[places])
 
     def _find(self, codes: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-        """Returns the position of each code, or its insertion point, and True for each code that is present."""
         places = np.searchsorted(self._codes, codes)
         known = places < len(self._codes)
         known[known] = self._codes[places[known]] == codes[known]

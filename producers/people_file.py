@@ -1,14 +1,12 @@
 """A file with one row for each person, as a source of values that stay the same at every step.
 
-The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey, except pairs, has a
-column with the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
+The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey, except pairs, has a column with
+the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
 - The spelling of a number does not matter: 1.0 and 1e0 are 1.
 - A text that differs from one listed value only in case is this value.
-- Any other cell becomes the value that a device reports for it (`Attribute.find`). A number outside the bins or 0 … size-1
-  becomes the nearest value or none (`outside`). A text that is not listed becomes the survey's value for such texts or none
-  (`unlisted`).
+- Any other cell becomes the value that a device reports for it (`Attribute.find`).
 - For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
   lone semicolon is a person with none of the values.
 """
@@ -56,7 +54,6 @@ class UnchangingValues:
     """Values of people that stay the same at every step.
 
     Args:
-        n_people, n_steps: see `ValueSource`.
         columns: for every attribute the arrays (person, value) of the people with a value, each (n,) int64.
     """
 
@@ -71,17 +68,13 @@ class UnchangingValues:
 
 
 def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
-    """Reads a file of values with steps, or a file with one row for each person; also the people's cohorts, if it has them.
+    """Reads a file of values with steps, or with one row for each person; also the people's cohorts.
 
     Args:
-        path: the file. It has steps if `first_step` is given, or if its second column is called ``step``.
-        survey: the survey with the attributes.
+        path: the file; it has steps if `first_step` is given, or if its second column is called ``step``.
         first_step: the file's number for the survey's step 0; None for 0.
         n_steps: number of steps, for a file with one row for each person.
         tell: receives lines about the people, and about the cells that were not used as they are.
-
-    Raises:
-        DataError: if the file cannot be used.
     """
     steps = first_step is not None or has_steps(TableFile(path).header())
     source: ValueSource = (
@@ -93,14 +86,8 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
 def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], None]) -> UnchangingValues:
     """Reads a file with one row for each person; the module's docstring gives the format.
 
-    Args:
-        path: the file.
-        survey: the survey with the attributes.
-        n_steps: number of steps at which the people have their values.
-        tell: receives the number of people, and the numbers of cells that were not used as they are.
-
     Raises:
-        DataError: if the file cannot be read, has no header, or lacks a column; or if no cell of a column is a value.
+        DataError: if the file cannot be read, or a column is missing or has no value.
     """
     integer("n_steps", n_steps, 1, MAX_STEPS)
     table = TableFile(path)
@@ -133,8 +120,6 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
 
 
 class _Column:
-    """The values of one attribute, and the numbers of cells that were not used as they are."""
-
     def __init__(self, attribute: Attribute, place: int) -> None:
         self.attribute, self.place = attribute, place
         self.people, self.values = array("q"), array("q")
@@ -142,7 +127,6 @@ class _Column:
         self._known: dict[str, tuple[int | None, str]] = {}
 
     def add(self, person: int, cell: str) -> None:
-        """Adds a person's cell."""
         cell = cell.strip()
         if is_missing(cell) and cell not in (self.attribute.values or ()):
             return
@@ -157,7 +141,6 @@ class _Column:
 
 
 def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
-    """Returns the index of the cell's value, or None if a device refuses the cell; and a key of `CHANGED`, or ""."""
     if attribute.most is not None:
         try:
             code, inside = find_cell(attribute, cell)

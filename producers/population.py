@@ -17,16 +17,11 @@ from ldpstream.surveys import Survey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaneReports:
-    """All reports of one pane, that is, of one attribute, level, cohort and step. The order of the reports is random and
-    reveals no device.
+    """All reports of one pane, that is, of one attribute, level, cohort and step. The order of the reports is random.
 
     Attributes:
-        attribute, level, cohort: indices in the survey.
-        step: time step.
-        reports: (n,) rows of the mechanism's `report_dtype`; no rows if nobody of this cohort reports at this step, but people
-            of other cohorts do.
-        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at
-            this step. Only a simulation has the truth. The truth is never sent.
+        reports: (n,) rows of the mechanism's `report_dtype`; n may be 0.
+        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), also people who do not report at this step.
     """
 
     attribute: int
@@ -42,14 +37,11 @@ class Population:
 
     A person draws the permanent choices of a `Device`, and for each answered attribute also a level, uniformly. The person
     reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. If the
-    survey has cohorts, a person's cohort comes from the source (`PeopleInCohorts`), or is drawn independently of the values:
-    cohort i with a probability proportional to 1/(i+1). The cohorts change no report.
+    source has no cohorts, a person's cohort is drawn: cohort i with a probability proportional to 1/(i+1).
 
-    The reports of a step depend only on the survey, the source and the seed, not on earlier calls.
+    The reports of a step depend only on the survey, the source and the seed.
 
     Args:
-        survey: the survey.
-        source: people's true values.
         seed: seed of the devices' randomness, at least 0; independent of a source with the same seed.
     """
 
@@ -80,10 +72,6 @@ def _cohorts(survey: Survey, source: ValueSource, seed: int) -> npt.NDArray[np.u
 
 
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
-    """Yields (attribute, level, people in ascending order, their fake values).
-
-    A fake value replaces the person's own value at every step; -1 means that the person has no fake value.
-    """
     everyone = np.arange(n_people)
     sampled = stream(seed, Purpose.ATTRIBUTES).integers(len(survey.attributes), size=n_people)
     for a, attribute in enumerate(survey.attributes):
@@ -97,8 +85,6 @@ def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int
 
 
 class _Group:
-    """The devices that answer one attribute at one level. A device's number is its position among the members."""
-
     def __init__(
         self,
         source: ValueSource,
@@ -121,7 +107,6 @@ class _Group:
             self._next_step = 0  # the memos for all steps before this step are drawn
 
     def reports(self, step: int) -> Iterator[PaneReports]:
-        """Yields the group's reports of a step, one pane for each cohort with people."""
         present, values = self._present(step)
         due = self._due(step, present)
         if not due.any():
@@ -141,7 +126,6 @@ class _Group:
             yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth)
 
     def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:
-        """Returns true for each device that reports: the step has the device's phase, and the device has reports left."""
         due = self._on_turn(step, present)
         if self._mechanism.lifetime_reports is not None:
             if step < self._next_turn:
@@ -159,7 +143,6 @@ class _Group:
         return np.asarray(self._phases[devices] == step % self._mechanism.every_steps)
 
     def _present(self, step: int) -> tuple[IntArray, IntArray]:
-        """Returns the group's devices with a value at the step, and their true values."""
         people, values = self._source.at(step, self._attribute)
         places = np.searchsorted(self._members, people)
         places[places == len(self._members)] = 0
@@ -167,12 +150,10 @@ class _Group:
         return places[present], values[present]
 
     def _put_in(self, devices: IntArray, values: IntArray) -> IntArray:
-        """Returns the mechanism's input: the fake values where devices have one, else the true values."""
         fakes = self._fakes[devices]
         return np.where(fakes < 0, values, fakes)
 
     def _recall(self, step: int, devices: IntArray, values: IntArray) -> Reports:
-        """Returns the devices' memos for the step; draws missing memos."""
         enrolment, values = self._enrolment[devices], self._put_in(devices, values)
 
         def draw(new: IntArray) -> Reports:

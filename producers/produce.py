@@ -17,7 +17,6 @@ class StepTruth:
     """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
-        reports: number of reports.
         truth: (k,) int64, number of people with each value, including people who do not report at this step.
     """
 
@@ -36,19 +35,11 @@ def produce_step(
     """Sends all reports of a step; returns when the sink has acknowledged every report.
 
     Args:
-        survey: the survey that the population answers.
-        population: the devices.
-        sink: receives the envelopes.
-        step: the survey's time step, written in the envelopes.
         turn: the population's step whose reports are sent; None if it equals the survey's step.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
 
     Returns:
-        (attribute, level, cohort) -> number of reports, and true values of the people who answer. Contains only attributes
-        and levels with reports.
-
-    Raises:
-        SinkError: if the sink fails. Some of the step's reports may have arrived before the failure.
+        (attribute, level, cohort) -> number of reports, and true values of the people who answer.
     """
     sent = {}
     for pane in population.reports(step if turn is None else turn):
@@ -73,22 +64,18 @@ def produce_live(
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If
-    sending takes longer than a step, the steps that pass meanwhile get no reports. If a step closes before all its reports were
-    sent, the service rejects the late ones, and the next step follows. No step after the survey's last step is sent.
+    sending takes longer than a step, the steps that pass meanwhile get no reports. No step after the survey's last step is
+    sent.
 
     Args:
-        survey, population, sink: as for `produce_step`.
-        now_ms: returns the time, in milliseconds since 1970 UTC.
         sleep: waits the given seconds, 0 or more; returns true to stop before the next step.
         told: called with a line about each step that closed too early.
-        envelope_bytes: as for `produce_step`.
 
     Yields:
         A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
 
     Raises:
         SurveyError: if the survey has ended.
-        SinkError: if the sink fails.
     """
     step = -1
     for turn in range(population.n_steps):

@@ -1,7 +1,4 @@
-"""Independent random streams from one seed, one for each purpose and place. Streams do not affect each other.
-
-The streams are for simulation. A real device takes its randomness from a cryptographic source.
-"""
+"""Independent random streams from one seed, one for each purpose and place."""
 
 from enum import IntEnum
 
@@ -11,7 +8,7 @@ import numpy as np
 class Purpose(IntEnum):
     """Purpose of a stream.
 
-    Two purposes share no randomness. Never change the numbers: a seed's results depend on the numbers.
+    Never change the numbers: a seed's results depend on the numbers.
     """
 
     VALUES = 0
@@ -29,8 +26,6 @@ def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
     """Returns one of the seed's streams from its beginning, the same at every call.
 
     Args:
-        seed: at least 0.
-        purpose: the stream's purpose.
         place: the place of use, such as attribute, level and step: integers in [0, 2^32). Every place of one purpose must have
             the same number of integers.
     """

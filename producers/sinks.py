@@ -1,4 +1,4 @@
-"""Sinks for envelopes. Others: `producers.kafka_sink`, `producers.gateway.client` and `producers.relay.relay_sink`."""
+"""Sinks for envelopes."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -7,11 +7,11 @@ from ldpstream.surveys.errors import UserError
 
 
 class SinkError(UserError, RuntimeError):
-    """Envelopes cannot be sent, or some envelopes may not have arrived. The message is one line that names the destination."""
+    """Envelopes cannot be sent, or some envelopes may not have arrived."""
 
 
 class TooLateError(SinkError):
-    """The step of some envelopes has closed, so they can never count. The sink accepts further envelopes."""
+    """The gateway refused some envelopes for good. The sink accepts further envelopes."""
 
 
 class Sink(Protocol):
@@ -36,11 +36,7 @@ class Sink(Protocol):
 
 
 class MemorySink:
-    """Passes each envelope to a function at once.
-
-    Args:
-        append: called with each envelope.
-    """
+    """Passes each envelope to a function at once."""
 
     def __init__(self, append: Callable[[bytes], None]) -> None:
         self._append = append

@@ -22,14 +22,11 @@ MISSING = {"", "na", "n/a", "nan", "null", "none"}  # cells without a value, in 
 
 
 class DataError(UserError, ValueError):
-    """A file of values cannot be used. The message is one line with the file and the reason, never a cell's contents."""
+    """A file of values cannot be used."""
 
 
 class TableFile:
     """A CSV file of people's values.
-
-    Args:
-        path: the file.
 
     Attributes:
         line: number of the last line that was read; the first line is 1.
@@ -42,8 +39,7 @@ class TableFile:
         """Yields the header, then every row as a list of cells. All rows have as many cells as the header.
 
         Raises:
-            DataError: if the file cannot be read, is empty, or is not CSV in UTF-8; if a row is longer or shorter than the
-                header.
+            DataError: if the file cannot be read, is empty, is not CSV in UTF-8, or has a row of another length.
         """
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as file:
@@ -57,16 +53,14 @@ class TableFile:
             self.refuse(f"not CSV: {error}")
 
     def header(self) -> list[str]:
-        """Returns the header. Raises DataError as `rows`."""
+        """Returns the header."""
         with closing(self.rows()) as rows:
             return next(rows)
 
     def refuse(self, why: str) -> NoReturn:
-        """Raises DataError for the last line that was read."""
         raise self.error(why) from None
 
     def error(self, why: str) -> DataError:
-        """Returns the error for the last line that was read."""
         return DataError(f"{self.path}, line {self.line}: {why}")
 
     def _parsed(self, file: Iterator[str]) -> Iterator[list[str]]:
@@ -106,15 +100,9 @@ def has_steps(header: Sequence[str]) -> bool:
 def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
     """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
 
-    Args:
-        table: the file, for messages.
-        header: the names of the columns.
-        attribute: name of the attribute.
-        first: index of the first column that may have values.
-
     Raises:
-        DataError: if no column or more than one column fits. The message shows no name of a column: a file without a header
-            has a person's values in their place.
+        DataError: if no column or more than one column fits. The message shows no name of a column, which may be a person's
+            value.
     """
     names = [name.strip() for name in header]
     for read in (names, [attribute_name(name) for name in names]):
@@ -128,7 +116,7 @@ def find_column(table: TableFile, header: Sequence[str], attribute: str, first: 
 
 
 def require_names(table: TableFile, header: Sequence[str]) -> None:
-    """Raises DataError if the first line is not a header, or if two columns have the same name."""
+    """Raises DataError if the first line is not a header, or if two columns give one name (`attribute_name`)."""
     for i, name in enumerate(header, 1):
         wrong = "empty" if is_missing(name) else "a number" if number_text(name) else "an address" if "@" in name else None
         if wrong is not None:
@@ -147,8 +135,6 @@ def _numbers(places: Sequence[int]) -> str:
 def attribute_name(column: str) -> str:
     """Returns a valid name of an attribute for a column.
 
-    Letters lose their accents. A run of characters other than A-Z, a-z, 0-9, "." and "-" becomes one "_", or nothing at an end.
-
     >>> attribute_name(" Größe (cm) ")
     'Gro_e_cm'
     """
@@ -163,8 +149,6 @@ def is_missing(cell: str) -> bool:
 
 def number_text(cell: str) -> str | None:
     """Returns a number's text without an exponent or needless zeros; None if the cell is not a number.
-
-    A code such as 007 is not a number, nor one of more than 15 digits before the point or two digits in the exponent.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]

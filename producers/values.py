@@ -1,7 +1,7 @@
-"""Sources of people's true values: a simulation, or a file of values with steps. Devices send only randomized reports of them.
+"""Sources of people's true values: a simulation, or a file of values with steps.
 
-A file of values with steps is CSV in UTF-8 with a header. The first column is the person (any text), the second is the step (an
-integer), and each attribute of the survey, except pairs, has a column with the attribute's name:
+A file of values with steps is CSV in UTF-8 with a header. The columns are the person (any text), the step (an integer), and the
+attributes of the survey, except pairs:
 
     person,step,mode,zone
     8f3a,0,bus,17
@@ -57,10 +57,6 @@ class ValueSource(Protocol):
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """Returns the people with a value at a step, and their values. The order of calls does not matter.
 
-        Args:
-            step: in [0, n_steps).
-            attribute: index in the survey.
-
         Returns:
             people: (n,) int64, each person at most once.
             values: (n,) int64, these people's values, in [0, k); for an attribute with `choices`, the codes of their sets. Do
@@ -95,16 +91,7 @@ class MarkovValues:
     """Simulated values: an independent Markov chain for every person and attribute.
 
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
-    value i falls like 1/(i+1) and drifts with a period of 24 steps; each value has its own phase. Everybody has a value of
-    every attribute at every step. In a pair whose attributes are in no other pair, half of the people draw both values from one
-    random number. A set of an attribute with `choices` has a number of values that is uniform in 0 … `choices`, and popular
-    values are in more sets.
-
-    Args:
-        survey: the survey with the attributes.
-        n_people: number of people, in [1, 10^8].
-        n_steps: number of steps, in [1, 10^6].
-        seed: at least 0.
+    value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute at every step.
     """
 
     def __init__(self, survey: Survey, n_people: int, n_steps: int, seed: int) -> None:
@@ -130,7 +117,6 @@ class MarkovValues:
         return self._people, values
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
-        """Returns the values at a step, given the values of the previous step; draws all values at step 0."""
         if (most := self._most[attribute]) is not None:
             return self._next_sets(attribute, step, values, most)
         redrawn, ranks = self._draws(attribute, step)
@@ -145,7 +131,6 @@ class MarkovValues:
         return values
 
     def _next_sets(self, attribute: int, step: int, codes: IntArray, most: int) -> IntArray:
-        """Like `_next`, for the codes of sets: draws values without replacement, popular values more often."""
         rng, n = stream(self._seed, Purpose.VALUES, attribute, step), self._sizes[attribute] - most
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         drawn = int(np.count_nonzero(redrawn))
@@ -156,7 +141,6 @@ class MarkovValues:
         return codes
 
     def _draws(self, attribute: int, step: int) -> tuple[npt.NDArray[np.bool_], FloatArray]:
-        """Returns who draws a new value at a step, and these people's random numbers in [0, 1); 0 for all others."""
         rng = stream(self._seed, Purpose.VALUES, attribute, step)
         redrawn = rng.random(self.n_people) >= (STAY if step else 0.0)
         ranks = np.zeros(self.n_people)
@@ -165,7 +149,6 @@ class MarkovValues:
 
 
 def popularity(k: int, step: int) -> FloatArray:
-    """Returns the (k,) probabilities of drawing each value at a step; they sum to 1."""
     i = np.arange(k)
     weights = np.exp(DRIFT * np.sin(2 * np.pi * (step / DAY_STEPS + i / k))) / (i + 1)
     return np.asarray(weights / weights.sum())
@@ -175,7 +158,6 @@ class _RecordedValues:
     """Values read from a file, in memory.
 
     Args:
-        n_people, n_steps: see `ValueSource`.
         columns: for every attribute the arrays (person, step, value) of its entries, each (n,) int64.
     """
 
@@ -200,14 +182,11 @@ def load_values(
     """Reads and checks a whole file of values; the module's docstring gives the format.
 
     Args:
-        path: the file.
-        survey: the survey with the attributes.
         first_step: the file's number for the survey's step 0. The last step is the latest step in the file.
         tell: receives a line for each attribute with values outside its domain.
 
     Raises:
-        DataError: if the file cannot be read, breaks the format, or holds no values; if a step is before `first_step`, or a
-            million or more steps after it; or if a device refuses a value.
+        DataError: if the file breaks the format or has no values, a step is out of range, or a device refuses a value.
     """
     reader = _Reader(Path(path), survey, first_step)
     source = reader.read()
@@ -230,7 +209,6 @@ class _Reader:
         self._values = [array("q") for _ in self._attributes]
 
     def read(self) -> ValueSource:
-        """Reads the file."""
         self._read_rows(self._table.rows())
         people, steps = int64(self._people), int64(self._steps)
         self._require_one_row_a_step(people, steps)
@@ -315,6 +293,5 @@ def split_cell(cell: str) -> list[str]:
 
 
 def int64(numbers: "array[int]") -> IntArray:
-    """Returns the numbers, at least one, as an array that shares their memory."""
     entries: npt.NDArray[np.int64] = np.frombuffer(numbers, np.int64)
     return entries

@@ -1,7 +1,6 @@
 """The table of the estimators that the service publishes, one row each.
 
-Everything that lists estimators reads this table: the publications, the API, the page, the dashboards, the adviser and
-`docs/api.md`. To publish another estimator, add a row.
+To publish another estimator, add a row.
 """
 
 import math
@@ -37,7 +36,6 @@ class AttributeCounts:
     """The counts of an attribute over a span.
 
     Attributes:
-        groups: each level's mechanism and count table.
         reports: largest number of reports of one person, for each level.
         in_order: true if neighbouring values are similar.
         edges: the k + 1 edges of the values' numbers; None if the values are not numbers.
@@ -74,12 +72,9 @@ class PublishedEstimator:
     """One row of the table.
 
     Attributes:
-        name: the name in publications, in the API and in metrics.
-        label: the name for people.
-        meaning: one sentence about the estimate.
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
-        default: true if it is the default for these mechanisms. Cohorts have only the default.
+        default: true if it is the default for these mechanisms.
         was_default: true if it was a default in an earlier version, whose publications may still be stored.
         intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
         make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.filtering`).
@@ -96,19 +91,15 @@ class PublishedEstimator:
     make: Callable[[AttributeCounts], Estimate] | None
 
     def estimate(self, counts: AttributeCounts) -> Estimate:
-        """Calculates the estimate from the counts of a span."""
         assert self.make is not None, f"{self.name} has no estimate from one span"
         return self.make(counts)
 
     def of_people(self, estimate: Estimate, most: int | None) -> Estimate:
-        """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number.
-
-        Only the matrix inversion, which is unbiased, can have shares above 1.
-        """
+        """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number."""
         return estimate.times(most, math.inf if self.name == INVERSION else 1.0)
 
     def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
-        """Returns "bias" if the estimate has no intervals that cover the truth, otherwise None."""
+        """Returns "bias" if the estimate has no usable intervals, otherwise None."""
         if self.intervals == "always" or np.isnan(estimate.frequencies).any():
             return None
         if self.intervals == "never" or np.isnan(estimate.standard_errors).all():
@@ -182,7 +173,6 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
     """Returns the estimators of the spans "step" and "window", the default first.
 
     Args:
-        mechanisms: one mechanism for each level.
         research: False for the default and the raw matrix inversion alone.
     """
     wanted = "mechanisms of numbers" if is_numeric(mechanisms) else "mechanisms of categories"
@@ -197,10 +187,8 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
 
 
 def find(name: str) -> PublishedEstimator | None:
-    """Returns the row with this name. None for an estimator of another software version."""
     return next((row for row in ESTIMATORS if row.name == name), None)
 
 
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
-    """True if a level of an attribute has a mechanism of numbers."""
     return any(not m.pure for m in mechanisms)

@@ -16,13 +16,7 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Kafka and Redis. Each survey has its own producer, because the producer's transactions fence this survey's topic.
-
-    Args:
-        settings: the addresses of Kafka and Redis.
-        redis, admin, markers: the clients that all surveys share.
-        check_topics: checks a survey's topics; see `Engine.check`.
-    """
+    """Kafka and Redis."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
-"""The histograms of cohorts, each from the reports of one app version, channel or country alone.
+"""The histograms of cohorts, each from the reports of one cohort alone.
 
-The tables of all people are the sums of the cohorts' count tables. A cohort's histogram comes from the default estimator. There
-is no histogram below the survey's least size. A report counts for the cohort that it carries, also after its sender has changed
-to another cohort. The standard errors allow for a person who reports in the cohort at every step of the span.
+A cohort's histogram comes from the default estimator. There is no histogram below the survey's least size. A report counts for
+the cohort that it carries, also after its sender has changed to another cohort.
 """
 
 from collections.abc import Sequence
@@ -26,9 +25,6 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
     """Estimates one attribute of one cohort over the panes of a span.
 
     Args:
-        survey: a survey with cohorts.
-        cohort: index of the cohort.
-        everybody: the publication of the same attribute, step and span for all people.
         panes: for each step of the span, the cohort's count table of every level.
     """
     assert survey.cohort is not None
@@ -74,13 +70,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
 
 
 def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTable]]) -> Crowd | UnsetType:
-    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty.
-
-    Args:
-        survey: the survey.
-        attribute: index of the attribute.
-        cohorts: for each cohort, the count table of every level at the step.
-    """
+    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty."""
     if survey.crowd is None or not cohorts:
         return UNSET
     levels = zip(survey.attributes[attribute].levels, zip(*cohorts, strict=True), strict=True)

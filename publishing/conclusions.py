@@ -39,12 +39,8 @@ def conclude(
     """Estimates one attribute over the panes of a span.
 
     Args:
-        survey: the survey.
-        attribute: index of the attribute.
-        step: last step of the span.
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
-        complete: true if no report can be missing.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
         research: False to leave out all estimators but the default and the raw matrix inversion.
         crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.
@@ -121,21 +117,11 @@ def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[lis
 
 
 def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tuple[list[Group], list[int]]:
-    """Returns each level's mechanism with the sum of its count tables, and the most reports of one device of each level.
-
-    Args:
-        mechanisms: each level's mechanism.
-        panes: for each step, the count table of every level.
-    """
     groups: list[Group] = [(m, sum((pane[i] for pane in panes), m.empty_table())) for i, m in enumerate(mechanisms)]
     return groups, [_most_reports(m, panes) for m in mechanisms]
 
 
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
-    """Returns the largest possible number of reports of one device in these panes of successive steps, at least 1.
-
-    A device reports at most once a step, and only at one of every w steps.
-    """
     w = m.every_steps
     most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))
     return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))

@@ -1,8 +1,4 @@
-"""Restores the results in Redis from the topic of estimates, and the topic from the results, if one of them lost its copies.
-
-Both hold the publications of the kept steps (`retention_steps`). If somebody deletes the publications in Redis alone, the
-progress stays, and the schedule itself would never look at these steps again.
-"""
+"""Restores the results in Redis from the topic of estimates, and the topic from the results."""
 
 from collections.abc import Callable, Iterable
 
@@ -24,9 +20,6 @@ class Copies:
     """Compares the two copies of the publications. Only the leading estimator may call the methods.
 
     Args:
-        survey: the survey.
-        results: the copy in Redis.
-        topic: the copy in Kafka; None if there is none.
         leads: renews the lease, and returns False if another estimator leads.
     """
 
@@ -36,13 +29,7 @@ class Copies:
         self._in_neither: set[str] = set()  # publications, and attributes' filters, that could not be restored
 
     def publish(self, publications: list[Publication], after: Progress, in_topic: Iterable[PublicationSummary]) -> Progress:
-        """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`.
-
-        Args:
-            publications: the publications of the step.
-            after: the progress after the step.
-            in_topic: the publications in the topic that the results may lack.
-        """
+        """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`."""
         if self._topic is None:
             return after
         end = self._topic.publish(publications)
@@ -54,7 +41,7 @@ class Copies:
         return msgspec.structs.replace(after, topic_end=end)
 
     def compare(self, saved: Progress, now_ms: int, taken_over: bool) -> Progress | None:
-        """Restores lost copies. For `COMPARE_MS` after a comparison, only completes a refilling, unless `taken_over`.
+        """Restores lost copies.
 
         Returns:
             The progress that is saved now; None if another estimator has continued.
@@ -75,7 +62,6 @@ class Copies:
         return range(max(saved.first_step, saved.next_step - self._survey.retention_steps), saved.next_step)
 
     def _refill(self, topic: EstimatesTopic, saved: Progress) -> Progress | None:
-        """Publishes all kept publications that the topic lacks."""
         marked = msgspec.structs.replace(saved, topic_end=REFILLING)
         if not self._results.save([], saved, marked):
             return None
@@ -90,11 +76,6 @@ class Copies:
         return after if self._results.save([], marked, after) else None
 
     def _restore(self, topic: EstimatesTopic, saved: Progress) -> bool:
-        """Saves the kept publications that the results lack and the topic has, if the first or last kept step lacks one.
-
-        Returns:
-            False if another estimator has continued.
-        """
         steps = self._kept(saved)
         if not any(self._lacking(step) for step in {*steps[:1], *steps[-1:]}):
             return True
@@ -114,7 +95,6 @@ class Copies:
         return [key for key, found in zip(keys, self._results.get(keys), strict=True) if found is None]
 
     def _restore_filters(self, saved: Progress) -> bool:
-        """Replays the kept final steps for each filter whose state is lost; returns as `_restore`."""
         steps = range(self._kept(saved).start, min((saved.next_step, *saved.incomplete)))
         states = self._results.filters()
         for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):

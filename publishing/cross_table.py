@@ -1,7 +1,6 @@
 """The cross table of a pair of attributes, as it is published: `estimators.pairs` in numbers for JSON.
 
-All lists of cells go row by row: the cell of the values i of the first attribute and j of the second has the index i k₂ + j, as
-in the pair's own values.
+Lists of cells go row by row: the cell (i, j) has the index i k₂ + j.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: Shares, withheld: bool) -> "TableShares":
-        """Converts shares; leaves out the intervals if they are withheld."""
         shares, low, high = (plain(numbers.ravel()) for numbers in (found.shares, found.low, found.high))
         nothing: list[float | None] = [None] * len(shares)
         return cls(shares=shares, low=nothing if withheld else low, high=nothing if withheld else high)
@@ -33,8 +31,7 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
 class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
     """A χ² test of the hypothesis that the two attributes are independent.
 
-    `p` is the probability of a statistic at least this large if they are. A p below 0.05 occurs in about 5 of 100 spans without
-    any dependence.
+    `p` is the probability of a statistic at least this large if they are.
     """
 
     statistic: float
@@ -49,7 +46,6 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     are None, and their intervals reach from 0 to 1.
 
     Attributes:
-        first, second: the names of the two attributes. A value of the first is a row, a value of the second a column.
         first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
             levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
         cells: of all people, the shares with both values.
@@ -57,8 +53,8 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
         within_rows: of the people with the row's value, the shares with the column's value.
         within_columns: of the people with the column's value, the shares with the row's value.
         independence: None if the reports are too few for the test, or if the intervals are withheld.
-        interval_withheld: "levels" if the levels of the pair, or of one of its attributes, have different histograms: then all
-            estimates over all levels are biased. Otherwise None.
+        interval_withheld: "levels" if the histograms of the levels differ clearly, for the pair or one of its attributes;
+            otherwise None.
     """
 
     first: str
@@ -80,8 +76,6 @@ def cross_table(
     """Estimates the cross table of a pair.
 
     Args:
-        names: the names of its two attributes.
-        counts: the counts of the pair, of the first and of the second attribute.
         shape: (k₁, k₂).
         same_people: true if the same people answer all three questions.
 

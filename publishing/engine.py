@@ -11,27 +11,21 @@ from ldpstream.surveys import Survey
 
 
 class Engine(Protocol):
-    """Gives each survey its parts. All surveys of a process share one engine."""
+    """Gives each survey its parts."""
 
     def count_store(self, survey: Survey) -> CountStore:
-        """Returns the survey's counts. Sends no request yet."""
+        """Returns the survey's counts."""
 
     def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
-        """Returns the survey's results. Sends no request yet."""
+        """Returns the survey's results."""
 
     def check(self, survey: Survey) -> None:
-        """Checks that the survey can be estimated, and creates its missing topics.
-
-        Raises:
-            Unreachable: if a server is unreachable.
-            UserError: if the survey is refused.
-        """
+        """Checks that the survey can be estimated, and creates its missing topics."""
 
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, EstimatesTopic | None]:
         """Checks the survey and our rights. Returns the survey's log, and its topic of estimates if there is one.
 
         Raises:
-            Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable.
             UserError: if the survey is refused, or if we lack a right.
         """
 

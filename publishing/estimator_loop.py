@@ -33,19 +33,14 @@ IDLE_S = 0.2
 
 
 def _ticks_ms() -> int:
-    """Returns the monotonic time in ms, for the turns: the wall clock may be set back."""
     return round(1000 * monotonic())
 
 
 class EstimatorLoop:
-    """Gives each survey its turns, follows the survey files, and serves the page.
+    """Estimates the surveys in turns, follows the survey files, and serves the page.
 
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
-        engine: gives each survey its parts.
-
-    Attributes:
-        served: the surveys for the page, by name. Changes while the page is served.
     """
 
     def __init__(
@@ -70,15 +65,11 @@ class EstimatorLoop:
 
     @property
     def well(self) -> bool:
-        """True if the last turn of at least one survey raised no error, or if there is no survey at present."""
+        """True if the last turn of at least one survey raised no error, or if there is no survey."""
         estimators = list(self._estimators.values())
         return not estimators or any(estimator.well for estimator in estimators)
 
     def run(self, until: int | None) -> list[Publication]:
-        """Serves the page, unless it is served already, and estimates until `stop`; see `estimator_process.serve`.
-
-        At the end, releases all leases.
-        """
         try:
             if self._page is None:
                 self.serve_page()
@@ -89,11 +80,6 @@ class EstimatorLoop:
             self.close()
 
     def serve_page(self) -> None:
-        """Serves the page, if it has a port; `run` stops the server at its end.
-
-        Raises:
-            SettingsError: if the address cannot be bound.
-        """
         settings = self._settings
         if not settings.page_port:
             return
@@ -133,7 +119,6 @@ class EstimatorLoop:
         return False
 
     def _follow_files(self, at_ms: int) -> None:
-        """Looks at the survey files, at most about once a second."""
         if 0 <= at_ms - self._looked_ms < 1000 * LOOK_S:
             return
         self._looked_ms = at_ms
@@ -156,7 +141,6 @@ class EstimatorLoop:
         self._turns.put(survey.fingerprint, _ticks_ms())
 
     def replaced(self, survey: Survey) -> list[Replaced]:
-        """The surveys whose history a survey continues."""
         served = list(self.served.values())
         return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
 
@@ -172,7 +156,6 @@ class EstimatorLoop:
         estimator.close()
 
     def close(self) -> None:
-        """Stops the page's server, releases all leases, then closes the surveys' connections."""
         if self._page is not None:
             self._page.close()
         self._leases.close()

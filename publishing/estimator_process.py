@@ -34,29 +34,22 @@ def serve(
     check_topics: Callable[[Survey], None],
     until: int | None = None,
 ) -> list[Publication]:
-    """Estimates every step of every survey after its close, until `stop` is set or all steps through `until` are final.
+    """Estimates the steps of the surveys after their close, until `stop` is set or all steps through `until` are final.
 
     Several estimators may run at once: they share the surveys, and one works on each survey. If an estimator ends, the others
-    take its surveys over within seconds, or within a minute if it was killed during a take-over.
+    take its surveys over.
 
-    The estimator waits while Kafka or Redis is unreachable, also at start-up. With several surveys, a survey that is refused is
-    reported and tried again, and disturbs no other survey.
+    The estimator waits while Kafka or Redis is unreachable, also at start-up. With several surveys, a refused survey is
+    reported and tried again.
 
     Args:
-        watch: the survey files. In a folder, a file that is added, changed or removed takes effect within seconds.
-        settings: the addresses of Kafka and Redis.
-        stop: an event; the caller sets the event to end the estimator.
-        seen: called with every publication made.
-        check_topics: checks a survey's topics, and raises `Unreachable` while Kafka is unreachable.
-        until: the last wanted step of a single survey. A step after the survey's end stands for the survey's last step. None to
-            continue until `stop`.
+        until: the last wanted step of a single survey; None to continue until `stop`.
 
     Returns:
-        All publications of a single survey that are kept in Redis, oldest step first; nothing for a folder of surveys.
+        All kept publications of a single survey, oldest step first; nothing for a folder of surveys.
 
     Raises:
-        Stopped: if `stop` is set before Kafka and Redis have answered.
-        UserError: if Kafka or Redis refuses our login, or, with a single survey file, something that this survey needs.
+        UserError: if Kafka or Redis refuses our login, or something that a single survey needs.
     """
     keep_freed_memory()
     loop: EstimatorLoop | None = None
@@ -68,8 +61,6 @@ def serve(
 
 
 def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Cluster:
-    """Waits for Kafka and Redis. With a single survey file, also checks this survey's topics and our rights in Redis."""
-
     def check() -> None:
         if watch.only_file is None:
             check_broker(settings)
@@ -99,5 +90,4 @@ def _redis_unreachable(error: Exception) -> bool:
 
 
 def _kafka_unreachable(error: Exception) -> bool:
-    """True if Kafka is unreachable. `check_topics` reports refusals of Kafka."""
     return isinstance(error, Unreachable | LogUnavailable)

@@ -1,19 +1,10 @@
 """The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
 
-The filter (`estimators.local_level`) observes each step once and in order, when the counts of the step and of all earlier steps
-are final. The schedule saves the filter's state together with its progress, so a restarted estimator continues exactly. While
-the counts of the step or of an earlier step may still change, the publication is preliminary. The filter then starts from the
-last final step, passes over the steps between, and observes the published step. The schedule does not save this state, and
-publishes the step again later.
+The filter (`estimators.local_level`) observes a step when the counts of the step and of all earlier steps are final. Before
+that, the publication is preliminary. If there is no usable state, the filter starts anew at the step.
 
-If there is no usable state, or the state belongs to a later step, the filter starts anew at the step. If the schedule restores
-a step from the topic of estimates, the filter takes the step's raw inversion from the publication. It passes over the step if
-the publication lacks the reports of each level, or if its matrix inversion may be post-processed.
-
-The published shares are the filter's levels, projected onto the simplex (norm-sub): they are not negative, and their sum is 1.
-For an attribute with `choices`, these shares of drawn members are multiplied by the largest number of choices, and are at most
-1. The filter's state is not projected: a filter needs unbiased observations. An interval is the filter's interval within
-[0, 1], extended to the published share.
+The published shares are the filter's levels, projected onto the simplex (norm-sub). With `choices`, they are multiplied by the
+largest number of choices, and at most 1. An interval is the filter's interval within [0, 1], extended to the published share.
 """
 
 from collections.abc import Sequence
@@ -48,12 +39,7 @@ def conclude_filtered(
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
     Args:
-        mechanisms: each level's mechanism.
-        tables: each level's count table of the step.
-        made: the publications of the step and of its window.
-        state: the filter's state after an earlier step; None if there is no state.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
-        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
     """
     step, most = made[0], mechanisms[0].choices
     raw = matrix_inversion(zip(mechanisms, tables, strict=True)).frequencies
@@ -81,13 +67,7 @@ def conclude_filtered(
 
 
 def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
-    """Returns the filter's state after a step whose publication was restored.
-
-    Args:
-        mechanisms: each level's mechanism.
-        step: the publication of the step alone.
-        state: the filter's state after an earlier step; None if there is no state.
-    """
+    """Returns the filter's state after a step whose publication was restored."""
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
     main = find(step.main)
     # Publications without a default estimator come from versions that could post-process the inversion before publication.
@@ -114,7 +94,6 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
 
 
 def _projected(found: Filtered, reports: int) -> Estimate:
-    """Returns the shares to publish, with their intervals; all numbers are NaN before the first observation."""
     levels, half = found.frequencies, NORMAL * found.standard_errors
     shares = post_process(levels, "norm-sub")
     ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
@@ -124,7 +103,6 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 def _numbers(
     found: Filtered, mechanisms: tuple[Mechanism, ...], reports: int, edges: Sequence[float] | None, withheld: Withheld | None
 ) -> dict[str, NumberEstimate]:
-    """Returns the mean and percentiles of the smoothed filtered shares; for mechanisms of sets, the sets' mean size."""
     if mechanisms[0].choices is not None:
         return of_sets(mean_of_filtered(found, mechanisms), withheld)
     if edges is None:
@@ -134,7 +112,6 @@ def _numbers(
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
-    """Returns the filter with this state, or a new filter if there is no usable state."""
     if state is not None:
         try:
             level = LocalLevel.from_bytes(state)

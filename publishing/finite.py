@@ -1,7 +1,7 @@
 """Keeps numbers that are not finite out of the publications.
 
-Forged reports can make any counts. If an estimator raises an ArithmeticError or a ValueError, or returns a number that is not
-finite, the publication leaves out all its numbers. `Diagnostics.failed` names the missing parts.
+If an estimator raises an ArithmeticError or a ValueError, or returns a number that is not finite, its numbers are left out.
+`Diagnostics.failed` names the missing parts.
 """
 
 import math
@@ -31,7 +31,6 @@ class Attempts:
         self.failed: list[str] = []
 
     def of(self, name: str, make: Callable[[], T], otherwise: T) -> T:
-        """Returns the result of `make`, or `otherwise` if `make` raises an ArithmeticError or a ValueError."""
         try:
             return make()
         except (ArithmeticError, ValueError):
@@ -41,12 +40,6 @@ class Attempts:
 
 
 def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
-    """Returns the publication without numbers that are not finite.
-
-    Args:
-        p: the publication.
-        failed: the parts that are known to have failed.
-    """
     shares = {name: _finite_shares(found) for name, found in p.estimators.items()}
     numbers = all(_is_finite(msgspec.structs.astuple(x)) for x in p.numbers.values())
     levels = {name: _finite_level(found) for name, found in p.levels.items()}
@@ -79,7 +72,6 @@ def _is_finite_table(table: CrossTable) -> bool:
 
 
 def _finite_shares(found: Frequencies) -> Frequencies:
-    """Returns the same object if its numbers are all finite or all missing; otherwise a result without numbers."""
     parts = (found.frequencies, found.standard_errors, found.low or (), found.high or (), (found.gap or 0.0,))
     if all(_surely_finite(part) for part in parts):
         return found
@@ -91,7 +83,6 @@ def _finite_shares(found: Frequencies) -> Frequencies:
 
 
 def _surely_finite(numbers: Sequence[float | None]) -> bool:
-    """True if no number is missing and their sum is finite; faster than a check of each number."""
     try:
         return math.isfinite(sum(cast(Sequence[float], numbers)))
     except TypeError:  # a number is None
@@ -107,7 +98,6 @@ def _finite_level(found: LevelEstimate) -> LevelEstimate:
 
 
 def _finite_diagnostics(said: Diagnostics) -> tuple[Diagnostics, list[str]]:
-    """Returns the diagnostics with None instead of numbers that are not finite, and the names of these."""
     changed: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(said).items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -17,13 +17,7 @@ _OTHER = "run the version that wrote it"
 
 
 class FolderResults(KeptResults):
-    """The results of one survey in a data folder. The folder has one process, so there is no lease.
-
-    Args:
-        folder: the data folder.
-        survey: the survey.
-        reader: decodes the stored publications.
-    """
+    """The folder has one process, so there is no lease."""
 
     def __init__(self, folder: DataFolder, survey: Survey, reader: StoredReader | None = None) -> None:
         super().__init__(survey, reader or StoredReader(survey), "folder", str(folder.file))

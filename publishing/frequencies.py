@@ -22,14 +22,13 @@ Withheld = Literal["bias", "levels"]
 class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     """One estimator's result, as in `Estimate`.
 
-    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None if intervals are withheld, and for
-    estimators with normal intervals: such an interval is the frequency ± 1.96 standard errors. `gap` is an upper bound of the
-    distance of the log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
+    `low` and `high` are the ends of the 95 % intervals of "eb" and "filter". They are None for other estimators, whose interval
+    is the frequency ± 1.96 standard errors, and if intervals are withheld. `gap` is an upper bound of the distance of the
+    log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
 
-    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator never has
-    intervals ("ems"), has no standard errors, or differs from the unbiased estimate by more than
-    `estimators.intervals.MAX_BIAS` standard errors. "levels": the levels' histograms differ, so every estimate over all levels
-    is biased (`estimators.levels`).
+    `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator has no
+    intervals, or differs too much from the unbiased estimate (`estimators.intervals.MAX_BIAS`). "levels": the levels'
+    histograms clearly differ, so every estimate over all levels is biased (`estimators.levels`).
     """
 
     frequencies: list[float | None]
@@ -43,7 +42,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, estimate: Estimate, withheld: Withheld | None = None) -> "Frequencies":
-        """Converts an estimate; leaves out the standard errors and intervals if `withheld` gives a reason."""
         errors: list[float | None] = [None] * estimate.frequencies.size
         normal = estimate.posterior is None or withheld is not None
         low, high = (None, None) if normal else map(plain, estimate.interval(PUBLISHED_LEVEL))
@@ -60,21 +58,15 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def nothing(cls, k: int) -> "Frequencies":
-        """The result for k values of which no share is published."""
         return cls(frequencies=[None] * k, standard_errors=[None] * k, iterations=0, converged=False)
 
     def at(self, values: Sequence[int]) -> "Frequencies":
-        """Returns the result for some of the values alone."""
         lists = {name: getattr(self, name) for name in ("frequencies", "standard_errors", "low", "high")}
         return msgspec.structs.replace(
             self, **{name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
         )
 
     def estimate(self) -> Estimate:
-        """Converts back to an `Estimate`, without the number of reports and the log-likelihood.
-
-        For the level 0.95, `Estimate.interval` returns the published ends; for other levels it scales them (`Ends.interval`).
-        """
         gap = math.nan if self.gap is None else self.gap
         f, errors = with_nan(self.frequencies), with_nan(self.standard_errors)
         ends = None if self.low is None or self.high is None else Ends(f, with_nan(self.low), with_nan(self.high))
@@ -90,8 +82,7 @@ class Ends:
     high: FloatArray
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Returns intervals in [0, 1]. For a level other than 0.95, each end's distance from the share is scaled like that of a
-        normal distribution, which is an approximation."""
+        """Returns intervals in [0, 1]. For a level other than 0.95, the ends are scaled as for a normal distribution."""
         if level == PUBLISHED_LEVEL:
             return self.low, self.high
         scale = ndtri(0.5 + level / 2) / NORMAL
@@ -111,7 +102,6 @@ class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_sets(found: Number | None, withheld: Withheld | None = None) -> dict[str, NumberEstimate]:
-    """Returns the mean number of values that people choose, as the number "mean"; no number without an estimate."""
     return {} if found is None else {"mean": _number(found, withheld)}
 
 
@@ -125,11 +115,6 @@ def numbers_of(
 ) -> dict[str, NumberEstimate]:
     """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
 
-    Args:
-        estimate: the ordered estimate of the attribute.
-        edges: edges of the values' numbers (`Attribute.edges`); None for an attribute without numbers.
-        withheld: the reason to leave out the intervals.
-
     Returns:
         No numbers without edges, without reports, or if the attribute has too many values (`estimators.ordered`).
     """
@@ -139,11 +124,9 @@ def numbers_of(
 
 
 def plain(numbers: FloatArray) -> list[float | None]:
-    """Returns the numbers as a list, with None for NaN."""
     found: list[Any] = numbers.tolist()
     return [None if math.isnan(x) else x for x in found] if np.isnan(numbers).any() else found
 
 
 def with_nan(numbers: list[float | None]) -> FloatArray:
-    """Returns the numbers as an array, with NaN for None."""
     return np.array(numbers, np.float64)

@@ -29,14 +29,6 @@ _publication = msgspec.json.Decoder(Publication)
 class KafkaPublisher:
     """The survey's compacted topic of estimates: one JSON record per publication, keyed by `record_key`.
 
-    One estimator writes at a time. `take_over` fences all other estimators: all estimators share a transactional id, and the
-    broker refuses transactions of a fenced estimator.
-
-    Args:
-        survey: the survey.
-        settings: Kafka's address and our credentials.
-        reader: decodes the publications, and counts those that cannot be decoded; None for no counter.
-
     Raises:
         LogUnavailable: if no broker answers.
         SettingsError: if we may not use the transactional id.
@@ -52,7 +44,6 @@ class KafkaPublisher:
         self._connect(f"{self._transactional_id}-check").close(timeout=CLOSE_S)
 
     def _connect(self, transactional_id: str) -> Producer:
-        """Returns a producer that owns this transactional id; the broker fences every earlier producer with this id."""
         producer = None
         with hearing(self._settings) as heard:
             try:
@@ -97,11 +88,7 @@ class KafkaPublisher:
         return dict(self._in_topic)
 
     def end(self) -> int:
-        """See `progress.EstimatesTopic`.
-
-        Raises:
-            LogUnavailable: if the broker does not answer.
-        """
+        """See `progress.EstimatesTopic`."""
         with self._unavailable_on_error():
             return self._open_topic().end()
 
@@ -110,10 +97,6 @@ class KafkaPublisher:
             raise self._unavailable("another estimator leads")
 
     def _note(self, value: bytes | None, offset: int) -> None:
-        """Keeps a record's summary, unless the record is unreadable or a publication of another survey with the same name.
-
-        The record itself names the publication: earlier versions wrote record keys without the fingerprint.
-        """
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
         except msgspec.DecodeError:
@@ -123,11 +106,7 @@ class KafkaPublisher:
             self._in_topic[summary.key] = msgspec.structs.replace(summary, offset=offset)
 
     def read(self, keys: Sequence[str]) -> list[Publication]:
-        """See `progress.EstimatesTopic`. Skips records of other software versions that this version cannot read.
-
-        Raises:
-            LogUnavailable: if the broker does not answer.
-        """
+        """See `progress.EstimatesTopic`."""
         wanted = {self._in_topic[key].offset: key for key in keys if key in self._in_topic}
         if not wanted:
             return []
@@ -172,7 +151,6 @@ class KafkaPublisher:
         return TopicUnavailable(f"Kafka at {self._settings.kafka} does not accept estimates for {self._topic}: {why}")
 
     def _drop(self) -> None:
-        """Drops the producer and its unsent records, because another estimator may since have published the same keys."""
         if self._producer is not None:
             self._producer.close(timeout=0)
         self._producer = None
@@ -193,9 +171,5 @@ class KafkaPublisher:
 
 
 def record_key(p: Publication) -> bytes:
-    """Returns the key of a publication's record. Compaction keeps the last record of each key.
-
-    The key begins with the survey's fingerprint: a survey that replaces another under the same name must not erase the history
-    of the other.
-    """
+    """The key begins with the survey's fingerprint, so surveys of one name do not erase each other's history."""
     return f"{p.fingerprint}|{p.key}".encode()

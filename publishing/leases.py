@@ -20,14 +20,7 @@ class Lease(Protocol):
 
 
 class LeaseKeeper:
-    """Renews leases in a thread. During its own turn, a survey renews its lease itself.
-
-    The leases only avoid duplicate work, and every write is fenced (`schedule`). Therefore a renewal that comes too late, or
-    that keeps the lease from another estimator, does no harm.
-
-    Args:
-        clock: returns monotonic time in seconds.
-    """
+    """Renews leases in a thread. During its own turn, a survey renews its lease itself."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._turned_s = clock, clock()
@@ -41,7 +34,6 @@ class LeaseKeeper:
 
     @contextmanager
     def turn(self, lease: Lease, leads: Callable[[], bool]) -> Iterator[None]:
-        """Renews the other leases during a survey's turn; afterwards also renews this lease, if `leads` then returns true."""
         self.drop(lease)
         self._turned_s = self._clock()
         yield
@@ -49,11 +41,9 @@ class LeaseKeeper:
             self._kept = [*self._kept, lease]
 
     def drop(self, lease: Lease) -> None:
-        """Renews this lease no longer."""
         self._kept = [kept for kept in self._kept if kept is not lease]
 
     def renew(self) -> None:
-        """Renews the kept leases once, unless the present turn takes longer than `MAX_TURN_S`."""
         if self._clock() - self._turned_s < MAX_TURN_S:
             for lease in self._kept:
                 with suppress(StoreUnavailable):

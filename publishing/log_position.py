@@ -32,10 +32,9 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 
 
 class MarkerProducer:
-    """A producer of markers, which connects at first use. Several surveys may share one producer.
+    """A producer of markers, which connects at first use.
 
-    After an error it connects again: if the broker has refused a record of an idempotent producer, this producer sends nothing
-    more. An abandoned marker may reach the log all the same; a further marker does no harm.
+    An abandoned marker may still reach the log.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -65,13 +64,7 @@ class MarkerProducer:
 
 
 class KafkaLogPosition:
-    """The survey's reports topic. The topic's timestamps are append times (LogAppendTime).
-
-    Args:
-        survey: the survey.
-        settings: Kafka's address, for messages.
-        admin: a client of Kafka (`connect_admin`). Several surveys may share it.
-        markers: appends the markers.
+    """The survey's reports topic.
 
     Raises (all methods):
         LogUnavailable: if the brokers do not answer in time or have no such topic; the error names the brokers.
@@ -81,7 +74,6 @@ class KafkaLogPosition:
         self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
 
     def _about(self) -> dict[str, Any]:
-        """Returns the broker's current description of the topic. The client's cache may lack a new partition."""
         try:
             [about] = self._admin.describe_topics([self._topic])
             if about["error_code"]:
@@ -114,7 +106,6 @@ class KafkaLogPosition:
         return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
 
     def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Returns the offsets of every partition. A consumer's own request would omit partitions whose leader is unknown."""
         try:
             found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
         except KafkaError as error:

@@ -21,9 +21,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
         first_step: the first step ever estimated; windows contain no earlier step.
         next_step: the first step not yet published.
         incomplete: earlier steps that were published incomplete at their deadline.
-        format: format of the stored progress; a stored progress without it has format 1.
-        owner: random name of the take-over after which an estimator saved this progress. The name fences an estimator that hung
-            before the take-over.
+        owner: random name of the take-over after which an estimator saved this progress.
         topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
             topic that lost its records is filled from the results.
     """
@@ -37,12 +35,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begun(survey: Survey, begin_ms: int) -> Progress:
-    """Returns the progress before any publication: at the first step that may have a countable report in the log.
-
-    Args:
-        survey: the survey.
-        begin_ms: the append time of the log's first record, in Unix milliseconds.
-    """
+    """Returns the progress before any publication: at the first step that may have a countable report in the log."""
     first = max(0, survey.step_at(begin_ms) - survey.lateness_steps)
     return Progress(first_step=first, next_step=first)
 
@@ -70,10 +63,7 @@ class Results(Protocol):
         """Returns the last saved publication of each key; None for a missing publication."""
 
     def lead(self, for_ms: int | None = None) -> bool:
-        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease.
-
-        The lease only avoids duplicate work. Two leaders do no harm, because `save` succeeds for only one of them.
-        """
+        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease."""
 
 
 class PublicationSummary(msgspec.Struct, frozen=True):
@@ -91,7 +81,6 @@ class PublicationSummary(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """`Publication.key` of the publication."""
         return publication_key(self.attribute, self.span, self.step, self.cohort)
 
 
@@ -123,4 +112,4 @@ class EstimatesTopic(Protocol):
         """
 
     def close(self) -> None:
-        """Ends the connections. A further `take_over` connects again."""
+        """Ends the connections."""

@@ -18,18 +18,14 @@ TOP_VALUES = 20  # any other attribute has a time series for each of the TOP_VAL
 
 
 class PrometheusPublisher:
-    """Gauges of the latest estimates and of the last jump, and counters of the publications made.
+    """Sets the gauges and counters of a survey's estimates.
 
-    A gauge for which the latest estimate has no number is NaN, never an older number. If the survey lists an attribute's values
-    or bins (at most 256), each value has a time series of its frequency. For other attributes only the 20 most frequent values
-    of the first estimate have a time series; later estimates do not change this choice of values. A cohort has a time series of
-    its number of reports, but no time series of frequencies: up to 64 cohorts times the values would be too many.
+    A frequency that the latest estimate lacks is NaN. Listed values or bins, at most 256, have a time series each. Of other
+    attributes only the 20 most frequent values of the first estimate have one. A cohort has a time series of its number of
+    reports only.
 
     Args:
-        survey: the survey.
-        registry: registry of the gauges.
-        brief: True in a process with many surveys: only the default estimate has time series of frequencies, of at most the 10
-            most frequent values of the first estimate.
+        brief: True in a process with many surveys: only the default estimator, and at most 10 values of an attribute.
     """
 
     def __init__(self, survey: Survey, registry: CollectorRegistry, brief: bool = False) -> None:
@@ -130,7 +126,6 @@ class PrometheusPublisher:
         self._published.labels(survey.name)  # exports 0 before the first publication
 
     def publish(self, publications: list[Publication]) -> None:
-        """Sets the gauges, and adds the publications and their jumps to the counters of this process."""
         self.show(publications)
         for p in publications:
             self._published.labels(p.survey).inc()
@@ -193,7 +188,6 @@ class PrometheusPublisher:
                 self._drift_p.labels(p.survey, p.attribute).set(_known(said.drift_p))
 
     def _series_of(self, p: Publication, estimator: str, values: list[int]) -> list[tuple[Gauge, ...]]:
-        """Returns the time series of each value's frequency and of its interval's ends."""
         labels = (p.survey, p.attribute, p.span, estimator)
         if values and labels not in self._series:
             attribute = self._survey.attributes[self._survey.index(p.attribute)]
@@ -205,7 +199,6 @@ class PrometheusPublisher:
         return self._series[labels] if values else []
 
     def _show_numbers(self, p: Publication) -> None:
-        """Sets the mean and the quantiles of an attribute with numbers."""
         attribute = self._survey.index(p.attribute)
         names = number_names(self._survey.attributes[attribute], self._survey.mechanisms[attribute], p.span)
         for name, q in zip(names, (None, *PERCENTILES)):  # an attribute with `choices` has only the mean
@@ -216,7 +209,6 @@ class PrometheusPublisher:
                 gauge.labels(*labels, *([] if q is None else [f"{100 * q:g}"])).set(_known(number))
 
     def _show_guesses(self, p: Publication) -> None:
-        """Sets the chances of a right guess, from all reports so far. Bounds are rounded up: dashboards round to nearest."""
         attribute = self._survey.index(p.attribute)
         for level, m in zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True):
             labels = (p.survey, p.attribute, level.name)
@@ -227,7 +219,6 @@ class PrometheusPublisher:
                 gauge.labels(*labels).set(chance if chance.exact else round_up(chance))
 
     def _values(self, p: Publication) -> list[int]:
-        """Returns the indices of the values that have a time series."""
         if p.attribute not in self._shown:
             attribute = self._survey.attributes[self._survey.index(p.attribute)]
             if attribute.k <= BRIEF_VALUES if self._brief else attribute.size is None and attribute.k <= MAX_LISTED:

@@ -23,10 +23,10 @@ COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms o
 class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
 
-    eps_t: loss if the value never changed. eps_sequence: loss between any two value sequences; the exact loss if
-    `eps_sequence_exact`, else an upper bound. eps_inf: bound of eps_t for any number of reports; None for a one-time mechanism.
-    eps_window: loss between two value sequences that differ only within `every_steps` consecutive steps; None for a memoizing
-    mechanism. eps_lifetime: bound of eps_sequence for any number of reports; None without a bound.
+    `eps_t`: loss if the value never changed. `eps_inf`: bound of `eps_t` for any number of reports; None for a one-time
+    mechanism. `eps_sequence`: loss between any two value sequences; an upper bound unless `eps_sequence_exact`. `eps_window`:
+    loss between value sequences that differ only within `every_steps` consecutive steps; None for a memoizing mechanism.
+    `eps_lifetime`: bound of `eps_sequence` for any number of reports; None without a bound.
     """
 
     mechanism: str
@@ -52,12 +52,12 @@ class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
 class Crowd(msgspec.Struct, frozen=True, kw_only=True):
     """The crowd behind which a report of one step hides, in a survey with `crowd`.
 
-    The service counts reports. It cannot tell honest people from forged reports.
+    The service cannot tell honest people from forged reports.
 
     Attributes:
         assumed: the survey's `crowd` at the time of the publication.
-        reports: by level, the number of reports counted at this step. For all people in a survey with cohorts, it is the number
-            of the cohort with the fewest reports; cohorts without a report do not matter.
+        reports: by level, the number of reports counted at this step. In a survey with cohorts, it is the smallest number of a
+            cohort with reports.
         reached: true if every number in `reports` is 0 or at least `assumed`. If false, the service does not claim the promise
             behind the relay for this step.
     """
@@ -72,19 +72,17 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mass_below_zero: sum of the negative frequencies of the raw inversion, as a positive number.
-        fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism: normal score, probability, and the test
-            with the smallest p-value (`estimators.diagnostics.Fit`). A normal score beyond ±6 means forged reports or a wrong
-            survey.
+        fit_z, fit_p, fit_sign: by level, agreement of the counts with the mechanism (`estimators.diagnostics.Fit`). A normal
+            score beyond ±6 means forged reports or a wrong survey.
         drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. None
-            for the span "window", since successive windows overlap.
-        drift_value: index of the value whose frequency changed most.
+            for the span "window".
+        drift_value: index of the value with this change.
         drift_p: upper bound on the probability that some value changes this much without drift.
-        levels_sigma, levels_value, levels_pair: the least probable difference between two levels' own frequencies in standard
-            errors, the index of the value, and the names of the two levels.
+        levels_sigma, levels_value, levels_pair: the least probable difference between two levels, in standard errors, its
+            value, and the levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
-            is small, people probably chose a level by their value; estimates over all levels together are then biased.
-        failed: names of the parts that could not be calculated from these counts: estimators, levels, diagnostics, "numbers",
-            "table" or "change". The numbers of these parts are missing.
+            is small, people probably chose a level by their value.
+        failed: names of the parts that could not be calculated.
     """
 
     mass_below_zero: float | None
@@ -106,7 +104,6 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         changed_at: the first time step at the new level.
-        value: index of the value. If several values jumped, this value has the highest score.
         size: estimated jump of the share.
         low, high: 95 % interval of `size`, if `changed_at` is right.
         sigma: |size| in standard errors.
@@ -128,43 +125,33 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         filtered    the share at that step, estimated from all steps so far (`publishing.filtering`); not for
                     attributes with more than 10 000 values
 
-    The key is (survey, attribute, step, span, cohort). A later publication replaces an earlier publication with the same key.
+    A later publication replaces an earlier publication with the same key.
 
     Attributes:
-        fingerprint: the survey's fingerprint, in hex.
-        cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has the spans "step" and
-            "window", only the default estimator, and no diagnostics; see `publishing.cohorts`.
-        below_least: true for a cohort with fewer reports than its least size. Then `estimators`, `numbers` and `levels` are
-            empty: no share is published, only numbers of reports.
+        cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has only the default
+            estimator, and no diagnostics.
+        below_least: true for a cohort with fewer reports than its least size. Then no share is published, only numbers of
+            reports.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has observed.
-        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, all numbers of the
-            estimators other than "filter" are None, and these estimators have not converged. "filter" then predicts from
-            earlier steps.
+        reports: number of reports counted in the span; for the span "filtered", in the step alone. If 0, the numbers of the
+            estimators other than "filter" are None. "filter" then predicts from earlier steps.
         complete: true if no report could be missing when the publication was made. For the span "filtered", true if no report
-            of the step could be missing. Reports missing from earlier steps only make the standard errors larger.
-        estimators: each estimator's result by name, for all levels together. "eb" is the default: the empirical-Bayes estimate,
-            which uses the order of bins and other ordered values. "mi" is matrix inversion, "mle" the maximum likelihood. "ibu"
-            is expectation maximisation (EM) from uniform. EM stops after at most 10 000 iterations as in the literature, or
-            earlier if values times levels exceed 20 000. For few values or many reports, "ibu" and "mle" agree; otherwise "ibu"
-            is nearer to uniform. "ibu" and "mle" use the likelihood of the support counts; both are missing for more than
-            10 000 values. The span "filtered" has the estimator "filter" alone. Only "filter" uses steps before the span. If a
-            level of the attribute has Square Wave, the estimators are "eb" (`estimators.numbers`), "ems" (`estimators.ems`,
-            without intervals) and "mi". If all estimates would take too long, "eb" and "mi" are published alone.
+            of the step could be missing.
+        estimators: each estimator's result by name, for all levels together. "eb" is the default, the empirical-Bayes estimate.
+            "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is expectation maximisation (EM) from uniform. "ibu"
+            and "mle" are missing for more than 10 000 values. The span "filtered" has the estimator "filter" alone. Only
+            "filter" uses steps before the span. With Square Wave, the estimators are "eb", "ems" (without intervals) and "mi".
+            If all estimates would take too long, "eb" and "mi" are published alone.
         privacy: privacy losses by level.
-        diagnostics: fit of the counts, drift, and differences between levels.
-        numbers: mean and percentiles of the people's numbers ("mean", "p50", "p90", "p99"; `estimators.quantiles`), for an
-            attribute with `bins`, or with `size` and `ordered`. For an attribute with `choices`, "mean" is the mean number of
-            values that a person chooses (`estimators.sets`), and shares do not sum to 1: each is the share of people who chose
-            this value, or chose at most so many values. `numbers` is empty for other attributes, without reports, and for more
-            than 10 000 values. For the span "filtered" they come from the filter's shares; empty for Square Wave.
-        levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels and at
-            most 10 000 values times levels; otherwise empty.
-        format: format of the publication; a stored publication without it has format 1.
-        crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise unset: the JSON has no such key.
-        change: the jump that the filter detected at this step; None without a jump, for other spans, and in a preliminary
-            publication. A publication is preliminary until all reports of the step and of earlier steps are counted or lost.
-        table: the cross table of a pair of attributes, for all people and the spans "step" and "window"; None without reports
-            of the pair, or if it could not be calculated. For other publications unset: the JSON has no such key.
+        numbers: mean and percentiles ("mean", "p50", "p90", "p99"), for an attribute with `bins`, or with `size` and `ordered`.
+            For an attribute with `choices`, "mean" is the mean number of values of a person, and shares are shares of people.
+            `numbers` is empty for other attributes, without reports, and for more than 10 000 values. For the span "filtered"
+            they come from the filter's shares; empty for Square Wave.
+        levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels.
+        crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise the JSON has no such key.
+        change: the jump that the filter detected at this step; None without a jump.
+        table: the cross table of a pair, for all people and the spans "step" and "window". For other publications, the JSON has
+            no such key.
     """
 
     survey: str
@@ -199,8 +186,6 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stated(msgspec.Struct):
-    """The format that a stored JSON object states."""
-
     format: int = 1
 
 
@@ -209,10 +194,6 @@ _stated, _publication = msgspec.json.Decoder(Stated), msgspec.json.Decoder(Publi
 
 def decode_publication(raw: bytes | str, where: str) -> Publication:
     """Returns a stored publication.
-
-    Args:
-        raw: its JSON.
-        where: names the store.
 
     Raises:
         OtherFormat: if the publication has another format.
@@ -223,7 +204,6 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
 
 def publication_key(attribute: str, span: Span, step: int, cohort: str | None = None) -> str:
-    """Returns the `Publication.key` of this attribute, span, step and cohort."""
     return f"{attribute}|{span}|{step}" if cohort is None else f"{attribute}|{span}|{step}|{cohort}"
 
 
@@ -236,7 +216,6 @@ def publication_keys(survey: Survey, step: int) -> list[str]:
 
 
 def spans(attribute: Attribute) -> tuple[Span, ...]:
-    """Returns the spans for which an attribute is published."""
     return ("step", "window", "filtered") if attribute.k <= MAX_FILTERED else ("step", "window")
 
 
@@ -248,16 +227,12 @@ def number_names(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Sp
 
 
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[float, ...] | None:
-    """Returns the edges of the values' numbers, or None if no mean and percentiles are published for the span.
-
-    The filter knows the error of each share alone. With Square Wave, the errors of the shares depend on each other.
-    """
+    """Returns the edges of the values' numbers; None if no mean and percentiles are published for the span."""
     return None if span == "filtered" and is_numeric(mechanisms) else attribute.edges
 
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
-    """Returns the privacy loss of this number of steps; see `Privacy`."""
     t = m.reports_in(steps)
     sequence = m.eps_sequence(t)
     return Privacy(

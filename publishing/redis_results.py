@@ -78,13 +78,9 @@ class RedisResults(KeptResults):
                                                    take-over after 60 s
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
-    One script writes `progress`, `estimates` and `filters`. All keys have the same hash tag, so the scripts also work on a
-    Redis Cluster.
-
     Raises:
         StoreUnavailable: from every method, if Redis does not answer.
-        OtherFormat: from the methods that decode stored objects, if an object has another format. Such an object is neither
-            skipped nor overwritten, because every save follows a read of the progress.
+        OtherFormat: from the methods that decode stored objects, if an object has another format.
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
@@ -100,11 +96,7 @@ class RedisResults(KeptResults):
         self._renew, self._balance = client.register_script(_RENEW), client.register_script(_BALANCE)
 
     def check(self, settings: Settings) -> None:
-        """Checks that Redis allows our commands. Writes nothing.
-
-        Raises:
-            StoreRefused: if Redis refuses a command or our login; the error names the reason.
-        """
+        """Raises StoreRefused if Redis refuses a command or our login; the error names the reason."""
         progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
         saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
         saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
@@ -138,11 +130,7 @@ class RedisResults(KeptResults):
     def save(
         self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
     ) -> bool:
-        """See `publishing.progress.Results`.
-
-        Redis compares bytes, and another software version may encode the same progress differently. For `before` we therefore
-        send the bytes that we read from Redis.
-        """
+        """See `publishing.progress.Results`."""
         old = [msgspec.structs.replace(p, step=p.step - self._survey.retention_steps).key for p in publications]
         seen, raw = self._seen  # read once: the page's threads also read the progress
         written = b"" if before is None else msgspec.json.encode(before)
@@ -164,11 +152,7 @@ class RedisResults(KeptResults):
             self._renew(keys=[self._leader_key], args=[self._name, LEASE_MS])
 
     def balance(self) -> bool:
-        """Shares the surveys among several estimators: of the estimators of a survey, the one with the highest rank leads it.
-
-        The rank is the hash of the survey and the estimator's name, so each estimator has the highest rank for about the same
-        number of surveys. An estimator without the lease announces itself to a leader of lower rank. The leader gives its lease
-        to the announced estimator. The caller must be between two runs of the schedule.
+        """Passes the lease to an announced estimator of higher rank, or announces this one to a leader of lower rank.
 
         Returns:
             True if this estimator passed its lease to the rival.

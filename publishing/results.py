@@ -1,4 +1,4 @@
-"""Stores for publications and the schedule's progress: in memory, and the base of those in Redis and in a data folder."""
+"""Stores for publications and the schedule's progress."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,8 +25,6 @@ _stated = msgspec.json.Decoder(Stated)
 
 
 class _Change(msgspec.Struct):
-    """The change of a publication alone, which is faster to decode."""
-
     change: Jump | None = None
 
 
@@ -34,8 +32,6 @@ _change = msgspec.json.Decoder(_Change)
 
 
 class MemoryResults:
-    """Results in the memory of this process, for the embedded service and for tests."""
-
     def __init__(self) -> None:
         self._publications: dict[str, Publication] = {}
         self._progress: Progress | None = None
@@ -64,19 +60,13 @@ class MemoryResults:
         return [self._publications.get(key) for key in keys]
 
     def history(self) -> list[Publication]:
-        """Returns all publications, oldest step first."""
         return in_order(list(self._publications.values()))
 
 
 class KeptResults(Results, ABC):
-    """Common base of the stores of kept publications, which hold the JSON of each publication by its key.
+    """Base of the stores that hold the JSON of each publication by its key.
 
     A publication that this version cannot decode counts as missing (`StoredReader`).
-
-    Args:
-        survey: the survey.
-        reader: decodes the stored publications.
-        store, where: the kind of store, such as "redis", and the publications' place in the store, for messages.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:
@@ -99,7 +89,7 @@ class KeptResults(Results, ABC):
         """Releases the lease, so that another estimator can lead at once."""
 
     def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it. Returns True if the lease was passed."""
+        """Passes the lease to another estimator that should have it."""
         return False
 
     # ---- reading
@@ -113,10 +103,7 @@ class KeptResults(Results, ABC):
         return [self._decoded(key, value) for key, value in zip(keys, self._raw(keys), strict=True)] if keys else []
 
     def landmarks(self) -> list[Publication]:
-        """Returns the publications of the first kept step, then of each attribute the last publication with a jump.
-
-        A restarted estimator needs these publications for its gauges (`PrometheusPublisher`).
-        """
+        """Returns the publications of the first kept step, then of each attribute the last publication with a jump."""
         progress = self.progress()
         if progress is None:
             return []
@@ -128,7 +115,6 @@ class KeptResults(Results, ABC):
         return [p for p in found if p is not None]
 
     def _last_jump(self, attribute: str, steps: range) -> Publication | None:
-        """Returns the last publication with a jump; reads `JUMP_STEPS` steps at a time, to save memory."""
         for end in range(len(steps), 0, -JUMP_STEPS):
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
             for key, value in zip(keys, self._raw(keys), strict=True):

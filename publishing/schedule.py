@@ -1,32 +1,26 @@
 """Schedule of the estimates: estimates each step when no report can be missing, or at the step's deadline.
 
 If a step is incomplete at its deadline, the schedule estimates the step again when it is complete. A step closes at
-`Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. No report of the step is
-missing once agents have counted, in every partition, a record appended at or after the close (`Checkpoint.newest_ms`). Agents
-judge every later record of the partition by this time or a later one, so none can count for the step.
+`Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. A step is complete once
+agents have counted, in every partition, a record appended at or after the close.
 
-An idle partition has no such record. The schedule then appends a *marker*, a record with an empty value, which agents skip. The
-broker gives the marker its append time. Only the brokers' clocks therefore decide that a step is complete. The schedule's own
-clock decides only when the schedule looks, and when a step is published incomplete.
+The schedule appends a *marker* to an idle partition: a record with an empty value, which agents skip.
 
-Records may be lost before they are counted (`Missing`). If lost records may belong to a step, the schedule publishes the step
-once all other records are counted. Such a step stays incomplete permanently, and so does every window that contains the step. A
-span also stays incomplete if some tables of one of the span's steps have already been pruned.
+A step to which lost records (`Missing`) may belong stays incomplete, and so do the windows with this step. A span also stays
+incomplete if some tables of one of the span's steps have already been pruned.
 
-The schedule saves its position with its results (`Progress`) and with the states of the filters, so a restart skips no step. If
-a step is estimated twice, the second publications have the same keys as the first, and replace them.
+The schedule saves its position with its results (`Progress`), so a restart skips no step. If a step is estimated twice, the
+second publications have the same keys as the first, and replace them.
 
-An estimator may hang at any line while another estimator continues. Meanwhile somebody may restore the store from an older
-copy. Every write is therefore fenced. The topic refuses an estimator's publications after another estimator has taken the topic
-over. The estimator saves results only if the stored progress is still the progress that it read. It prunes tables only if the
-stored checkpoints follow the checkpoints that it read (`Checkpoint.follows`).
+An estimator that hung may continue beside another one, so writes are fenced. The topic refuses an estimator's publications
+after another estimator has taken the topic over. The estimator saves results only if the stored progress is still the progress
+that it read.
 
-An estimator takes the topic over if its last run was interrupted, or if the stored progress is not the progress that this
-estimator saved last. The estimator then reads the publications:
+An estimator takes the topic over if its last run was interrupted, or if the stored progress is not its own. The estimator then
+reads the publications:
 
     a step that is complete in the topic but not in the results     results saved from the topic, not estimated again
     any other step                                                  estimated; never replaces a better publication (`quality`)
-
 """
 
 import secrets
@@ -86,18 +80,12 @@ class Publisher(Protocol):
 
 
 class Schedule:
-    """Estimates every step of a survey in order. Several schedules may run at once: one works, and the others are on standby.
+    """Estimates the steps of a survey in order.
 
     Args:
-        survey: the survey.
-        store: the count tables.
-        position: reader of the log's offsets and append times.
-        results: store of the results and the progress.
         publishers: other receivers, called before the results are saved.
-        topic: the topic of estimates; None to publish without a topic.
-        research: called for each step; False leaves the research estimators out of the step (`publishing.workload`).
-        margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions. A shorter time
-            makes more markers too early, if our clock is ahead of the brokers' clocks.
+        research: called for each step; False leaves the research estimators out.
+        margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions.
     """
 
     def __init__(
@@ -124,10 +112,6 @@ class Schedule:
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
-
-        Args:
-            now_ms: the current time; decides which steps are looked at or past their deadline, and when to compare the copies.
-            stop: called before each step; if `stop` returns True, the run ends early.
 
         Returns:
             The publications made.
@@ -195,10 +179,10 @@ class Schedule:
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
-        """Computes one mechanism's privacy loss and chances of a right guess for the next step before this step closes.
+        """Computes the privacy loss of one mechanism for the next step ahead of time.
 
         Returns:
-            False if nothing was computed: everything is already known, or `due_ms` is None.
+            False if nothing was computed.
         """
         if self._next_step is None or not self._unprepared:
             return False
@@ -209,7 +193,7 @@ class Schedule:
 
     @property
     def leads(self) -> bool:
-        """True if the last run finished without conflict, so this estimator has the lease and owns the topic."""
+        """True if the last run finished without conflict."""
         return self._leads
 
     def due_ms(self) -> int | None:
@@ -225,10 +209,6 @@ class Schedule:
             self._unprepared = [(a, m) for a, mechanisms in enumerate(self._survey.mechanisms) for m in mechanisms]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
-        """Returns the oldest open step and its publications, if the topic has the step complete; otherwise None.
-
-        Later steps must wait, because the filters need the steps in order.
-        """
         step = min((progress.next_step, *progress.incomplete))
         keys = publication_keys(self._survey, step)
         if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
@@ -238,16 +218,13 @@ class Schedule:
         return None
 
     def _settle(self, after: Progress, publications: list[Publication]) -> None:
-        """Drops the publications of the topic that the results have now, or that no open step needs."""
         made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
         self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= first_open}
 
     def _is_final(self, step: int, after: Progress) -> bool:
-        """True if neither the step nor an earlier step will be published again after this progress."""
         return step < min((after.next_step, *after.incomplete))
 
     def _replayed(self, publications: list[Publication]) -> Filters:
-        """Returns the states of the filters after a step that was restored from the topic."""
         states, found = self._results.filters(), {p.key: p for p in publications}
         after: dict[str, bytes] = {}
         for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
@@ -257,7 +234,6 @@ class Schedule:
         return after
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        """Replaces each incomplete publication by a better publication from the topic or the results, if there is one."""
         poor = [p.key for p in concluded if not p.complete]
         best = {p.key: p for p in self._results.get(poor) if p is not None}
         if self._topic is not None:
@@ -266,10 +242,6 @@ class Schedule:
         return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        """Returns the next step to publish, true if it has passed (`_passed`), and the progress after its publication.
-
-        None if no step is due. Steps close in order, so only the first incomplete step is checked.
-        """
         if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
@@ -286,7 +258,6 @@ class Schedule:
         return self._survey.closes_ms(step) + self._survey.step_ms
 
     def _begin(self) -> Progress:
-        """Starts at the first step that may have a countable report in the log, or at the topic's oldest step if earlier."""
         begin_ms = self._position.earliest_ms()
         if begin_ms is None:  # the log is empty, and no report can be appended before these markers
             begin_ms = min(self._position.mark(self._position.ends()).values())
@@ -297,13 +268,6 @@ class Schedule:
         return progress
 
     def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None, mark_at_ms: int | None = None) -> bool:
-        """True if agents have counted every record that may count for the step.
-
-        Args:
-            step: the step.
-            checkpoints: the checkpoints to use; by default the store's current checkpoints.
-            mark_at_ms: the current time, if idle partitions shall get markers; otherwise None.
-        """
         ends = self._position.ends()
         log_id = self._position.log_id()  # read last, so that the partitions belong to this log or to an earlier log
         heads = self._store.heads() if checkpoints is None else checkpoints
@@ -317,11 +281,6 @@ class Schedule:
         return not waiting
 
     def _mark(self, partitions: list[int], closes_ms: int, now_ms: int) -> None:
-        """Appends markers. If our clock is ahead of the brokers' clocks, the next markers wait until theirs reach the close.
-
-        Raises:
-            LogUnavailable: if the brokers accept no markers before the step's deadline.
-        """
         if self._marked_ms <= now_ms < self._mark_again_ms:
             return
         try:
@@ -337,10 +296,6 @@ class Schedule:
     def _conclude(
         self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool
     ) -> tuple[list[Publication], Filters] | None:
-        """Returns the publications of a step whose window begins at `first`, and the states of the filters after the step.
-
-        Returns None if another estimator leads now.
-        """
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
         everybody = sum_cohorts(tables)  # equal to the counts of the same survey without cohorts
@@ -395,26 +350,20 @@ class Schedule:
         return publications, filters
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        """Prunes panes that no unpublished step needs.
-
-        Keeps the last step's panes: the store may lose the last step's results.
-        """
         oldest = min((progress.next_step, *progress.incomplete)) - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
 
 
 def _without(progress: Progress, step: int) -> Progress:
-    """Returns the progress after the step has been published as complete."""
     if step == progress.next_step:
         return msgspec.structs.replace(progress, next_step=step + 1)
     return msgspec.structs.replace(progress, incomplete=tuple(s for s in progress.incomplete if s != step))
 
 
 def quality(p: Publication | PublicationSummary | None) -> tuple[bool, int]:
-    """Returns the rank of a publication: greater is better. None (no publication) has the lowest rank."""
+    """Returns the rank of a publication: greater is better."""
     return (False, -1) if p is None else (p.complete, p.reports)
 
 
 def _touches(survey: Survey, gap: Missing, first: int, last: int) -> bool:
-    """True if a missing record may belong to one of these steps."""
     return gap.after_ms < survey.closes_ms(last) and gap.until_ms > survey.opens_ms(first) - survey.skew_ms

@@ -1,4 +1,4 @@
-"""Decodes stored publications. A damaged publication is skipped, to keep all others usable. Another format is an error."""
+"""Decodes stored publications. A damaged publication is skipped, to keep all others usable."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,13 +15,6 @@ MOST_KEYS = 10_000  # keys remembered, so that each is counted and logged once
 
 
 class StoredReader:
-    """Decodes publications that Redis, the topic of estimates or a data folder stores.
-
-    Args:
-        survey: the survey.
-        registry: registry of the counter of skipped publications; None for no counter.
-    """
-
     def __init__(self, survey: Survey, registry: CollectorRegistry | None = None) -> None:
         self._survey, self._skipped, self._counter = survey.name, set[str](), None
         if registry is not None:
@@ -35,15 +28,7 @@ class StoredReader:
                 self._counter.labels(self._survey, store)  # exports 0 before the first one
 
     def decode(self, decode: Callable[[bytes], T], raw: bytes | None, store: str, key: str) -> T | None:
-        """Returns the decoded value. None if nothing is stored, or if the value cannot be decoded. An undecodable value is
-        logged and counted once for each of the first `MOST_KEYS` keys.
-
-        Args:
-            decode: decodes the bytes. If it raises `OtherFormat`, so does this method: another format is never skipped.
-            raw: the stored bytes; None if nothing is stored.
-            store: where the bytes come from: "redis", "kafka" or "folder".
-            key: key of the publication.
-        """
+        """Returns the decoded value; None if nothing is stored, or if the value cannot be decoded."""
         if raw is None:
             return None
         try:

@@ -17,11 +17,10 @@ Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other",
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """A warning about a survey or, with an attribute, about this attribute.
-    late: the next estimate is overdue by more than two minutes. silent: no report of the latest step has been counted. fit: the
-    counts do not fit the mechanism. incomplete: reports of the latest estimate may be missing. levels: two levels differ. jump:
-    a share jumped. other: the value for texts that are not listed has grown. drift: a share moved in the latest step.
-    """
+    """A warning about a survey or, with an attribute, about this attribute. `late`: the next estimate is overdue by more than
+    two minutes. `silent`: no report of the latest step has been counted. `fit`: the counts do not fit the mechanism.
+    `incomplete`: reports of the latest estimate may be missing. `levels`: two levels differ. `jump`: a share jumped. `other`:
+    the value for texts that are not listed has grown. `drift`: a share moved in the latest step."""
 
     kind: Kind
     attribute: str | None = None
@@ -57,21 +56,20 @@ class Surveys(msgspec.Struct, frozen=True):
 
 
 class Summarizer:
-    """Makes the summary of a survey. Reads the estimates only if the survey's progress has changed since the last summary."""
+    """Makes the summary of a survey. Reads the estimates only if the survey's progress has changed since the last summary.
+
+    Before the first publication, each summary has a new status: until then, the step that is due follows the clock.
+    """
 
     def __init__(self, survey: Survey, source: Source, responses: ApiResponses) -> None:
         self._survey, self._source, self._responses = survey, source, responses
         self._seen: tuple[Progress | None, Status] | None = None
 
     def summary(self, now_ms: int) -> SurveySummary:
-        """Returns the summary. `now_ms` decides whether the next estimate is late.
-
-        Raises:
-            StoreUnavailable: if the store of results does not answer.
-        """
+        """Raises StoreUnavailable if the store of results does not answer."""
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
-        if self._seen is None or self._seen[0] != progress:
+        if self._seen is None or progress is None or self._seen[0] != progress:
             self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
         status = self._seen[1]
         people = [responses.people(overview) for overview in status.attributes]
@@ -89,10 +87,6 @@ class Summarizer:
 
 
 def alerts(status: Status, now_ms: int) -> Iterator[Alert]:
-    """Yields the warnings, the most important kind first.
-
-    page/alerts.js has the same conditions, and two more: for rejections, and for a crowd that is too small.
-    """
     if status.due_ms is not None and now_ms > status.due_ms + OVERDUE_MS:
         yield Alert("late")
     silent = bool(status.attributes) and all(overview.step_reports == 0 for overview in status.attributes)

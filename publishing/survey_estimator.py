@@ -36,17 +36,8 @@ class SurveyEstimator:
     """Estimates one survey, one step a turn.
 
     Args:
-        survey: the survey.
-        engine: gives the survey its parts.
-        registry: registry of this survey's gauges.
-        seen: called with every publication made.
-        margin_ms: as for `Schedule`.
-        workload: the load of this process.
-        alone: True if the process estimates only this survey. Then a refusal at the start, and any unexpected error, end the
-            process, and the leases are not balanced.
-
-    Attributes:
-        store, results: the counts and the results, which the page reads.
+        alone: True if the process estimates only this survey. Then a refusal at the start, or an unexpected error, ends the
+            process.
     """
 
     def __init__(
@@ -93,22 +84,13 @@ class SurveyEstimator:
 
     @property
     def well(self) -> bool:
-        """True if the last turn raised no error."""
         return self._well
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
-        """Publishes at most one step, if a step is due. The first turn connects and checks our rights.
-
-        Args:
-            now_ms: the current time.
-            stop: returns True if the process has to stop.
-            n_surveys: number of surveys of this process; with more surveys, a survey that waits has fewer turns.
+        """Publishes at most one step, if a step is due.
 
         Returns:
             The number of milliseconds until the next turn.
-
-        Raises:
-            Exception: if `alone`: a refusal of Kafka, Redis or our limits at the start, and any unexpected error.
         """
         began_s, well = monotonic(), False
         try:
@@ -133,7 +115,6 @@ class SurveyEstimator:
             self._working.set(well)
 
     def _warn(self, why: str) -> None:
-        """Logs why an estimate is delayed: when the reason changes, and then once a minute."""
         if why != self._warned or monotonic() - self._warned_s >= WARN_S:
             log.warning("estimate delayed", survey=self.survey.name, error=why)
             self._warned, self._warned_s = why, monotonic()
@@ -161,7 +142,6 @@ class SurveyEstimator:
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:
-        """Notes the load of a step with all estimates; of another step, only that estimates were left out."""
         fingerprint = self.survey.fingerprint
         if self._research:
             self._workload.add(fingerprint, load)
@@ -169,7 +149,6 @@ class SurveyEstimator:
         self._left_out.set(not self._research)
 
     def _create_topics(self) -> None:
-        """Creates the topic of estimates if somebody deleted it."""
         try:
             self._engine.check(self.survey)
         except Unreachable:
@@ -179,12 +158,6 @@ class SurveyEstimator:
         self._topic_lost = False
 
     def _open(self) -> None:
-        """Checks topics and rights, and connects.
-
-        Raises:
-            Unreachable, LogUnavailable, StoreUnavailable: if a server is unreachable, or the data folder cannot be used.
-            UserError: if our limits, Kafka or Redis refuse the survey, or if we lack a right.
-        """
         for attribute in self.survey.attributes:
             if attribute.k > MAX_PUBLISHED_K:
                 raise SettingsError(
@@ -199,21 +172,14 @@ class SurveyEstimator:
         )
 
     def leads(self) -> bool:
-        """True if this estimator led the survey in its last turn, and the turn did not fail.
-
-        After a failed turn the lease must expire: another estimator may still reach Kafka.
-        """
+        """True if this estimator led the survey in its last turn, and the turn did not fail."""
         return self._well and self._schedule is not None and self._schedule.leads
 
     def prepare(self) -> bool:
-        """See `Schedule.prepare`."""
         return self._schedule is not None and self._schedule.prepare()
 
     def reached(self, until: int) -> bool:
-        """True if all steps through `until`, or through the survey's last step, are final.
-
-        Also true if the survey ended before its first estimate: then no step is left to estimate.
-        """
+        """True if all steps through `until`, or through the survey's last step, are final."""
         last = until if self.survey.n_steps is None else min(until, self.survey.n_steps - 1)
         progress = self.results.progress()
         if progress is None and self._schedule is not None and self.leads():
@@ -221,14 +187,11 @@ class SurveyEstimator:
         return reached(progress, last)
 
     def close(self) -> None:
-        """Closes this survey's own connections."""
         if self._topic is not None:
             self._topic.close()
 
 
 class _OneStep:
-    """Ends a run of the schedule after one step; `more` is then True, since further steps may be due."""
-
     def __init__(self, stop: Callable[[], bool]) -> None:
         self._stop, self._began, self.more = stop, False, False
 
@@ -238,8 +201,6 @@ class _OneStep:
 
 
 class _Watcher:
-    """Logs the publications of single steps for all people, and passes every publication to a function."""
-
     def __init__(self, seen: Callable[[Publication], None]) -> None:
         self._seen = seen
 
@@ -253,7 +214,6 @@ class _Watcher:
 
 
 def reached(progress: Progress | None, step: int) -> bool:
-    """True if all steps through `step` are final."""
     return progress is not None and progress.next_step > step and all(late > step for late in progress.incomplete)
 
 

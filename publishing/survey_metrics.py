@@ -7,22 +7,17 @@ from prometheus_client.registry import Collector
 
 
 class SurveyMetrics(Collector):
-    """Joins the registries of surveys. Metrics of one name become one family, and a removed survey leaves no series behind.
-
-    Each survey has a registry of its own, with the same metrics and with the label `survey`.
-    """
+    """Metrics of one name become one family, and a removed survey leaves no series behind."""
 
     def __init__(self) -> None:
         self._registries: tuple[CollectorRegistry, ...] = ()  # replaced, never changed: a thread reads it for each scrape
 
     def add(self) -> CollectorRegistry:
-        """Returns a new registry that is part of the page."""
         registry = CollectorRegistry()
         self._registries = (*self._registries, registry)
         return registry
 
     def remove(self, registry: CollectorRegistry) -> None:
-        """Removes a registry from the page."""
         self._registries = tuple(kept for kept in self._registries if kept is not registry)
 
     def collect(self) -> Iterable[Metric]:

@@ -1,8 +1,4 @@
-"""The thresholds at which the page, the API, the dashboards and the alerts warn.
-
-The alerts (`deploy/prometheus/alerts.yaml`) and the documents repeat them; `tests/deploy/test_thresholds.py` compares these
-copies. The page gets its numbers from `/api/v1/survey`.
-"""
+"""The thresholds at which the page, the API, the dashboards and the alerts warn."""
 
 from typing import Final
 

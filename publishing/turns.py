@@ -6,10 +6,7 @@ Key = TypeVar("Key")
 
 
 class Turns(Generic[Key]):
-    """The time of each survey's next turn. The survey that has waited longest goes first.
-
-    A survey whose turn has ended waits behind all surveys that are already waiting. A turn publishes at most one step, so a
-    survey with many overdue steps delays each other survey by at most one of these steps.
+    """The time of each survey's next turn.
 
     >>> turns = Turns[str]()
     >>> for survey, time_ms in (("slow", 0), ("late", 9), ("soon", 5)):
@@ -30,7 +27,6 @@ class Turns(Generic[Key]):
         self._at_ms[survey] = at_ms
 
     def remove(self, survey: Key) -> None:
-        """Removes the survey, if it is there."""
         self._at_ms.pop(survey, None)
 
     def first(self) -> tuple[Key, int] | None:

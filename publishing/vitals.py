@@ -16,15 +16,8 @@ LAG_EVERY_MS = 5_000
 
 
 class Vitals:
-    """Gauges of one survey: uncounted records, the time of the next estimate, the latest estimates, and the growth of values
-    that are not listed; also on a standby.
-
-    Args:
-        survey: the survey.
-        store, position, results, margin_ms: as for `Schedule`.
-        prometheus: publisher that shows the estimates as gauges.
-        registry: registry of the gauges.
-    """
+    """Gauges of one survey: uncounted records, the next estimate's time, the latest estimates, and the growth of unlisted
+    values."""
 
     def __init__(
         self,
@@ -48,6 +41,7 @@ class Vitals:
             registry=registry,
         )
         self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+        self._due.set(math.nan)  # unknown until the first look: 0 would be long overdue
         growth = Gauge(
             "ldpstream_unlisted_growth_ratio",
             "Clear growth of the share of the value for texts that are not listed, else 0.",
@@ -58,11 +52,7 @@ class Vitals:
         self._growth = {name: growth.labels(survey.name, name) for name in open_ended}
 
     def look(self, now_ms: int) -> None:
-        """Sets the gauges. Updates the lag at most every five seconds.
-
-        Raises:
-            LogUnavailable, StoreUnavailable: if Kafka or Redis does not answer.
-        """
+        """Sets the gauges. Updates the lag at most every five seconds."""
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
             found = self._results.get(publication_keys(self._survey, progress.next_step - 1))

@@ -1,7 +1,6 @@
-"""Measures the share of time that a process needs for its estimates, and decides whether to leave out research estimators.
+"""Decides whether a process that needs too much time for its estimates leaves out research estimators.
 
-A process that needs more than a step's duration to estimate a step falls further behind with each step. Before this happens,
-the process leaves out the research estimators. It keeps the default estimator, the raw matrix inversion and the filtered curve.
+Without them, the process publishes the default, the raw matrix inversion and the filtered curve.
 """
 
 from collections import deque
@@ -15,11 +14,7 @@ TRY_AGAIN_S = 600.0  # time without research estimators, until they are tried ag
 
 
 class Workload:
-    """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed.
-
-    Args:
-        now_s: returns monotonic time in seconds.
-    """
+    """The load of an estimator process: the time for one step of each survey, divided by the step's duration, summed."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s, self._reduced_until_s = now_s, now_s()
@@ -27,20 +22,16 @@ class Workload:
 
     @property
     def research(self) -> bool:
-        """True if the next step shall have the research estimators."""
         return self._now_s() >= self._reduced_until_s
 
     def add(self, survey: bytes, load: float) -> None:
-        """Notes the load of one step of a survey, estimated with all estimators."""
         self._loads.setdefault(survey, deque(maxlen=RECENT)).append(load)
         if sum(map(self.of, self._loads)) > LOAD_MOST:
             self._reduced_until_s = self._now_s() + TRY_AGAIN_S
 
     def of(self, survey: bytes) -> float:
-        """The load of a survey if all estimators are published; 0 until `RECENT` steps are estimated."""
         loads = self._loads.get(survey, ())
         return min(loads) if len(loads) == RECENT else 0.0
 
     def drop(self, survey: bytes) -> None:
-        """Drops the loads of a survey that this process no longer estimates."""
         self._loads.pop(survey, None)

@@ -1,4 +1,4 @@
-"""The folder for downloads. This module imports only Python's standard library."""
+"""The folder for downloads."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from pathlib import Path
 def cache_dir() -> Path:
     """Folder for downloads: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
 
-    An empty variable is treated as not set, as the XDG specification requires.
+    An empty variable counts as not set.
     """
     if own := os.environ.get("LDPSTREAM_CACHE"):
         return Path(own).expanduser()

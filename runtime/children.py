@@ -1,10 +1,6 @@
-"""Starts child processes that end with this process, on Linux also if a signal ends this process.
+"""Starts child processes that end with this process; if a signal kills this process, only where `setpriv` exists.
 
-On Linux the kernel kills a child when its parent ends (`setpriv --pdeathsig` of util-linux). Without `setpriv`, children are
-killed when the interpreter exits, but continue after a parent that is killed.
-
-The kernel watches the *thread* that started the child. `start` therefore starts all its children in one thread, which runs as
-long as this process.
+The kernel watches the thread that starts a child, so one lasting thread starts all children.
 """
 
 import atexit
@@ -26,12 +22,6 @@ _started: weakref.WeakSet["subprocess.Popen[Any]"] = weakref.WeakSet()
 
 
 def start(command: Sequence[str | Path], **options: Any) -> "subprocess.Popen[Any]":
-    """Starts a command that ends with this process.
-
-    Args:
-        command: the program and its arguments.
-        options: as for `subprocess.Popen`.
-    """
     setpriv = shutil.which("setpriv")
     whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)
     launch = _launcher.submit(_launch, whole, options)
@@ -50,7 +40,6 @@ def process_pool(
     """Yields a pool of new Python processes that end with this process. An exception in the context kills them at once.
 
     Args:
-        processes: number of processes.
         initializer, arguments: a function that each process calls first, with its arguments.
     """
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _end_with_parent, (initializer, arguments))
@@ -66,7 +55,6 @@ def process_pool(
 
 
 def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    """Ends this worker of a pool when the parent ends."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

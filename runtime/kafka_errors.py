@@ -32,14 +32,10 @@ class Heard(logging.Handler):
 
     @property
     def turned_away(self) -> bool:
-        """True if a reachable broker refused the connection.
-
-        A listener with another protocol closes the connection; one that rejects our password may do the same.
-        """
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)
 
     def why(self, error: Exception) -> str:
-        """Returns the reason in one line. If the error says only that the broker is unreachable, the reason is from the log."""
+        """Returns the reason in one line."""
         complaints = self._complaints if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else []
         telling = [complaint for complaint in complaints if _TELLING.search(complaint)]
         reason = (telling + complaints + [str(error)])[0].partition("\n")[0]
@@ -47,7 +43,6 @@ class Heard(logging.Handler):
         return (_NAMES.sub("", reason) or reason or type(error).__name__) + hint
 
     def _question(self) -> str:
-        """A hint for the operator: often the library loses the broker's last answer, which has the reason."""
         protocol = self._settings.kafka_security_protocol
         user = f", and are user {self._settings.kafka_user} and password right" if "SASL" in protocol else ""
         return f"does this listener speak {protocol}{user}?"
@@ -55,7 +50,6 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    """Collects the library's log while the caller creates a client. During this time no other handler receives the log."""
     library = logging.getLogger("kafka")
     level, propagate = library.level, library.propagate
     heard = Heard(settings)

@@ -10,19 +10,15 @@ from ldpstream.runtime.settings import Settings
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types
-    """A producer whose flush raises no Kafka error. The future of each record has the result of its sending.
+    """A producer whose flush raises no Kafka error.
 
-    The library's `close` begins with a flush. If the flush raises an error, `close` does not stop the library's thread. The
-    thread then sends abandoned records once the broker is reachable again.
+    If a flush raises an error, the library's `close` does not stop the library's thread.
 
     Every producer is idempotent, waits for all in-sync replicas, and creates no topic.
 
     Args:
-        settings: Kafka's address and our credentials.
         connect_ms: longest wait for a broker or for the topic's partitions, in ms.
-        request_ms: longest wait for one answer, in ms.
         delivery_ms: longest time from `send` until a record is acknowledged or has failed, in ms.
-        options: further options of kafka-python's producer.
     """
 
     def __init__(self, settings: Settings, connect_ms: int, request_ms: int, delivery_ms: int, **options: Any) -> None:
@@ -43,11 +39,10 @@ class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no type
             super().flush(timeout)
 
     def commit_within(self, timeout_s: float) -> None:
-        """Commits the transaction within a time limit. The library's `commit_transaction` has no limit.
+        """Commits the transaction within a time limit.
 
         Raises:
-            KafkaTimeoutError: if the time limit passes. The broker may have committed the transaction, or may still commit it.
-                A later producer with the same transactional id ends this transaction before it starts its own.
+            KafkaTimeoutError: if the time limit passes.
             KafkaError: if the broker refuses the commit.
         """
         ending = self._transaction_manager.begin_commit()

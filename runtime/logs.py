@@ -12,14 +12,13 @@ _NO_DEBUG = ("aiokafka", "kafka", "numba")
 
 
 def start_log(level: str) -> None:
-    """Configures the log of this process. Warns of each package whose version is outside the tested range."""
+    """Warns of each package whose version is outside the tested range."""
     dictConfig(logging_config(level))
     for line in untested_versions():
         structlog.get_logger("ldpstream").warning(line)
 
 
 def logging_config(level: str) -> dict[str, Any]:
-    """Logging configuration for our own log and the libraries' logs: one JSON object per line on standard error."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -59,10 +58,7 @@ def logging_config(level: str) -> dict[str, Any]:
 
 
 class _Seldom(logging.Filter):
-    """Log filter that passes each message of a Kafka client at most once in 10 s.
-
-    While a broker is unreachable, a client repeats its messages many times a second.
-    """
+    """Log filter that passes each message of a Kafka client at most once in 10 s."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,29 +9,23 @@ LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 
 def keep_freed_memory() -> bool:
-    """Makes the C library keep freed memory for reuse, up to 64 MiB in each of its arenas.
-
-    By default glibc returns large blocks to the system. Every chunk of records and every state of a filter then needs new
-    memory pages.
+    """Makes glibc keep freed memory for reuse.
 
     Returns:
-        True if the settings took effect. Only glibc has these settings.
+        True if the settings took effect; False without glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     return mallopt is not None and mallopt(_MMAP_THRESHOLD, LARGEST_BYTES) + mallopt(_TRIM_THRESHOLD, KEPT_BYTES) == 2
 
 
 def return_freed_memory() -> None:
-    """Makes the C library return its freed memory to the system. Has no effect without glibc."""
+    """Makes the C library return its freed memory to the system."""
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 def return_compiler() -> None:
-    """Gives the machine code of LLVM back to the system, some 50 MiB. Has no effect except on Linux.
-
-    Numba needs LLVM to compile a kernel, or to load it from the cache, but not to run it.
-    """
+    """Gives the machine code of LLVM back to the system; has no effect except on Linux."""
     if sys.platform != "linux":
         return
     with open("/proc/self/maps", encoding="utf-8") as maps:

@@ -23,8 +23,7 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
     """Serves `/metrics`, `/health` and `/ready` from a background thread until the process ends.
 
     Args:
-        host, port: address to listen on.
-        ready: returns true if the process can do its work now; called for every `/ready`, from another thread.
+        ready: returns true if the process can do its work now; called from another thread.
 
     Raises:
         SettingsError: if the address cannot be bound.
@@ -56,4 +55,4 @@ class _MetricsServer(ThreadingMixIn, WSGIServer):
 
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Logs nothing: Prometheus requests the metrics every few seconds."""
+        """Logs nothing."""

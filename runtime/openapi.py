@@ -4,7 +4,6 @@ from typing import Any
 
 
 def with_formats(part: Any) -> Any:
-    """Returns an OpenAPI document, or a part of one, with a format for every integer and number."""
     if isinstance(part, list):
         return [with_formats(inner) for inner in part]
     if not isinstance(part, dict):

@@ -35,14 +35,9 @@ class RedisUrl:
     """A parsed URL. The text form (`str`) of the URL is the address, without user and password.
 
     Attributes:
-        kind: type of the addresses.
         addresses: host and port of the server, of the Sentinels, or of some cluster nodes; empty for a socket.
-        socket: path of the Unix socket, or None.
         service: the Sentinels' name for the master; "" without Sentinels.
         db: number of the database; 0 on a cluster.
-        tls: true if every connection has TLS.
-        user: Redis user; None if the URL has none.
-        password: the user's password; None if the URL has none.
     """
 
     kind: Kind
@@ -65,7 +60,7 @@ def parse_redis_url(url: str) -> RedisUrl:
     """Parses the URL of a count store.
 
     Raises:
-        ValueError: if the URL has none of the forms above. The message does not show the URL, which may contain a password.
+        ValueError: if the URL is not valid; the message does not show the URL.
 
     >>> print(parse_redis_url("redis+sentinel://someone:secret@one:26379,two:26379/counts/0"))
     sentinel one:26379,two:26379/counts
@@ -98,7 +93,6 @@ def _address(server: str, port: int) -> tuple[str, int]:
 
 
 def _path(kind: str, path: str) -> tuple[str, int]:
-    """Returns the Sentinels' name for the master and the number of the database, from the path of a URL."""
     service, _, db = path.rpartition("/") if kind == "sentinel" and "/" in path else ("", "", path)
     if kind == "sentinel" and not service:
         service, db = path, ""

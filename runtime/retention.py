@@ -1,4 +1,4 @@
-"""The time for which the log keeps reports. After a loss of the count store, agents count the reports in the log again."""
+"""The time for which the log keeps reports."""
 
 from typing import Final
 
@@ -8,5 +8,5 @@ KEPT_MS: Final = 7 * 86_400_000  # shortest time for which the log keeps a repor
 
 
 def kept_ms(survey: Survey) -> int:
-    """Returns how long the log keeps a report at least, in ms: a week, or longer if a window needs more steps."""
+    """Returns the log's retention, in ms: a week, or longer if a window needs more steps."""
     return max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)

@@ -9,7 +9,6 @@ class SecurityHeaders:
     """Middleware that adds headers to every response.
 
     Args:
-        app: the ASGI application.
         headers: the headers; the application must set none of them.
     """
 

@@ -1,8 +1,8 @@
 """Settings of a process: addresses of the broker and the count store, credentials, and tuning.
 
-Every field is an environment variable with the prefix ``LDPSTREAM_``, e.g. ``LDPSTREAM_KAFKA=broker:9092``. A file may hold a
-secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
-``LDPSTREAM_KAFKA_PASSWORD``. A line end at the end of the file is ignored. A process reads these files when it starts.
+Every field is an environment variable with the prefix ``LDPSTREAM_``, such as ``LDPSTREAM_KAFKA=broker:9092``. A file may hold
+a secret instead, as Kubernetes mounts it: ``LDPSTREAM_KAFKA_PASSWORD_FILE=/run/secrets/kafka/password`` in place of
+``LDPSTREAM_KAFKA_PASSWORD``. A line end at the end of the file is ignored.
 """
 
 import os
@@ -71,11 +71,11 @@ Secret = Annotated[SecretStr, Field(min_length=1)]
 
 
 class SettingsError(UserError, ValueError):
-    """Raised for an invalid setting. The message is one line that names the variable and the problem."""
+    """Raised for an invalid setting."""
 
 
 class Settings(BaseSettings):
-    """Settings of every service. `tests/docs/settings_table.py` makes the table in docs/operate.md from these descriptions."""
+    """Settings of every service."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
 
@@ -139,7 +139,7 @@ class Settings(BaseSettings):
     gateway_host: str = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
-    """file of accepted bearer tokens, one a line, at least 16 characters each; without this file anybody may report"""
+    """file of accepted bearer tokens, one a line, none twice, at least 16 characters; without this file anybody may report"""
     gateway_relay_keys_file: Path | None = None
     """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
@@ -166,7 +166,6 @@ class Settings(BaseSettings):
     # ---- options for clients
 
     def kafka_options(self) -> dict[str, Any]:
-        """Options of every client of kafka-python and of aiokafka: ``KafkaProducer(**settings.kafka_options(), acks=1)``."""
         options: dict[str, Any] = {
             "bootstrap_servers": self.kafka.split(","),
             "security_protocol": self.kafka_security_protocol,
@@ -180,11 +179,9 @@ class Settings(BaseSettings):
         return options
 
     def redis_url(self) -> RedisUrl:
-        """The parsed URL of the count store."""
         return parse_redis_url(self.redis.get_secret_value())
 
     def redis_credentials(self) -> tuple[str | None, str | None]:
-        """User and password of the count store."""
         url = self.redis_url()
         password = self.redis_password or url.password
         return self.redis_user or url.user, None if password is None else password.get_secret_value()
@@ -251,7 +248,6 @@ class Settings(BaseSettings):
             self.tls(store)
 
     def _given(self, *names: str) -> list[str]:
-        """Returns the variables of the named fields that have a value."""
         return [PREFIX + name.upper() for name in names if getattr(self, name) is not None]
 
     @classmethod
@@ -267,8 +263,6 @@ class Settings(BaseSettings):
 
 
 class _SecretFiles(PydanticBaseSettingsSource):
-    """Source of the secrets from files named in the environment."""
-
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False  # pydantic requires this method but does not call it: `__call__` reads all fields
 
@@ -302,17 +296,12 @@ def _read_secret(variable: str, path: str) -> str:
 
 
 def cannot_listen(server: str, host: str, port: int, error: OSError) -> SettingsError:
-    """Returns the error for an address that a server cannot bind. `server` is the part of its settings' names before _PORT."""
     if isinstance(error, socket.gaierror):
         return SettingsError(f"{PREFIX}{server}_HOST: {host}: {error.strerror}")
     return SettingsError(f"{PREFIX}{server}_PORT: {host}:{port}: {error.strerror or error}; choose a free port")
 
 
 def _check_names() -> None:
-    """Raises SettingsError for an unknown variable that looks like a misspelt setting.
-
-    Other unknown variables are allowed: Kubernetes sets variables such as LDPSTREAM_GATEWAY_SERVICE_PORT for a service.
-    """
     known = [field.upper() for field in Settings.model_fields]
     known += [f"{field.upper()}_FILE" for field, about in Settings.model_fields.items() if _is_secret(about)]
     for given in sorted(os.environ):
@@ -327,8 +316,7 @@ def load_settings() -> Settings:
     """The settings of this process.
 
     Raises:
-        SettingsError: if a variable has an invalid value or a misspelt name, a file is unusable, or two settings contradict
-            each other.
+        SettingsError: if a setting is invalid, misspelt or contradicts another, or if a file cannot be used.
     """
     _check_names()
     try:

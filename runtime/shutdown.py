@@ -13,13 +13,11 @@ ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the de
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
-    """Ends the process with exit status 0 after `seconds`. A signal handler calls this function; later calls have no effect.
+    """Ends the process with exit status 0 after `seconds`, or when the interpreter exits before. Later calls have no effect.
 
-    A thread ends the process. If this thread cannot run, the system's alarm (SIGALRM) kills the process 1 s later. The exit
-    skips the interpreter's teardown, which would stop the thread first.
+    If the interpreter is blocked, SIGALRM kills the process 1 s later.
 
     Args:
-        seconds: the deadline, in seconds from now.
         last_words: called before the thread ends the process.
     """
 

@@ -1,4 +1,4 @@
-"""Checks whether a process can use its surveys, and plans the next check of a survey that it cannot use."""
+"""Checks whether a process can use its surveys, and plans the next checks."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +21,6 @@ class SurveyChecks:
     """The checks of a process's surveys, and the times of their next checks.
 
     Args:
-        watch: the survey files.
         check: checks that the process can use a survey, for example its topics; may take seconds.
         process_log, refusal: the process's logger, and the event that it logs for a survey that cannot be used.
     """
@@ -58,7 +57,6 @@ class SurveyChecks:
         return usable, errors
 
     def usable(self, survey: Survey) -> bool:
-        """Checks a survey. Returns False, and plans the next check, if the survey cannot be used or the check itself fails."""
         try:
             error = self._error(survey)
         except Exception:  # the service continues with the other surveys
@@ -82,18 +80,14 @@ class SurveyChecks:
         return None
 
     def postpone(self, survey: Survey) -> None:
-        """Plans the next check of a survey, after `RETRY_S`."""
         self._retry_s[survey.fingerprint] = time.monotonic() + RETRY_S
 
     def postponed(self, survey: Survey) -> bool:
-        """True if the survey has a planned check, due or not."""
         return survey.fingerprint in self._retry_s
 
     def due(self, survey: Survey) -> bool:
-        """True if the time of the planned check has come, or if no check is planned."""
         return time.monotonic() >= self._retry_s.get(survey.fingerprint, 0.0)
 
     def forget_others(self, fingerprints: Iterable[bytes]) -> None:
-        """Drops the planned checks of all surveys except these."""
         kept = set(fingerprints)
         self._retry_s = {fingerprint: at for fingerprint, at in self._retry_s.items() if fingerprint in kept}

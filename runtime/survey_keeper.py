@@ -1,4 +1,4 @@
-"""Stores the last accepted survey of each name. A restarted process thus finds an open survey whose file has changed."""
+"""Stores the last accepted survey of each name."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -13,11 +13,11 @@ from ldpstream.surveys.lineage import changes_open
 
 
 class OpenSurveyChanged(UserError):
-    """A survey file changed an open survey while no process watched the file. The message is one line."""
+    """A survey file changed an open survey while no process watched the file."""
 
 
 class KeptUnreadable(UserError):
-    """This version cannot read a stored survey, or reads it as another survey. The message is one line."""
+    """This version cannot read a stored survey, or reads it as another survey."""
 
 
 class Kept(NamedTuple):
@@ -28,11 +28,7 @@ class Kept(NamedTuple):
 
 
 class SurveyKeeper(ABC):
-    """Compares surveys with the last accepted surveys of their names.
-
-    Args:
-        watch: the survey files.
-    """
+    """Compares surveys with the last accepted surveys of their names."""
 
     def __init__(self, watch: SurveyFolder) -> None:
         self._watch = watch
@@ -41,13 +37,11 @@ class SurveyKeeper(ABC):
         """Checks that a survey does not change an open survey.
 
         Args:
-            survey: a survey of the files, whose topics exist.
-            write: true to store the survey if it is accepted. The process must then have the right to write.
+            write: true to store the survey if it is accepted.
 
         Raises:
-            OpenSurveyChanged: if an open survey has this name and another fingerprint. From its next look on, the watch serves
-                the open survey.
-            KeptUnreadable: if this version cannot read the stored survey.
+            OpenSurveyChanged: if the survey changes an open survey of its name.
+            KeptUnreadable: if another stored survey of this name cannot be read.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)
@@ -60,7 +54,7 @@ class SurveyKeeper(ABC):
             self._write(survey, new)
 
     def forget(self, survey: Survey) -> None:
-        """Deletes the stored survey of a file that was removed, unless another survey of this name is stored."""
+        """Deletes the stored survey of a removed file, unless another survey of this name is stored."""
         kept = self._read(survey)
         if kept is not None and kept.fingerprint == survey.fingerprint.hex():
             self._write(survey, None)
@@ -82,7 +76,7 @@ def kept_survey(place: str, kept: Kept) -> Survey:
     """Parses the stored survey.
 
     Raises:
-        KeptUnreadable: if this version cannot read the text, or reads it as another survey than the version that wrote it.
+        KeptUnreadable: if this version cannot read the text, or reads it as another survey.
     """
     try:
         survey = parse_survey(loads(kept.toml), place)

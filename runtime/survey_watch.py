@@ -21,11 +21,6 @@ survey_files = Gauge(
 
 
 class SurveyWatch(SurveyFolder):
-    """A survey folder that logs every change and sets the metric `survey_files`.
-
-    A service with one survey file (`only_file`) reads it once and does not call `look`.
-    """
-
     def __init__(self, paths: Sequence[Path]) -> None:
         super().__init__(paths, now_ms)
         self._tell(self.broken)

@@ -1,11 +1,9 @@
 """Stores the last accepted survey of each name in Kafka (`runtime.survey_keeper`).
 
-After compaction, partition 0 of the topic `ldpstream.NAME.survey` holds one record. Agents and `ldpstream move` write it:
+The survey is in partition 0 of the topic `ldpstream.NAME.survey`, as a record with one key:
 
     key      survey
     value    JSON: {"format": 1, "fingerprint": "…", "toml": "the text of the file"}; empty if the survey's file was removed
-
-A later version may add keys to the JSON. A process that finds another format refuses the survey with one line.
 """
 
 import json
@@ -34,10 +32,6 @@ ANSWER_MS = 10_000
 class TopicKeeper(SurveyKeeper):
     """Stores surveys in Kafka.
 
-    Args:
-        settings: Kafka's address and our credentials.
-        watch: the survey files.
-
     Raises (all methods except `forget`):
         TopicError: if the broker is unreachable (the subclass BrokerUnreachable), refuses us, or has an unreadable record.
     """
@@ -47,7 +41,6 @@ class TopicKeeper(SurveyKeeper):
         self._settings = settings
 
     def check_topics(self, survey: Survey, role: Role) -> None:
-        """Checks a survey's topics for a role, then checks the survey itself."""
         ensure_topics(self._settings, survey, role)
         self.check(survey)
 

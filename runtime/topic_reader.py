@@ -16,8 +16,6 @@ class TopicReader:
     """Reads the committed records of partition 0, without a consumer group.
 
     Args:
-        settings: Kafka's address and our credentials.
-        topic: the topic.
         answer_ms: longest wait for an answer of the broker and for the next record, in ms.
 
     Raises (all methods except `close`):
@@ -41,14 +39,13 @@ class TopicReader:
         return int(self._consumer.beginning_offsets([self._where])[self._where])
 
     def end(self) -> int:
-        """Returns the last stable offset: every transaction below it has ended."""
+        """Returns the last stable offset."""
         return int(self._consumer.end_offsets([self._where])[self._where])
 
     def records(self, start: int, end: int, check: Callable[[], None] = lambda: None) -> Iterator[Any]:
         """Yields the records in [start, end).
 
         Args:
-            start, end: offsets, within those of the log.
             check: called before each poll; an exception ends the reading.
 
         Raises:

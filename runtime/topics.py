@@ -1,15 +1,9 @@
-"""Creates the survey's missing topics if we have the right to create topics. Checks the survey's topics.
+"""Creates a survey's missing topics, and checks the survey's topics.
 
 - reports: the envelopes; agents need certain settings of this topic (`_COUNTABLE`), above all LogAppendTime
 - rejected: the dead letters
 - estimates: the publications; compaction keeps the last record of every key
 - survey: the last accepted survey of this name (`runtime.topic_keeper`)
-
-If a process has no right to create topics, the topics must exist already. Every process first checks three things: its topics
-exist, it has the needed rights to these topics (`RIGHTS`), and the reports topic has usable settings. A process checks the
-settings only if it has the right to read them; an agent must have this right. No process checks the record sizes and the
-retention of reports: the creator of a topic chooses them. If the retention of the dead letters is longer than
-`rejected_retention_ms` (by default the retention of the reports), an agent shortens it.
 """
 
 import re
@@ -56,7 +50,7 @@ _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.err
 
 
 class TopicError(UserError):
-    """The broker is unreachable or a topic cannot be used. The message is one line for the operator."""
+    """The broker is unreachable or a topic cannot be used."""
 
 
 class BrokerUnreachable(TopicError, Unreachable):
@@ -64,12 +58,11 @@ class BrokerUnreachable(TopicError, Unreachable):
 
 
 def group_id(survey: Survey) -> str:
-    """Returns the consumer group of agents that count only this survey. A changed survey has another group."""
     return f"ldpstream-{survey.name}-{survey.fingerprint.hex()}"
 
 
 def check_broker(settings: Settings) -> None:
-    """Raises TopicError within a few seconds if the broker does not answer. The message has the broker's address."""
+    """Raises TopicError if the broker does not answer."""
     with _admin(settings) as admin:
         admin.describe_cluster()
 
@@ -88,9 +81,9 @@ def topic_id(settings: Settings, topic: str) -> str:
 
 
 def check_session(settings: Settings, session_s: float) -> None:
-    """Checks that the broker allows our session timeout; otherwise the agent can never join.
+    """Checks that the broker allows our session timeout.
 
-    Skips the check if we may not read the broker's settings. The watchdog then ends an agent that cannot join.
+    Skips the check if we may not read the broker's settings.
 
     Raises:
         TopicError: if the broker is unreachable or does not allow the timeout.
@@ -112,18 +105,14 @@ def check_session(settings: Settings, session_s: float) -> None:
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, group: str | None = None) -> None:
-    """Creates those of the survey's topics that do not exist, and checks that the topics are usable.
+    """Creates the survey's missing topics, and checks that the topics are usable.
 
     Args:
-        settings: the broker's address and our credentials.
-        survey: the survey.
-        role: if given, the function handles only the topics of this role, and also checks the role's rights to them. With
-            None it handles all topics, and checks no rights.
-        group: the consumer group of an agent; by default the group of the survey's own agents.
+        role: handles only this role's topics, and checks the role's rights to them; None for all topics, without rights.
+        group: the consumer group of an agent; by default the survey's own group.
 
     Raises:
-        TopicError: if the broker is unreachable, or denies our login or a request, or if a topic has settings or a number of
-            partitions that we cannot use.
+        TopicError: if the broker is unreachable or refuses a request, or if a topic cannot be used.
     """
     specs = _specs(settings, survey)
     rights = RIGHTS[role] if role else {kind: set[str]() for kind in specs}
@@ -147,7 +136,6 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
 
 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
-    """Returns the number of partitions and the settings of each topic."""
     majority = str(settings.replication // 2 + 1)  # see docs/counting.md
     reports = {
         "message.timestamp.type": "LogAppendTime",
@@ -170,13 +158,6 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
 
 
 def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey) -> None:
-    """Shortens the retention of an existing topic of dead letters: rejected reports must not outlive the reports.
-
-    Skips the check if we may not read the settings of the topics.
-
-    Raises:
-        TopicError: if the retention is too long and we may not change it.
-    """
     topic = survey.rejected_topic
     found, reports = (_configs(admin, name).get("retention.ms") for name in (topic, survey.reports_topic))
     limit = settings.rejected_retention_ms or (-1 if reports is None else int(reports))
@@ -193,7 +174,6 @@ def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey)
 
 
 def _check_reports(topic: str, configs: dict[str, str]) -> None:
-    """Raises TopicError if agents could not count a topic with these settings. Skips settings that are missing."""
     for setting, wanted, usable, why in _COUNTABLE:
         found = configs.get(setting)
         if found is not None and not usable(found):
@@ -211,7 +191,6 @@ _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
 
 
 def _describe(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Any]:
-    """Returns the broker's descriptions of the topics that exist and that we may see."""
     return {about["name"]: about for about in admin.describe_topics(list(topics)) if about["error_code"] not in _UNSEEN}
 
 
@@ -249,14 +228,12 @@ def _who(settings: Settings) -> str:
 
 
 def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
-    """Returns the topic's settings; empty if we have no right to read them."""
     answer = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
     return {key: str(config["value"]) for key, config in answer["topic"][topic].items()}
 
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    """Yields an administration client. A failure raises TopicError within a few seconds, and writes no log line."""
     with hearing(settings) as heard:
         let_in = False
         try:
@@ -272,11 +249,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection. The library itself would retry for a long
-    time.
-
-    With TLS the listener must also answer: the library waits without limit for a silent listener.
-    """
+    """Raises BrokerUnreachable unless one of the addresses accepts a connection."""
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
     reasons = []
@@ -294,7 +267,7 @@ def _knock(settings: Settings) -> None:
 
 
 def _greet(connection: socket.socket, settings: Settings, host: str) -> None:
-    """Raises TimeoutError if the listener does not answer. The library itself reports all other TLS faults."""
+    """Raises TimeoutError if the listener does not answer."""
     try:
         settings.tls("kafka").wrap_socket(connection, server_hostname=host).close()
     except TimeoutError:

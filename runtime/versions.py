@@ -1,8 +1,4 @@
-"""Versions of the packages that the services need, compared with the versions that were tested.
-
-pip installs versions in the ranges of `pyproject.toml`. A later `pip install` of another package may replace one of them by a
-version outside its range.
-"""
+"""Versions of the packages that the services need, compared with the versions that were tested."""
 
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -14,7 +10,7 @@ EXTRAS = ("gateway", "service")
 def untested_versions() -> list[str]:
     """One sentence for each installed package whose version is outside its range in `pyproject.toml`.
 
-    Skips a package that is not installed: an installation for the gateway alone needs fewer packages.
+    Skips a package that is not installed.
     """
     try:
         needed = [Requirement(line) for line in requires("ldpstream") or ()]

@@ -10,7 +10,7 @@ TELL_EVERY = 60  # after this many attempts, an unchanged reason is reported aga
 
 
 class Unreachable(Exception):
-    """A service is unreachable or does not answer. A retry may succeed without intervention."""
+    """A service is unreachable or does not answer."""
 
 
 class Stopped(Exception):
@@ -18,7 +18,6 @@ class Stopped(Exception):
 
 
 def is_unreachable(error: Exception) -> bool:
-    """The default of `wait_for`: true if the error is an `Unreachable`."""
     return isinstance(error, Unreachable)
 
 
@@ -32,14 +31,8 @@ def wait_for(
     """Retries every second until a service answers, without a time limit.
 
     Args:
-        what: the service and its address, for messages.
-        ask: sends one request to the service.
         stop: waits for the given seconds; returns true if the process has to stop.
-        tell: receives a line at the first failed attempt, when the reason changes, after every 60 attempts, and at the end.
         unreachable: returns true if an error of `ask` means "unreachable"; any other error is raised.
-
-    Returns:
-        The result of `ask`.
 
     Raises:
         Stopped: if `stop` returned true.

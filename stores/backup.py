@@ -1,9 +1,6 @@
 """Copies the data of a data folder to one file, also while a process uses the folder.
 
-A copy does not have the reports that the service receives later, and a restored service may continue from the copy. The copy
-therefore notes in advance that reports are missing (`Missing`): from the last append time of each log until the first record
-that the restored service appends. The service then publishes the steps of this time as incomplete. The original data do not
-change.
+In the copy, the checkpoint of each log says that later records are missing (`Missing`).
 """
 
 import os
@@ -19,12 +16,6 @@ from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, r
 
 def backup(file: Path, to: Path) -> None:
     """Writes a copy of all data, as they are at one moment, to a new file that only its owner may read and write.
-
-    A process may use the data meanwhile. The new file gets its name when all its bytes are on the disk.
-
-    Args:
-        file: `FILE` of a data folder.
-        to: the new file.
 
     Raises:
         FolderError: if `to` exists or cannot be written, or the data cannot be read.
@@ -54,10 +45,6 @@ def backup(file: Path, to: Path) -> None:
 
 
 def _note_missing(copy: sqlite3.Connection) -> None:
-    """Notes in each log's checkpoint that all records from the copy's last append time until the next record are missing.
-
-    Also adds the row `COPY`, which `DataFolder.known` needs for surveys that are added after a restore.
-    """
     copy.execute(
         "INSERT OR IGNORE INTO checkpoint SELECT id, ?, 0, 0, '{}', log_id, '', ?, '{}', 0 FROM survey WHERE fingerprint <> ?",
         (PARTITION, secrets.token_hex(8), COPY),

@@ -37,22 +37,19 @@ class Missing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The counts of one partition: the sum over the partition's records below an offset, except `missing`.
+    """The counts of one partition, over its records below an offset.
 
     Attributes:
         next_offset: the first offset that is not counted.
         newest_ms: the latest append time among the counted records, in Unix milliseconds; 0 if no record is counted.
-        panes: count tables; the method that returns the checkpoint determines which tables are included.
+        panes: count tables by pane.
         rejected: number of envelopes rejected so far, by reason.
-        log_id: id of the log to which the offset belongs; "" if unknown. A recreated topic is another log.
-        missing: the records missing from the counts, as one range from the first to the last; None if no record is missing.
-        writer: random name of the counting run that wrote the checkpoint. Every load begins a new run with a new name.
-        pruned_below: all panes of steps before this step have been removed. Only `prune` sets this step.
+        log_id: id of the log to which the offset belongs; "" if unknown.
+        missing: one range that covers the records missing from the counts; None for none.
+        writer: random name of the counting run that wrote the checkpoint.
+        pruned_below: `prune` has removed the panes of the steps before this step.
         n_keys: number of remembered report keys, by generation; see `agents.remembered_keys`.
-        keys: report keys by generation, 8 bytes each. A loaded checkpoint has all keys. A change has keys to append, or all
-            keys of a generation, which then replace the stored keys (`is_whole`); an empty value removes the generation. Any
-            other checkpoint has no keys.
-        base_writer: in a change, the writer of the stored checkpoint from which the change starts; "" if nothing is stored.
+        keys: report keys by generation, 8 bytes each. In a change, an empty value removes the generation.
     """
 
     next_offset: int
@@ -69,7 +66,6 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, str]:
-        """The next offset and the id of the log."""
         return self.next_offset, self.log_id
 
     def is_whole(self, generation: int) -> bool:
@@ -82,36 +78,30 @@ class Checkpoint:
         return same_fold and self.next_offset >= earlier.next_offset
 
     def same_change(self, stored: "Checkpoint") -> bool:
-        """True if this change is already stored: same position, same missing records, same writer.
-
-        Tables are not compared: position and writer determine them.
-        """
+        """True if this change is already stored: same position, same missing records, same writer."""
         return (self.position, self.missing, self.writer) == (stored.position, stored.missing, stored.writer)
 
     def starts_from(self, stored: "Checkpoint | None", expected: tuple[int, str] | None) -> bool:
-        """True if the stored checkpoint has the expected position, and its writer is the one from which this change starts."""
+        """True if `stored` has the position `expected` and the writer `base_writer`, or if both arguments are None."""
         if stored is None:
             return expected is None
         return stored.position == expected and stored.writer == self.base_writer
 
 
 def missing_to_json(missing: Missing | None) -> str:
-    """Returns missing records as text; "" for none."""
     return "" if missing is None else json.dumps(missing)
 
 
 def missing_from_json(text: str) -> Missing | None:
-    """The inverse of `missing_to_json`."""
     return Missing(*json.loads(text)) if text else None
 
 
 def first_open_step(survey: Survey, newest_ms: int) -> int:
-    """Returns the first open step: the earliest step whose reports still count if they are appended at `newest_ms`."""
+    """Returns the number of the first step that has not closed at the time `newest_ms`; the number may be negative."""
     return survey.step_at(newest_ms) - survey.lateness_steps
 
 
 def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey, CountTable]:
-    """Adds up the tables of several partitions."""
     total: dict[PaneKey, CountTable] = {}
     for panes in partitions:
         for key, table in panes.items():
@@ -120,7 +110,7 @@ def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey,
 
 
 def sum_cohorts(tables: dict[PaneKey, CountTable]) -> dict[PaneKey, CountTable]:
-    """Adds up the tables of all cohorts. The keys of the sums have the cohort 0."""
+    """Adds up the tables of all cohorts, under keys with the cohort 0."""
     total: dict[PaneKey, CountTable] = {}
     for key, table in tables.items():
         everybody = key._replace(cohort=0)
@@ -139,7 +129,6 @@ def tables_of(
 
 
 def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
-    """Adds up the rejections of several partitions."""
     total: Counter[Reason] = Counter()
     for rejected in partitions:
         total.update(rejected)

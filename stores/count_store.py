@@ -1,8 +1,6 @@
-"""Count stores. A store has the count tables of each partition and the first offset not yet counted.
+"""Count stores: the count tables of each partition, with the first offset not yet counted.
 
-The tables count the records below the offset, so tables and offset are always written together. Each write names the position
-(offset and log) from which the writer started. The store refuses the write if another agent has written since. Writes are
-idempotent. All methods are synchronous and safe to call from several threads.
+All methods are synchronous and safe to call from several threads.
 """
 
 from abc import ABC, abstractmethod
@@ -15,25 +13,25 @@ from ldpstream.surveys.errors import UserError
 
 
 class StoreUnavailable(UserError):
-    """The count store is unreachable, does not answer in time, or refuses to answer. A later retry may succeed.
+    """The count store is unreachable, does not answer in time, or refuses to answer.
 
-    A write that raised this error may or may not have happened.
+    A write that raises this error may have happened.
     """
 
 
 class StoreRefused(StoreUnavailable):
-    """The store denies our login or a right, or a certificate is wrong. A retry fails until the configuration is corrected."""
+    """The store denies our login or a right, or a certificate is wrong."""
 
 
 class StoreDamaged(UserError):
-    """Stored entries contradict each other, or have another format. A retry does not help."""
+    """Stored entries cannot be read, contradict each other, or have another format; a retry does not help."""
 
 
 class CountStore(ABC):
     """The count tables of one survey.
 
-    Every method raises StoreUnavailable if the store is unreachable. A read of one partition is atomic: the tables, the offset
-    and the rejections come from the same commit. A read raises StoreDamaged if it cannot interpret a stored entry.
+    Every method raises StoreUnavailable if the store is unreachable. The tables, offset and rejections that a read returns for
+    a partition come from one commit.
     """
 
     survey: Survey
@@ -42,30 +40,23 @@ class CountStore(ABC):
 
     @abstractmethod
     def load(self, partition: int) -> Checkpoint | None:
-        """Returns the partition's checkpoint, with its report keys and the panes that may still change; None if there is none.
-
-        Leaves out `pruned_below`. Also leaves out the panes whose step had closed at the newest append time: such panes cannot
-        change.
+        """Returns the partition's checkpoint with its report keys and open panes; None if there is none.
 
         Raises:
-            StoreDamaged: also if the stored report keys are not complete. Without them, reports might count twice.
+            StoreDamaged: if the stored report keys are not complete, or a stored pane is not a count table.
         """
 
     @abstractmethod
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """Writes a checkpoint, its panes and its report keys in one atomic step. Removes stored panes and generations of keys
-        that are empty in `change`, and keeps stored panes and keys that are not in `change`.
+        """Writes a checkpoint, its panes and its report keys in one atomic step. An empty pane or generation of keys in
+        `change` removes the stored one.
 
         Args:
-            partition: number of the Kafka partition.
             expected: the stored position from which the change starts; None if nothing is stored.
-            change: the new checkpoint, with the complete table of every changed pane. The checkpoint's log may differ from the
-                stored log.
 
         Returns:
-            False, and nothing is written, if the stored position is not `expected`, if the stored writer is not
-            `change.base_writer`, or if the stored checkpoint has another format. True also if the same change is already
-            stored: same position, same missing records, same writer.
+            True if the change is stored, also by an earlier call; False, and the checkpoint unchanged, if it does not start
+            there.
         """
 
     # ---- methods for estimators
@@ -80,14 +71,10 @@ class CountStore(ABC):
 
     @abstractmethod
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        """Returns all checkpoints by partition, with the panes of the given consecutive steps, without report keys.
-
-        Only the offset of the same checkpoint shows whether the tables are complete: since an earlier read, the store may have
-        lost its last writes.
-        """
+        """Returns all checkpoints by partition, with the panes of the given consecutive steps, without report keys."""
 
     def tables(self, steps: range) -> dict[PaneKey, CountTable]:
-        """Returns the count tables of the given consecutive steps, summed over all partitions, without empty panes."""
+        """Returns the count tables of consecutive steps, summed over all partitions."""
         return sum_tables(checkpoint.panes for checkpoint in self.checkpoints(steps).values())
 
     @abstractmethod
@@ -100,12 +87,10 @@ class CountStore(ABC):
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
-        """Removes the panes of all steps below `before_step` and writes `before_step` to `pruned_below`.
+        """Removes the panes of all steps below `before_step`, and raises `pruned_below` to this step.
 
-        Skips a partition whose checkpoint does not follow the checkpoint in `seen`. Without this check, a delayed caller could
-        remove tables that agents have counted again since then.
+        Skips a partition that is not in `seen`, or whose checkpoint does not follow the one in `seen`.
 
         Args:
-            before_step: the first step whose panes are kept.
-            seen: the checkpoints, by partition, from which the caller concluded that the panes are no longer needed.
+            seen: the checkpoints that the caller has read, by partition.
         """

@@ -1,9 +1,5 @@
 """The state of the service on one machine: one SQLite file in a folder.
 
-The file holds the logs, the counts and the estimates of all surveys, so one transaction can change them together. SQLite uses a
-write-ahead log and ``synchronous=FULL``: when `DataFolder.write` ends, all writes of the transaction are on the disk, or none.
-Readers see the state before or after a transaction, and do not wait for a writer.
-
     survey        name, fingerprint and log of every survey that the folder has served
     kept          the last accepted survey file of every name (`ldpstream.serving.keeper`)
     record        the logs (`stores.folder_log`)
@@ -11,8 +7,7 @@ Readers see the state before or after a transaction, and do not wait for a write
     progress, estimate, filter        the estimates (`publishing.folder_results`)
     move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.serving.move`)
 
-A lock on the file ``lock`` ensures that only one process at a time opens a folder for writing. The system releases the lock
-when the process ends.
+A lock on the file ``lock`` ensures that only one process at a time opens a folder for writing.
 """
 
 import errno
@@ -71,7 +66,7 @@ PARTITION: Final = 0  # the only partition of a log in a folder
 
 
 class FolderError(UserError):
-    """The data folder cannot be used. The message is one line."""
+    """The data folder cannot be used."""
 
 
 class DataFolder:
@@ -82,8 +77,7 @@ class DataFolder:
         now_ms: returns the machine's time, in Unix milliseconds.
 
     Raises:
-        FolderError: if the folder or its file cannot be created, read or written, another process uses it, or it holds other
-            files and no data of ours.
+        FolderError: if the folder cannot be used, another process uses it, or it holds other files and no data of ours.
         StoreDamaged: if the first write finds damage; OtherFormat: if the data have a format other than 2 and the present one.
     """
 
@@ -115,7 +109,6 @@ class DataFolder:
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
     def _begin(self) -> None:
-        """Opens the file, or closes it again if it cannot be used. A new file gets its name once it is complete."""
         try:
             if self.file.exists():  # checked under the lock: another process may just have created the file
                 self._refuse_other_log()
@@ -157,7 +150,6 @@ class DataFolder:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
 
     def _prepare(self) -> None:
-        """Checks the format and that the file can be written. Changes a file of format 2 into the present format."""
         application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
         _check_marks(self.file, application, FORMAT if found == 2 else found)
         self._writer.execute("PRAGMA journal_mode=WAL")
@@ -183,8 +175,7 @@ class DataFolder:
         """One transaction that writes. At its end all writes are on the disk; an exception undoes them.
 
         Raises:
-            StoreUnavailable: if the disk is full or fails. If the error occurs at the end of the transaction, the writes may or
-                may not be on the disk.
+            StoreUnavailable: if the file cannot be written. If the end of the transaction fails, the writes may be on the disk.
             StoreDamaged: if the file is damaged.
         """
         with self._writing:
@@ -214,11 +205,10 @@ class DataFolder:
             raise self._explained(error) from None
 
     def probe(self, db: sqlite3.Connection) -> None:
-        """Writes the number of the format, in a transaction of `write`. Fails if the disk is full or cannot be written."""
         db.execute(f"PRAGMA user_version={FORMAT}")
 
     def shrink(self) -> None:
-        """Returns the file's free pages to the system, so that the file becomes smaller."""
+        """Returns the file's free pages to the system."""
         with self._writing:
             try:
                 self._writer.executescript("PRAGMA incremental_vacuum")  # `execute` would free only one page
@@ -238,7 +228,6 @@ class DataFolder:
         return known
 
     def _add(self, db: sqlite3.Connection, survey: Survey) -> tuple[int, str]:
-        """Adds a survey. If it began before a restore, notes that reports from before the restore may be missing."""
         log_id = secrets.token_hex(8)
         row = "INSERT INTO survey (fingerprint, name, log_id, end, newest_ms) VALUES (?, ?, ?, 0, 0)"
         number = db.execute(row, (survey.fingerprint, survey.name, log_id)).lastrowid
@@ -250,13 +239,12 @@ class DataFolder:
         return number, log_id
 
     def moved(self) -> Literal["here", "moving", "moved"]:
-        """Returns the state of the move to Kafka and Redis: the data are only here, are being moved, or have been moved."""
+        """Returns the state of the move to Kafka and Redis."""
         with self.read() as db:
             found = db.execute("SELECT min(done) FROM move").fetchone()[0]
         return "here" if found is None else "moved" if found else "moving"
 
     def close(self) -> None:
-        """Closes the file and releases the lock. All transactions must have ended."""
         with self._writing:
             self._writer.close()
         os.close(self._lock_file)
@@ -267,12 +255,7 @@ class DataFolder:
 
 
 class SurveyPart:
-    """The folder's rows of one survey. A new survey gets its number before its first transaction.
-
-    Args:
-        folder: the data folder.
-        survey: the survey.
-    """
+    """The folder's rows of one survey."""
 
     def __init__(self, folder: DataFolder, survey: Survey) -> None:
         self._folder, self._survey = folder, survey
@@ -280,7 +263,6 @@ class SurveyPart:
 
     @property
     def id(self) -> int:
-        """The survey's number in the tables."""
         return self._folder.known(self._survey)[0]
 
     @property
@@ -300,14 +282,11 @@ class SurveyPart:
 
 @contextmanager
 def looking(file: Path) -> Iterator[sqlite3.Connection]:
-    """One transaction that reads the data. A process may use the folder meanwhile.
-
-    Args:
-        file: `FILE` of a data folder.
+    """One transaction that reads the data, also while a process uses the folder.
 
     Raises:
         FolderError: if there are no data, or they cannot be read.
-        OtherFormat: if another version wrote the data in another format.
+        OtherFormat: if the data have another format.
     """
     if not file.exists():
         raise FolderError(f"{file.parent}: holds no data of ldpstream")
@@ -323,7 +302,6 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
 
 
 def sync_folder(path: Path) -> None:
-    """Writes the folder's list of file names to the disk (fsync)."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -345,7 +323,6 @@ def _check_marks(file: Path, application: int, found: int) -> None:
 
 
 def reason(error: sqlite3.Error) -> str:
-    """Returns the cause of an error of SQLite, in words for a message."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
     said = {
         sqlite3.SQLITE_FULL: "the disk is full",

@@ -1,11 +1,8 @@
 """The log of one survey in a data folder: one partition, with append times that never decrease.
 
-The envelopes of a request are one row, with the offset of the first envelope and the number of envelopes. The row of a single
-envelope has this envelope's bytes and report key. The row of several envelopes has a msgpack array of them, and the hash from
-which `surveys.report_key.batch_keys` derives their report keys.
+The envelopes of a request are one row, with the offset of the first envelope and the number of envelopes.
 
-The log takes its times from the machine's clock. If the clock is set back, new records get the newest append time until the
-clock has caught up. If the clock jumps ahead, the steps up to the new time close, as they would if the time had passed.
+If the clock is set back, new records get the newest append time until the clock has caught up.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -36,13 +33,7 @@ class StoredRecords(NamedTuple):
 
 
 class FolderLog:
-    """The log of a survey. Several threads may share the object.
-
-    Args:
-        folder: the data folder.
-        survey: the survey.
-        now_ms: returns the machine's time, in Unix milliseconds.
-    """
+    """The log of a survey."""
 
     def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:
         self._part, self._now_ms = SurveyPart(folder, survey), now_ms
@@ -50,15 +41,14 @@ class FolderLog:
     def append(self, db: Connection, envelopes: Sequence[bytes], key: bytes) -> int:
         """Appends the envelopes of a request, in the caller's transaction.
 
-        Call `log_id` before the transaction: a new survey gets its number in a transaction of its own.
+        Call `log_id` first: a new survey gets its number in a transaction of its own.
 
         Args:
-            db: the transaction.
             envelopes: 1 or more. A single envelope may be empty, for a marker.
             key: for a single envelope its report key, for several the hash of the request; empty without an idempotency key.
 
         Returns:
-            The envelopes' append time, in Unix milliseconds. The records exist only after the transaction has ended.
+            The envelopes' append time, in Unix milliseconds.
         """
         me = self._part.id
         end, newest_ms = db.execute("SELECT end, newest_ms FROM survey WHERE id = ?", (me,)).fetchone()
@@ -70,11 +60,11 @@ class FolderLog:
         return int(appended_ms)
 
     def read(self, offset: int, limit: int) -> StoredRecords:
-        """Returns the first records from an offset on. Reads `CHUNK` whole requests at a time, until `limit` or `READ_BYTES`.
+        """Returns the first records from an offset on.
 
         Args:
             offset: the end of an earlier read, or 0.
-            limit: number of records after which the reading ends. The result may have more records.
+            limit: number of records after which the reading ends; the result may have more.
         """
         found, n_bytes = StoredRecords([], [], [], []), 0
         query = "SELECT place, appended_ms, value, key, n FROM record WHERE survey = ? AND place >= ? ORDER BY place"
@@ -115,14 +105,12 @@ class FolderLog:
 
 
 def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
-    """Deletes counted records that were appended before a time, of all surveys that the folder has served.
+    """Deletes counted records that were appended before a time, of all surveys in the folder.
 
-    Keeps the records of a survey until its first publication, since the schedule begins at the earliest record.
+    Keeps the records of a survey that has no stored progress.
 
     Args:
-        folder: the data folder.
-        before_ms: Unix milliseconds.
-        limit: number of records of each survey to examine, the oldest first. The last request is examined as a whole.
+        limit: number of records of each survey to examine, the oldest first.
 
     Returns:
         The number of deleted records.

@@ -1,4 +1,4 @@
-"""The count store in a data folder. Checkpoint, count tables and report keys change in one transaction."""
+"""The count store in a data folder."""
 
 import json
 from collections import defaultdict
@@ -25,13 +25,6 @@ _ALL = range(2**53)
 
 
 class FolderCountStore(CountStore):
-    """The count tables of one survey in a data folder.
-
-    Args:
-        folder: the data folder.
-        survey: the survey.
-    """
-
     def __init__(self, folder: DataFolder, survey: Survey) -> None:
         self.survey, self._part = survey, SurveyPart(folder, survey)
 
@@ -116,7 +109,6 @@ class FolderCountStore(CountStore):
                 db.execute("INSERT INTO report_key (survey, part, generation, keys) VALUES (?, ?, ?, ?)", (*where, keys))
 
     def _heads(self, db: Connection) -> dict[int, Checkpoint]:
-        """Returns all checkpoints without panes and keys, with `pruned_below`."""
         rows = db.execute(f"SELECT part, {_HEAD} FROM checkpoint WHERE survey = ?", (self._part.id,)).fetchall()
         return {row[0]: _checkpoint(row[1:]) for row in rows}
 

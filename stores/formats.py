@@ -1,7 +1,6 @@
-"""Formats of stored objects. An object states the number of its format, or has format 1. Readers check the format.
+"""Formats of stored objects. An object states the number of its format, or has format 1.
 
-A format that this version cannot read is refused, never skipped and never overwritten. `tests/upgrade` reads objects of earlier
-versions, and fails if an object's fields, keys or columns change without its number.
+A format that this version cannot read is refused.
 """
 
 from ldpstream.stores.count_store import StoreDamaged
@@ -15,9 +14,6 @@ def check_format(what: str, found: int, wanted: int, remedy: str) -> None:
     """Checks the format of a stored object.
 
     Args:
-        what: name of the object, for the message.
-        found: the object's format.
-        wanted: the format of this version.
         remedy: advice for an object of an earlier version, for the message.
 
     Raises:

@@ -12,7 +12,7 @@ from ldpstream.surveys import Reason, Survey
 
 
 class MemoryCountStore(CountStore):
-    """A count store in this process's memory, for the embedded mode and for tests."""
+    """A count store in this process's memory."""
 
     def __init__(self, survey: Survey) -> None:
         self.survey = survey
@@ -70,7 +70,6 @@ class MemoryCountStore(CountStore):
 
 
 def _with_panes(checkpoint: Checkpoint, panes: dict[PaneKey, CountTable], **others: Any) -> Checkpoint:
-    """Returns the checkpoint with these panes and other attributes. It has report keys only if `others` has them."""
     copied: dict[str, Any] = {
         "panes": panes,
         "rejected": dict(checkpoint.rejected),

@@ -29,11 +29,9 @@ _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     """Returns a client; with Sentinels or a Cluster, it sends commands only to masters.
 
-    The client of a Cluster connects at once; any other client connects at its first command. After a failover the next command
-    finds the new master through the Sentinels or the Cluster's other nodes.
+    The client of a Cluster connects at once; any other client connects at its first command.
 
     Args:
-        settings: the address of Redis and our credentials.
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
 
     Raises:
@@ -72,13 +70,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
 
 
 class SharedClient:
-    """A client of Redis for several count stores and threads. The client connects at the first call of `get`.
-
-    It has at most as many connections to a server as commands have run at the same time, whatever the number of stores.
-
-    Args:
-        settings, timeout_s: as for `connect`.
-    """
+    """A client of Redis for several count stores and threads. The client connects at the first call of `get`."""
 
     def __init__(self, settings: Settings, timeout_s: float = TIMEOUT_S) -> None:
         self._settings, self._timeout_s = settings, timeout_s
@@ -86,26 +78,19 @@ class SharedClient:
         self._connecting = threading.Lock()
 
     def get(self) -> Client:
-        """Returns the client.
-
-        Raises:
-            StoreUnavailable: if no node of a Cluster answers.
-        """
+        """Raises StoreUnavailable if no node of a Cluster answers."""
         with self._connecting:
             if self._client is None:
                 self._client = connect(self._settings, self._timeout_s)
             return self._client
 
     def close(self) -> None:
-        """Closes all connections. The next command opens a new one."""
         with self._connecting:
             if self._client is not None:
                 self._client.close()
 
 
 class _SentinelClient(redis.Redis):
-    """A client of the present master. The method `close` also closes the connections to the Sentinels."""
-
     def close(self) -> None:
         super().close()
         for sentinel in self.sentinels:
@@ -119,7 +104,7 @@ class _SentinelClient(redis.Redis):
 
 @contextmanager
 def store_errors(settings: Settings) -> Iterator[None]:
-    """Turns the library's errors into StoreUnavailable or StoreRefused, with a message of one line and without secrets."""
+    """Turns errors of the library into StoreUnavailable or StoreRefused, with a message of one line."""
     try:
         yield
     except ERRORS as error:
@@ -135,7 +120,6 @@ def store_errors(settings: Settings) -> Iterator[None]:
 
 
 def _refused(error: BaseException | None) -> bool:
-    """True if the error or its cause is about credentials, rights or a certificate."""
     reasons = (redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError, ssl.SSLError)
     while error is not None:
         if isinstance(error, reasons):
@@ -145,16 +129,13 @@ def _refused(error: BaseException | None) -> bool:
 
 
 def check_rights(client: Client, settings: Settings, commands: Iterable[Command]) -> None:
-    """Checks our login and our rights to commands, without running the commands. Checks only one node of a Cluster.
+    """Checks our login and, from Redis 7 on, our rights to commands, without running the commands.
 
     Args:
-        client: from `connect`.
-        settings: the settings of the client.
-        commands: commands with typical arguments; the name of a script can be arbitrary.
+        commands: commands with typical arguments.
 
     Raises:
-        StoreRefused: if a command is not allowed (the error lists all such commands), or if Redis denies user, password or
-            certificate.
+        StoreRefused: if a command is not allowed, or Redis refuses our login or certificate.
         StoreUnavailable: if Redis does not answer.
     """
     with store_errors(settings):
@@ -168,8 +149,6 @@ def check_rights(client: Client, settings: Settings, commands: Iterable[Command]
 
 
 def _ask_sentinels(client: _SentinelClient) -> None:
-    """Raises a Sentinel's error if every Sentinel refuses our login. Without this check, the library reports only that the
-    master is missing."""
     raised: redis.RedisError | None = None
     for sentinel in client.sentinels:
         try:

@@ -1,4 +1,4 @@
-"""The count store in Redis: one hash per Kafka partition. One script writes each commit.
+"""The count store in Redis: one hash per Kafka partition.
 
     ldpstream:{<survey>:<fingerprint>:<partition>}:counts
         format                              `FORMAT`; a hash without it has format 1
@@ -17,11 +17,7 @@
     ldpstream:<survey>:<fingerprint>:partitions
         the partitions that have a hash or will soon get a hash
 
-The braces are a hash tag of Redis Cluster: all keys of a partition are on one node, so a script remains one atomic step.
-
-This version skips no entry that it cannot read. A hash of another format, and a pane with an unknown field name or table, raise
-an error: agents then do not count the partition, and estimators do not publish the survey. Incomplete report keys raise an
-error only for agents, because estimators do not read the report keys.
+The braces are a hash tag of Redis Cluster: the keys with the same braces are on one node.
 """
 
 import json
@@ -114,9 +110,6 @@ class RedisCountStore(CountStore):
     """A count store in Redis: a single server, a server behind Sentinels, or a Cluster. The store connects at first use.
 
     Args:
-        survey: the survey to count.
-        settings: the address of Redis and our credentials.
-        timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
         client: a client that several stores share, and that `close` leaves open; None if the store makes its own client.
     """
 
@@ -134,16 +127,14 @@ class RedisCountStore(CountStore):
         return self._client.get() if isinstance(self._client, SharedClient) else self._client
 
     def close(self) -> None:
-        """Closes the store's own connections."""
         if not self._shares:
             self._client.close()
 
     def check_counting(self) -> None:
-        """Checks that Redis grants an agent's rights. Writes nothing.
+        """Checks that Redis grants an agent's rights.
 
         Raises:
-            StoreRefused: if Redis denies a command or the login; the message lists the commands or states the reason.
-            StoreUnavailable: if Redis does not answer.
+            StoreRefused, StoreUnavailable: as for `check_rights`.
         """
         counts, partitions, keys = self._key(0), self._partitions_key, self._keys_keys(0, [0])[0]
         written: list[Command] = [("HSET", counts, "next_offset", 0), ("HDEL", counts, "pane:0:0:0"), ("SADD", partitions, 0)]
@@ -151,7 +142,7 @@ class RedisCountStore(CountStore):
         check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
 
     def check_estimating(self) -> None:
-        """Checks that Redis grants an estimator's rights; see `check_counting`."""
+        """Checks that Redis grants an estimator's rights."""
         pruned = self._pruned_key(0)
         counts = self._key(0)
         needed: list[Command] = [("EVALSHA", "", 2, counts, pruned), ("GET", pruned), ("SET", pruned, 0)]
@@ -164,7 +155,7 @@ class RedisCountStore(CountStore):
         return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
 
     def evicts(self) -> str | None:
-        """Returns Redis's eviction policy if it evicts keys without an expiry, such as our counts; else None."""
+        """Returns Redis's eviction policy if it may evict keys without an expiry; else None."""
         about = self._ask(self._redis.info, "memory")
         policy = str(about.get("maxmemory_policy", "noeviction"))
         return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
@@ -189,11 +180,6 @@ class RedisCountStore(CountStore):
         return None
 
     def _with_keys(self, partition: int, checkpoint: Checkpoint, keys: dict[int, bytes]) -> Checkpoint:
-        """Returns the checkpoint with its report keys.
-
-        Raises:
-            StoreDamaged: if a string of keys does not have the length that the checkpoint states.
-        """
         if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != STORED_KEY_BYTES * n]:
             raise StoreDamaged(
                 f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
@@ -257,14 +243,6 @@ class RedisCountStore(CountStore):
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
     def _refuse_former(self) -> None:
-        """Refuses a survey whose fingerprint an upgrade changed, if Redis has its counts under the former fingerprint.
-
-        Otherwise agents would reject all reports with the former fingerprint, and estimators would publish their steps as
-        complete, with 0 reports.
-
-        Raises:
-            OtherFormat: if there are such counts.
-        """
         if self._alone:
             return
         for number, fingerprint in former_fingerprints(self.survey.canonical).items():
@@ -292,7 +270,6 @@ class RedisCountStore(CountStore):
         return checkpoints
 
     def _read(self, keys: list[str], first_step: int, last_step: int = _LATEST_STEP) -> tuple[Checkpoint, list[bytes]] | None:
-        """Returns the checkpoint in the first key, and the strings in the other keys."""
         script = self._redis.register_script(_READ)
         found: list[bytes] = self._ask(script, keys=keys, args=[first_step, last_step])
         if not found:
@@ -319,7 +296,6 @@ class RedisCountStore(CountStore):
         check_format(self._at(key), int(stored or 1), FORMAT, _RECOUNT.format(key))
 
     def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
-        """Makes a checkpoint without panes from the values of the fields in `_HEAD`. Raises OtherFormat for another format."""
         self._check_format(key, head[-1])
         next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
         return Checkpoint(

@@ -1,8 +1,4 @@
-"""Surveys, their questions, and the wire format of reports.
-
-A survey is checked together with its mechanisms when it is read, and never changes afterwards. Only `survey_file` and `folder`
-read files; no module here writes a file.
-"""
+"""Surveys, their questions, and the wire format of reports."""
 
 from ldpstream.surveys.envelope import REASONS, Envelope, Reason, Rejected, check_envelope, open_envelope, seal
 from ldpstream.surveys.questions import Attribute, Cohort, Level

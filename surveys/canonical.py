@@ -1,13 +1,10 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
 The text has the number of its format, the resolved mechanism, never ``"auto"``, and all parameters that devices get
-(`Mechanism.parameters`). If a version of this software chooses other parameters, the fingerprint therefore differs. The
-probabilities of the coins have six significant digits, since machines may round the last digits of a double differently. Raise
-`FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
+(`Mechanism.parameters`). The probabilities of the coins have six significant digits, since machines may round the last digits
+of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
 
-The text of a survey with `choices` has `SET_FORMAT`; otherwise, with a pair of attributes, `PAIR_FORMAT`; otherwise, with a
-relay, `RELAY_FORMAT`. A device must refuse a format that it does not know: if it ignored the key `relay`, it would send its
-reports directly.
+A device must refuse a format that it does not know.
 """
 
 import hashlib
@@ -64,12 +61,8 @@ def _hash(document: dict[str, Any]) -> bytes:
 def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[str, Any]:
     """The canonical keys of an attribute and of its levels, whose mechanisms are `built`.
 
-    A level has the keys of the file and of `Parameters`. `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl``
-    divides them. `coins` has for each coin the smaller of its two probabilities, that of ``"yes"`` or of ``"no"``.
-    `outside` is ``"nearest"``, and `unlisted` the value that a device reports for a text that is not listed. Both are left out
-    if a device refuses such values. `calibration` (``"exact"``), `every_steps` (1) and `lifetime_reports` (no limit) are left
-    out if they have their default. `choices` is a number, also for ``"any"``. A pair has `pair`, the names of its two
-    attributes, and no other key of the domain.
+    `eps`, `eps_inf` and `eps_1` are those of the file, before ``spl`` divides them. `calibration` (``"exact"``), `every_steps`
+    (1) and `lifetime_reports` (no limit) are left out if they have their default.
     """
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     values = None if attribute.pair is not None else attribute.values

@@ -12,7 +12,7 @@ DELTA = 1e-6  # δ of the stated losses; see `Mechanism.shuffled`
 
 
 class HonestCrowd(NamedTuple):
-    """The honest reports among which a report of an attribute and a level is one: `n`, the person's included."""
+    """The honest reports among which a report of an attribute and a level hides; `n` counts also the person's."""
 
     attribute: str
     level: str
@@ -24,12 +24,8 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
     """Yields the crowd of every attribute and level.
 
     Args:
-        people: number of people of the whole survey, at least 1; the honest ones divide evenly. None: each crowd has the
-            survey's `crowd`.
+        people: number of people of the whole survey; None if each crowd has the survey's `crowd`.
         colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all.
-
-    Raises:
-        ValueError: if an argument is out of range, or the survey has no `crowd` for None.
     """
     number = people if people is not None else survey.crowd
     if number is None:
@@ -43,6 +39,7 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
 
 
 def all_reports(survey: Survey, m: Mechanism) -> float:
-    """Returns the number of reports of a device in all, or in a year if the level has no end; infinity for a memoized level."""
+    """Returns the largest number of reports of a device in all, or in a year if the level has no end; infinity for a memoized
+    level."""
     last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
     return math.inf if m.memoized else m.reports_in(last)

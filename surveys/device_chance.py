@@ -1,7 +1,6 @@
 """The chance of a right guess from all reports of a device, which may answer several attributes.
 
-Other attributes may hint at a value. The bound holds even if the answers to all other attributes are the worst functions of the
-value.
+The bound holds even if the answers to all other attributes are the worst functions of the value.
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
@@ -27,9 +26,6 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
     """Chance of a right guess of an attribute's value from all reports of the device, at the other attributes' worst levels.
 
     Args:
-        survey: the survey.
-        attribute: number of the attribute.
-        m: the mechanism of the attribute's level.
         steps: number of steps in which the device reports; `math.inf` only without `any_values`.
         any_values: false if this value and the answers to the other questions never change, except the other value of a pair;
             true for the value at one step, if all values may change.
@@ -39,16 +35,11 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
 
 
 def _memos(survey: Survey, other: int, attribute: int) -> int:
-    """Number of memos that a level of `other` may draw while the value of `attribute` stays the same.
-
-    The other attribute of a pair may then take all its values, and the pair has a memo for each.
-    """
     pair = survey.members(other)
     return survey.attributes[sum(pair) - attribute].k if pair and attribute in pair else 1
 
 
 def _told(o: Mechanism, reports: float, any_values: bool, memos: int) -> Evidence:
-    """Evidence of a level's reports with this number of memos."""
     found = o.evidence(reports, any_values=any_values)
     if any_values or memos == 1 or not o.memoized:
         return found
@@ -96,8 +87,7 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) ->
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
 
-    Every attribute of both surveys may be the worst function of the value. If the numbers of values differ, the bound is for
-    the smaller number.
+    Every attribute of both surveys may be the worst function of the value.
 
     Args:
         first, second: the surveys.
@@ -109,10 +99,6 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
 
 
 def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
-    """Evidence of a value that reveals at least as much as all reports of a device in a survey, at the worst levels.
-
-    For rs+fd: for an observer who knows which answer is true.
-    """
     steps = math.inf if survey.n_steps is None else survey.n_steps
     worst = [
         Evidence.worst(_told(m.device, reports_in(m, steps), False, _memos(survey, other, attribute)) for m in levels)
@@ -124,8 +110,7 @@ def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:
     """The chances of a right guess from all reports that a device may make in these steps, by their names in the API.
 
-    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change. The names
-    with `_device` are from all reports of the device, the others from the reports of this attribute.
+    `guess` is for a value that never changes, and `guess_any_values` for the value at one step, if values may change.
     """
     alone, any_values = _alone(m, m.reports_in(steps))
     return {
@@ -138,5 +123,4 @@ def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[st
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _alone(m: Mechanism, t: int) -> tuple[Chance, Chance]:
-    """The chances of a right guess from t reports of one level: of a value that never changes, and of any values."""
     return m.guess(t), m.guess_any_values(t)

@@ -1,6 +1,6 @@
 """The device survey: everything that a device needs to answer a survey, as JSON.
 
-The gateway serves this document, with two more keys, at ``GET /v1/surveys/FINGERPRINT``; ``ldpstream canonical SURVEY`` writes
+The gateway serves this document, with further keys, at ``GET /v1/surveys/FINGERPRINT``; ``ldpstream canonical SURVEY`` writes
 it. The coins have exact probabilities, as hexadecimal digits. docs/write_a_device.md explains the document to authors of
 devices.
 

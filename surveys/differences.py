@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(old: Survey, new: Survey) -> list[Difference]:
-    """All keys whose values differ, in the order of the canonical text; then the keys that devices need not know.
+    """All keys whose values differ: first those of the canonical text, then those that devices need not know.
 
     Mechanisms are compared as resolved, never as ``auto``. `start` is a text in UTC, and `ends` is the number of steps.
     """
@@ -41,7 +41,6 @@ def _changed(before: dict[str, Any], after: dict[str, Any], fingerprint: bool) -
 
 
 def _canonical(survey: Survey) -> dict[str, Any]:
-    """The keys of the canonical text. The order of the attributes and of an attribute's levels is a key of its own."""
     keys = json.loads(survey.canonical)
     del keys["format"]  # the format follows from the other keys
     keys["start"] = survey.start.astimezone(UTC).isoformat()

@@ -1,4 +1,4 @@
-"""The envelope, version 1: the wire format of reports. One Kafka record holds one envelope.
+"""The envelope, version 1: the wire format of reports.
 
 An envelope is a msgpack array ``[version, fingerprint, attribute, level, step, n, payload]``:
 
@@ -55,7 +55,7 @@ REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)
 
 
 class Rejected(Exception):
-    """Raised for a rejected envelope; none of its reports count. The message is the reason."""
+    """Raised for a rejected envelope; none of its reports count."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -75,7 +75,6 @@ class Envelope(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fiel
 
     @property
     def cohort(self) -> int:
-        """0: a survey without cohorts has a single cohort, with this index."""
         return 0
 
 
@@ -103,8 +102,6 @@ def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports
     """The envelope of one or more reports of an attribute, level and step.
 
     Args:
-        survey: the survey that the device answers.
-        attribute, level: indices in the survey.
         step: time step, at least 0.
         reports: rows of the mechanism's `report_dtype`, 1 to 100 000.
         cohort: index of the reports' cohort in the survey; 0 for a survey without cohorts.
@@ -151,10 +148,7 @@ def reports_per_envelope(row_bytes: int, target_bytes: int) -> int:
 
 
 def decode_envelope(raw: bytes) -> AnyEnvelope:
-    """Decodes an envelope, with or without a cohort. Does not compare it with a survey.
-
-    Args:
-        raw: the record's value.
+    """Decodes an envelope, with or without a cohort.
 
     Raises:
         Rejected: "too large" if the envelope has too many bytes, "undecodable" or "unknown version".
@@ -176,13 +170,10 @@ def open_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
     """Decodes an envelope and checks everything except the payload's contents.
 
     Args:
-        survey: the survey that is being counted.
-        raw: the record's value.
         appended_ms: the record's append time in the log, in ms since 1970; lateness depends on this time alone.
 
     Raises:
-        Rejected: with the first reason that applies, in the order of `REASONS`. Only "too large" has another place: the size in
-            bytes is checked first of all, and the number of reports after "wrong length".
+        Rejected: with the reason.
     """
     envelope = decode_envelope(raw)
     _check_header(survey, envelope, appended_ms)
@@ -218,7 +209,7 @@ def check_envelope(survey: Survey, raw: bytes, appended_ms: int) -> AnyEnvelope:
         survey, raw, appended_ms: as for `open_envelope`; use the present time if the envelope is not in the log yet.
 
     Raises:
-        Rejected: with the reason for which the service would reject the envelope.
+        Rejected: with the reason.
     """
     envelope = decode_envelope(raw)
     check_decoded(survey, envelope, appended_ms)
@@ -229,7 +220,7 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
     """Makes the checks of `check_envelope` that follow `decode_envelope`.
 
     Raises:
-        Rejected: with the reason for which the service would reject the envelope.
+        Rejected: with the reason.
     """
     _check_header(survey, envelope, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
@@ -243,7 +234,6 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
 
 
 def _why_undecodable(raw: bytes) -> Reason:
-    """Returns ``unknown version`` for an envelope of another version, with any other elements; otherwise ``undecodable``."""
     try:
         elements = _take_apart(raw)
         version: Any = msgspec.msgpack.decode(elements[0]) if elements else None

@@ -1,9 +1,4 @@
-"""Opens envelopes with equal headers together, for speed.
-
-The header of an envelope is the bytes before the payload. `open_envelope` opens one envelope of each group. Every other
-envelope with the same length and header has the same elements before the payload. The caller opens the remaining envelopes one
-by one.
-"""
+"""Opens envelopes with equal headers together, for speed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -37,8 +32,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
     """Returns groups of envelopes with equal valid headers, and the positions of all other envelopes, valid or not.
 
     Args:
-        survey: the survey that is being counted.
-        raws: the records' values.
         appended_ms: each record's append time in the log, in ms since 1970.
     """
     groups: list[EnvelopeGroup] = []
@@ -62,7 +55,6 @@ def open_groups(survey: Survey, raws: Sequence[bytes], appended_ms: Sequence[int
 
 
 def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positions: IntArray) -> int | None:
-    """Length of the header, taken from the first valid envelope; None if no envelope is valid."""
     for position in positions.tolist():
         try:
             envelope = open_envelope(survey, raws[position], int(times[position]))
@@ -73,7 +65,6 @@ def _header_bytes(survey: Survey, raws: Sequence[bytes], times: IntArray, positi
 
 
 def _same(headers: npt.NDArray[np.uint8]) -> list[IntArray]:
-    """Groups of equal rows. A row whose hash collides with another row's hash may form a group alone."""
     n, width = headers.shape
     everything = np.arange(n)
     if (headers == headers[0]).all():
@@ -98,11 +89,6 @@ def _open(
     members: IntArray,
     header: int,
 ) -> EnvelopeGroup | None:
-    """The group of the envelopes at these positions, which share their first `header` bytes.
-
-    Returns:
-        None if the group is small, or if a quick check does not show that all its headers are valid.
-    """
     if positions.size <= FEW:
         return None
     raw, appended = raws[positions[0]], times[positions]

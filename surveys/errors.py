@@ -6,4 +6,4 @@ __all__ = ["UserError", "did_you_mean"]
 
 
 class UserError(Exception):
-    """An error that a user or an operator can correct. The command line shows its message, one line, without a traceback."""
+    """An error that a user or an operator can correct."""

@@ -14,8 +14,8 @@ A folder's surveys are its files ``*.toml``, without hidden names and sub-folder
 
 A new, changed or missing file takes effect when two looks in a row find it in the same state.
 
-A change of an open survey's file must not end the survey by mistake. The old survey stays, and the file counts as broken, until
-one of these events:
+If the file of an open survey gets another survey, the old survey stays, and the file counts as broken, until one of these
+events:
 
 - the new survey names the old survey in `replaces`;
 - the old file is back, or another file holds the old survey;
@@ -38,7 +38,7 @@ Stamp = tuple[int, int, int, int]  # inode, size, times in ns: of the last write
 
 
 class SurveyFolderError(UserError):
-    """Raised at the start if there is no survey, or two different surveys have one name. The message is one line."""
+    """Raised at the start if there is no survey, or two different surveys have one name."""
 
 
 class SurveyText(NamedTuple):
@@ -54,7 +54,7 @@ class Changes(NamedTuple):
 
     Attributes:
         added: surveys to serve from now on.
-        removed: surveys to serve no longer. A replaced file gives one removed and one added survey.
+        removed: surveys to serve no longer.
         updated: surveys with a known fingerprint and a new text.
         broken: newly broken files and folders, and the reason, in one line.
         mended: files and folders that are no longer broken.
@@ -77,7 +77,7 @@ class _File:
 
 
 class SurveyFolder:
-    """The surveys in files and folders. Not thread-safe.
+    """The surveys in files and folders.
 
     Args:
         paths: survey files, and folders of survey files; at least one path.
@@ -85,8 +85,8 @@ class SurveyFolder:
 
     Attributes:
         surveys: the surveys to serve, by fingerprint, in the order of the paths and of the names in a folder.
-        broken: broken files and folders, each with the reason. Includes the files in `changed`.
-        changed: files that now hold another survey, while the survey that they held before is open. The open survey is served.
+        broken: broken files and folders, each with the reason.
+        changed: files that now hold another survey, while the survey that they held before is open.
         incomplete: true if a broken or changed file or folder may hold a survey that is not in `surveys`.
         only_file: the path, if there is only one path and it is not a folder; otherwise None.
 
@@ -116,7 +116,7 @@ class SurveyFolder:
             raise SurveyFolderError(f"{' '.join(map(str, self._paths))}: no survey found; {reason}")
 
     def look(self) -> Changes:
-        """Looks for changes. Call this method about every second."""
+        """Looks for changes."""
         return self._settle(self._read(at_once=False))
 
     def keep(self, survey: Survey, kept: SurveyText) -> None:
@@ -127,11 +127,6 @@ class SurveyFolder:
                 known.why = change_refused(kept.survey)
 
     def _read(self, at_once: bool) -> dict[Path, str]:
-        """Reads new and changed files. Returns the folders that cannot be read, each with the reason.
-
-        Args:
-            at_once: True to read files in the first look that finds them.
-        """
         unreadable: dict[Path, str] = {}
         files: dict[Path, _File] = {}
         for path in self._paths:
@@ -163,7 +158,6 @@ class SurveyFolder:
         return unreadable
 
     def _decide(self) -> None:
-        """Accepts the new surveys of files, except those that would end an open survey."""
         held = [(known.refused or known.good, known) for known in self._files.values()]
         for known in self._files.values():
             if (new := known.refused) is None:
@@ -178,7 +172,6 @@ class SurveyFolder:
                 known.good, known.refused, known.why = new, None, ""
 
     def _named_twice(self) -> dict[Path, str]:
-        """Returns the files whose survey has the name of another file's different survey. A survey that is served wins."""
         good = [known.good for known in self._files.values() if known.good is not None]
         first: dict[str, SurveyText] = {}
         for text in sorted(good, key=lambda text: text.survey.fingerprint not in self.surveys):  # a stable sort
@@ -190,7 +183,6 @@ class SurveyFolder:
         }
 
     def _settle(self, unreadable: Mapping[Path, str]) -> Changes:
-        """Replaces `surveys` and `broken`, and returns the differences."""
         twice = self._named_twice()
         old_surveys, old_broken = self.surveys, self.broken
         self.surveys = {}
@@ -213,7 +205,6 @@ class SurveyFolder:
 
 
 def survey_files(folder: Path) -> list[Path]:
-    """The survey files of a folder, in the order of their names."""
     files = sorted(folder.iterdir())
     return [file for file in files if file.suffix == ".toml" and not file.name.startswith(".") and not os.path.isdir(file)]
 

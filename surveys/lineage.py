@@ -1,8 +1,7 @@
 """The life of a survey: its state, the surveys that it replaces, and how their histories join.
 
-A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint, and an estimator that
-serves both joins their histories. The two surveys need different names, since a topic's name contains the survey's name. `join`
-decides for each attribute whether its shares mean the same in both surveys.
+A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys need
+different names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +22,7 @@ class Join(NamedTuple):
         joined: true if the shares of single steps mean the same in both surveys.
         windows: true if the shares of windows also mean the same.
         reason: the reason why the shares do not mean the same, or the differences; "" if nothing differs.
-        places: for each value its index in the replaced survey; None for an added value, whose earlier share is unknown. Empty
-            if `joined` is False.
+        places: for each value its index in the replaced survey, or None for an added value; empty if not `joined`.
     """
 
     joined: bool
@@ -37,7 +35,6 @@ def state(survey: Survey, now_ms: int, replaced: bool) -> State:
     """The survey's state at a time.
 
     Args:
-        survey: the survey.
         now_ms: the time, in Unix milliseconds.
         replaced: true if another survey replaces this one and has begun.
     """
@@ -70,7 +67,6 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
     """The surveys that this survey replaces, directly or through another survey, the latest first.
 
     Args:
-        survey: the survey.
         known: surveys by fingerprint, as hexadecimal digits.
 
     Raises:
@@ -93,8 +89,7 @@ def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
 def join(old: Survey, new: Survey, name: str) -> Join:
     """Returns how the history of an attribute of `new` continues the history of the attribute with this name in `old`.
 
-    The histories join even if values were added or have another name now (`aliases`). They do not join if a value was removed:
-    its people now have other values, so the shares of all values changed their meaning.
+    Added and renamed values (`aliases`) do not separate the histories; a removed value does.
     """
     after = new.attributes[new.index(name)]
     before = next((attribute for attribute in old.attributes if attribute.name == name), None)
@@ -127,7 +122,6 @@ def _apart(reason: str) -> Join:
 
 
 def _places(before: Attribute, after: Attribute) -> tuple[int | None, ...] | str:
-    """For each value its index in the earlier attribute, or the reason why the values do not mean the same."""
     if before.most != after.most:
         return "people may choose another number of values"
     if before.bins is not None or after.bins is not None:

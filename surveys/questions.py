@@ -43,8 +43,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         name: unique within the attribute.
         mechanism: a mechanism's name, or ``"auto"``.
-        eps_inf, eps_1: loss of any number of reports of one memo, and of one report, in nats (longitudinal mechanisms).
-        eps: loss of each report, in nats (one-time mechanisms); for THE, the ε of the noise.
+        eps_inf, eps_1: budgets in nats for any number of reports of one memo, and for one report (longitudinal mechanisms).
+        eps: budget in nats for each report (one-time mechanisms); for THE, the ε of the noise.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
         every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
         lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.
@@ -60,11 +60,7 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
     def build(self, k: int, share: int, choices: int | None = None) -> Mechanism:
-        """The mechanism on k values, with the budget divided by `share`; with `choices`, on sets of at most `choices` values.
-
-        Raises:
-            ValueError: if the mechanism does not take the level's keys.
-        """
+        """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`."""
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(
             self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, choices=choices
@@ -81,7 +77,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     Attributes:
         name: name of the fact, such as ``"version"``; no attribute has this name.
-        values: the cohorts, 2 to 64. An envelope has the index of one of them.
+        values: the cohorts, 2 to 64.
         least: the service publishes a histogram of a cohort only if it comes from at least this number of reports.
     """
 
@@ -93,11 +89,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         distinct("cohort", list(self.values))
 
     def index(self, value: str | None) -> int:
-        """The index of a cohort.
-
-        Raises:
-            ValueError: if there is no such cohort.
-        """
+        """The index of a cohort."""
         if value not in self.values:
             raise ValueError(f"the cohort ({self.name}) must be one of {', '.join(self.values)}, got {value!r}")
         return self.values.index(value)
@@ -110,15 +102,14 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     Attributes:
         name: unique within the survey.
-        values, size, bins, pair: the domain, by one of four keys. `pair` names two other attributes, and has a value for each
-            combination of their values: see `of_pair`.
-        choices: for `values`, the largest number of values that a person may choose, or ``"any"``. A value of the attribute is
-            then a set of these values, given by its code (`mechanisms.sets`). None: a person has one value.
-        unlisted: for `values`, the value that a device reports for a text that is not listed; ``"refuse"`` to report nothing.
-            Default: ``"other"`` if it is listed, else ``"refuse"``.
+        values, size, bins, pair: the domain, by one of four keys; for `pair` see `of_pair`.
+        choices: for `values`, the largest number of values that a person may choose, or ``"any"``; a value is then the code of
+            a set (`mechanisms.sets`).
+        unlisted: for `values`, the value that a device reports for a text that is not listed, or ``"refuse"``; by default
+            ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
             ``"refuse"`` to report nothing.
-        ordered: True if neighbouring values are similar.
+        ordered: whether neighbouring values are similar.
         aliases: label in the survey that this survey replaces -> label of the same value here.
         levels: the privacy levels.
     """
@@ -191,8 +182,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     def of_pair(self, first: "Attribute", second: "Attribute") -> "Attribute":
         """This pair with its values: all combinations of the two attributes' values.
 
-        The combination of the values i and j has the index i k₂ + j, and the text "label × label". Its aliases follow from
-        those of the two attributes.
+        The combination of the values i and j has the index i k₂ + j, and the text "label × label".
 
         Raises:
             ValueError: if there are more than `MAX_PAIR_VALUES` combinations, two of them have the same text, or the pair has
@@ -259,7 +249,6 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @cached_property
     def k(self) -> int:
-        """Domain size: the number of labels."""
         if self.most is not None:
             return len(self.values or ()) + self.most
         if self.values is not None:
@@ -268,7 +257,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @property
     def in_order(self) -> bool:
-        """True if neighbouring values are similar: for bins, and if `ordered` is true."""
+        """True for bins, and if `ordered` is true."""
         return self.ordered or self.bins is not None
 
     @cached_property
@@ -294,7 +283,6 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """All k labels, in the order of the indices."""
         return tuple(self.label(i) for i in range(self.k))
 
     @cached_property
@@ -326,8 +314,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         """The code of a set.
 
         Args:
-            given: for each value of the person its index, and whether it is listed (`find`). Several values that are not
-                listed may become one value.
+            given: for each value of the person its index, and whether it is listed (`find`).
 
         Raises:
             ValueError: if a listed value is given twice, or the set has more than `most` values. The message shows no value.
@@ -357,7 +344,6 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @property
     def domain(self) -> str:
-        """The domain in a few words, for messages."""
         if self.values is not None:
             several = "" if self.most is None else ", any of them" if self.choices == ANY else f", at most {self.most} of them"
             return f"{len(self.values)} values, {self.values[0]} … {self.values[-1]}{several}"
@@ -367,12 +353,10 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
 
 def _paired_aliases(first: Attribute, second: Attribute) -> dict[str, str]:
-    """The earlier texts of the combinations of which a value was renamed -> their texts now."""
     one, other = ([*((label, label) for label in a.labels), *a.aliases.items()] for a in (first, second))
     names = {PAIRED.format(i, j): PAIRED.format(now_i, now_j) for i, now_i in one for j, now_j in other}
     return {was: now for was, now in names.items() if was != now}
 
 
 def _short(number: float) -> str:
-    """The shortest text that parses to the same number."""
     return repr(number).removesuffix(".0")

@@ -1,7 +1,4 @@
-"""The header contract of report keys: a keyed envelope is a Kafka record with one header `HEADER` of `REPORT_KEY_BYTES` bytes.
-
-The gateway writes the header (`producers.gateway.report_keys`), and agents count the record once (`agents.remembered_keys`).
-"""
+"""Report keys: a keyed envelope is a Kafka record with one header `HEADER` of `REPORT_KEY_BYTES` bytes."""
 
 import hashlib
 from typing import Final

@@ -1,14 +1,14 @@
-"""Signatures of surveys: the file `signatures.jsonl` beside the survey files. This file is also the audit trail.
+"""Signatures of surveys: the file `signatures.jsonl` beside the survey files.
 
 Each line is one signature, as JSON. The last line is the latest signature:
 
     {"statement": "…", "signature": "…base64 of 64 bytes…", "toml": "…the text of the survey's file…"}
 
 The signature is Ed25519 (RFC 8032) over `statement` in UTF-8. `statement` is a `Statement` as JSON in the canonical form of RFC
-8785. It names the SHA-256 of the canonical text and of the survey's file. `previous` is the SHA-256 of the previous line's
-statement: to change, remove or insert an earlier statement takes new signatures of all later lines.
+8785. `previous` is the SHA-256 of the previous line's statement: to change, remove or insert an earlier statement takes new
+signatures of all later lines.
 
-A gateway and a device need only `statement` and `signature`. A statement of another format is refused.
+A statement of another format is refused.
 """
 
 import base64
@@ -31,7 +31,7 @@ SHA256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class SignatureError(ValueError):
-    """A survey is not signed, or a signature cannot be used. The message is one line."""
+    """A survey is not signed, or a signature cannot be used."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -93,11 +93,7 @@ def statement(survey: Survey, toml: str, previous: str | None, signed: datetime)
 
 
 def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
-    """Returns the signatures of a text, one in each line that is not empty.
-
-    Raises:
-        SignatureError: if a line is not a signature.
-    """
+    """Returns the signatures of a text, one in each line that is not empty."""
     found = []
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would also split at separators within a JSON text
         if not line.strip():
@@ -128,11 +124,7 @@ def public_keys(signed_by: str | Sequence[str]) -> list[bytes]:
 
 
 def is_signed_by(signature: Signature, key: bytes) -> bool:
-    """True if the owner of the key has signed the statement.
-
-    Raises:
-        ModuleNotFoundError: if the package cryptography is not installed.
-    """
+    """True if the owner of the key has signed the statement."""
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -158,7 +150,6 @@ def require_signature(survey: Survey, signatures: str | None, keys: Sequence[byt
 
     Raises:
         SignatureError: if there is no such signature, or a line cannot be read.
-        ModuleNotFoundError: if the package cryptography is not installed.
     """
     canonical = sha256(survey.canonical)
     found = [one for one in read_lines(signatures or "", Signature) if one.read().canonical_sha256 == canonical]

@@ -1,4 +1,4 @@
-"""The survey: the questions, their privacy and their time steps. Devices and service read the same public TOML file.
+"""The survey: the questions, their privacy and their time steps.
 
     name = "commute"                    # letters, digits, . _ -
     start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
@@ -93,7 +93,7 @@ HEX = r"\A[0-9a-f]{16}\Z"
 
 
 class SurveyError(UserError, ValueError):
-    """Raised for an invalid survey. The message is one line."""
+    """Raised for an invalid survey."""
 
 
 Collection = Literal["smp", "spl", "rs+fd"]
@@ -102,8 +102,6 @@ Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LABEL)]
 
 
 def _table_bytes(m: Mechanism) -> int:
-    """Returns the size of a mechanism's count table, in bytes. Raises ValueError if its report or table is too large to
-    process."""
     if m.report_dtype.itemsize > MAX_REPORT_BYTES:
         raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
     table_bytes = 8 * math.prod(m.table_shape)
@@ -116,7 +114,6 @@ def _table_bytes(m: Mechanism) -> int:
 
 
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
-    """The attribute of a pair with this name. Raises ValueError if there is none, or if it is a pair or has `choices`."""
     attribute = named.get(name)
     if attribute is not None and attribute.most is not None:
         raise ValueError(f"pair must name attributes with one answer, got {name!r} (choices)")
@@ -132,7 +129,7 @@ def _unix_ms(time: datetime) -> int:
 
 
 class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka. Step 0 begins at `start`.
+    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka.
 
     The fingerprint leaves out the keys that devices need not know: `title`, `description`, `purpose`, `owner`, `contact`,
     `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered` and `aliases`.
@@ -204,7 +201,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             )
 
     def _with_pairs(self) -> tuple[Attribute, ...]:
-        """The attributes, the pairs with their values."""
         named = {attribute.name: attribute for attribute in self.attributes}
         asked: dict[frozenset[str], str] = {}
         found = []
@@ -241,11 +237,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return {attribute.name: i for i, attribute in enumerate(self.attributes)}
 
     def index(self, attribute: str) -> int:
-        """The index of the attribute with this name.
-
-        Raises:
-            ValueError: if there is none.
-        """
+        """The index of the attribute with this name."""
         if attribute not in self._indices:
             suggestion = did_you_mean(attribute, self._indices)
             raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}{suggestion}")
@@ -276,11 +268,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return 1 if self.cohort is None else len(self.cohort.values)
 
     def cohort_index(self, cohort: str | None) -> int:
-        """The index of a cohort; 0 for None in a survey without cohorts.
-
-        Raises:
-            ValueError: if the survey has no such cohort.
-        """
+        """The index of a cohort; 0 for None in a survey without cohorts."""
         if self.cohort is not None:
             return self.cohort.index(cohort)
         if cohort is not None:
@@ -295,9 +283,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def canonical(self) -> str:
         """The parameters that devices and service share, as JSON in the canonical form of RFC 8785 (`surveys.canonical`).
 
-        `start` is in ms since 1970; `ends` is always the number of steps. `attribute_keys` describes the attributes. The other
-        keys are as in the survey's file. These keys are left out if they have their default: `skew_seconds` (60, or
-        step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
+        `start` is in ms since 1970; `ends` is always the number of steps. These keys are left out if they have their default:
+        `skew_seconds` (60, or step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
         """
         keys: dict[str, Any] = {
             "name": self.name,
@@ -320,7 +307,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """First 8 bytes of the SHA-256 of `canonical` in UTF-8. An envelope with another fingerprint is rejected."""
+        """First 8 bytes of the SHA-256 of `canonical` in UTF-8."""
         return hashlib.sha256(self.canonical.encode()).digest()[:FINGERPRINT_BYTES]
 
     @cached_property
@@ -356,11 +343,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     @cached_property
     def n_steps(self) -> int | None:
-        """Number of steps of the survey; None for a survey without end. The last step ends at or before `ends`."""
+        """Number of steps of the survey; None for a survey without end."""
         return self.step_at(_unix_ms(self.ends)) if isinstance(self.ends, datetime) else self.ends
 
     def ended(self, step: int) -> bool:
-        """True if the step is after the survey's last step. No report of such a step counts."""
+        """True if the step is after the survey's last step."""
         return self.n_steps is not None and step >= self.n_steps
 
     def step_at(self, time_ms: int) -> int:
@@ -368,7 +355,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return (time_ms - self.start_ms) // self.step_ms
 
     def opens_ms(self, step: int) -> int:
-        """The time at which the step begins."""
         return self.start_ms + step * self.step_ms
 
     def closes_ms(self, step: int) -> int:
@@ -376,7 +362,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return self.opens_ms(step + 1 + self.lateness_steps)
 
     def too_old(self, step: int, appended_ms: int) -> bool:
-        """True if a report of the step, appended to the log at `appended_ms`, is after the step's close."""
+        """True if a report of the step, appended to the log at `appended_ms`, is at or after the step's close."""
         return appended_ms >= self.closes_ms(step)
 
     def too_early(self, step: int, appended_ms: int) -> bool:

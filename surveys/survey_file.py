@@ -35,7 +35,6 @@ def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
     """A survey from a parsed TOML document.
 
     Args:
-        document: the parsed document.
         source: the origin of the document, for error messages.
 
     Raises:
@@ -73,7 +72,6 @@ def read_survey(path: str | Path) -> tuple[Survey, str]:
 
 
 def _explain(message: str, document: dict[str, Any]) -> str:
-    """Returns msgspec's message as "key: what is wrong, got value"."""
     located = re.fullmatch(r"(.*) - at `\$\.?(.*)`", message, re.DOTALL)
     message, where = located.groups() if located else (message, "")
     path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", where)]

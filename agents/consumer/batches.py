@@ -1,9 +1,6 @@
 """Reads fetch answers: checks each batch of records, unpacks the batch within bounds and cuts the batch into pieces.
 
-aiokafka's own reader makes an object per record and decompresses without a bound. It also stops at record headers that are not
-UTF-8, although brokers accept such headers. One small batch could therefore fill an agent's memory or block a partition
-permanently. Our reader cuts a batch into pieces of up to `PIECE_RECORDS` records. If a piece has an unreadable record, our
-reader *refuses* this piece and the rest of the batch, and continues with the next batch. The reasons for a refusal:
+If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
     unreadable batch   the batch's compression or records violate the format, or we do not read its old or unknown compression
@@ -93,7 +90,7 @@ Piece = ReadableBatch | RefusedBatch | Markers
 
 
 class FetchedBatches(dict[Any, Any]):
-    """Makes aiokafka's fetch results return pieces of batches, because an object per record would be slow."""
+    """Makes aiokafka's fetch results return pieces of batches."""
 
     def __init__(self, fetched: Mapping[Any, Any]) -> None:
         super().__init__()
@@ -109,7 +106,6 @@ class FetchedBatches(dict[Any, Any]):
 
 
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
-    """Returns the next pieces, about `CHUNK_BYTES` at a time; replaces the library's `getall`."""
     taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
         weight = 0
@@ -126,17 +122,13 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
 
 
 class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no types
-    """A fetch answer that keeps its bytes for a faster checksum function."""
+    """A fetch answer that keeps its bytes for the checksum."""
 
     def __init__(self, raw: bytes) -> None:
         super().__init__(raw)
         self._raw, self._start = memoryview(raw), 0
 
     def sound_batch(self) -> tuple[Any, memoryview]:
-        """Checks the next batch's checksum, then returns the batch and its bytes.
-
-        In version 2, the checksum covers all bytes after the checksum field.
-        """
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
         self._start = end = start + _BEFORE_LENGTH + length
@@ -177,11 +169,6 @@ def unpack(unread: Any) -> Iterator[Piece]:
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
-    """Yields the records of a batch from offset `first` on. Also checks the records before `first`.
-
-    Raises:
-        Unreadable: if the batch cannot be unpacked, or at the first piece with an unreadable record.
-    """
     if raw[16] < 2 and raw[17] & _CODEC:
         raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
     if raw[16] == 2 and raw[22] & _CODEC:
@@ -204,7 +191,6 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
 
 
 def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Returns the value of a record's `key` header; empty without such a header, `MALFORMED_KEY` if it is empty or repeated."""
     if len(headers) == 1 and headers[0][0] == HEADER:  # the common case, for speed
         return headers[0][1] or MALFORMED_KEY
     found = [value or MALFORMED_KEY for name, value in headers if name == HEADER]
@@ -214,7 +200,6 @@ def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 
 
 def _rows(records: Iterator[Any], length: int) -> list[Any]:
-    """Returns the next records as tuples, at most `length`."""
     try:
         return [
             (r.offset, r.timestamp, r.value, r.timestamp_type, _key(headers) if (headers := r.headers) else b"")
@@ -225,11 +210,6 @@ def _rows(records: Iterator[Any], length: int) -> list[Any]:
 
 
 def _plain(raw: memoryview) -> bytes:
-    """Returns the decompressed batch.
-
-    Raises:
-        Unreadable: if the batch cannot be unpacked or would be too large.
-    """
     records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
     header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")
     header[22] &= ~_CODEC
@@ -237,7 +217,6 @@ def _plain(raw: memoryview) -> bytes:
 
 
 def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
-    """Yields the last three fields of each chunk. Joins readable pieces; keeps each refused batch or control batch separate."""
     for kind, run in groupby(pieces, type):
         if kind is ReadableBatch:
             yield _columns(cast(list[ReadableBatch], list(run))), None, 0

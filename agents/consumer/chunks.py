@@ -1,16 +1,11 @@
-"""Faust's consumer, with one event for each fetched chunk of a partition instead of one event for each record.
+"""Faust's consumer, with one event for each fetched chunk of a partition.
 
-Faust spends about 200 µs on every event, and a chunk can hold thousands of records. The count store's offsets decide which
-records are read and counted. We therefore switch off Faust's own work on offsets: its duplicate filter, its acknowledgements
-and commits (the topic has ``acks=False``), and its seek to the group's offsets after a rebalance.
+The count store's offsets decide which records are read and counted. Faust's own work on offsets is switched off.
 
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
-number. Every chunk carries the number of the partition's last placement, and a sequence number that starts at 0 after that
-placement. If Faust drops a chunk, the gap in the offsets shows the loss.
+number. Every chunk carries the number of its placement, and a sequence number from 0.
 
-A read takes about `CHUNK_BYTES` from each of several partitions: those whose last read is longest ago (`ChunkThread._turn`). A
-survey whose waiting chunks have reached a limit gets no further chunk, and the other surveys go on. After an error of one
-partition, only this partition is read again.
+A survey whose waiting chunks have reached a limit gets no further chunk, and the other surveys go on.
 """
 
 import asyncio
@@ -59,8 +54,6 @@ class _Placement:
 
 
 class ChunkConsumer(driver.Consumer):
-    """A consumer whose messages are chunks; see the module docstring."""
-
     _thread: "ChunkThread"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -79,15 +72,11 @@ class ChunkConsumer(driver.Consumer):
 
     @property
     def library(self) -> Any:
-        """aiokafka's consumer. The consumer's coroutines must run in the consumer's thread."""
+        """aiokafka's consumer; its coroutines must run in the consumer's thread."""
         return self._thread._ensure_consumer()
 
     async def in_thread(self, question: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the consumer's thread and returns its result.
-
-        Raises:
-            LogUnavailable: if the broker does not answer in time or refuses, or if a partition is not assigned to us.
-        """
+        """Raises LogUnavailable if the broker does not answer in time or refuses, or if a partition is not assigned to us."""
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
@@ -110,9 +99,9 @@ class ChunkConsumer(driver.Consumer):
         return position if placement is not None and placement.chunks == 0 else None
 
     async def commit_group(self, offsets: dict[TopicPartition, int]) -> None:
-        """Commits offsets of the consumer group, for tools that watch the group's lag. We never read these offsets.
+        """Commits offsets of the consumer group, for tools that watch the group's lag.
 
-        Skips partitions we no longer own: one such partition would make the broker reject the whole commit.
+        Skips partitions that we no longer own.
         """
         owned = self.library.assignment()
         ours = {partition: OffsetAndMetadata(offset, "") for partition, offset in offsets.items() if partition in owned}
@@ -122,7 +111,6 @@ class ChunkConsumer(driver.Consumer):
     # ---- for Faust
 
     async def perform_seek(self) -> None:
-        """Stops reading each partition until the partition's next seek. Faust calls this method after every rebalance."""
         self.placements.clear()
         assigned = self.assignment()
         if (fetcher := self.library._fetcher) is not None:
@@ -135,20 +123,17 @@ class ChunkConsumer(driver.Consumer):
         self.dispatcher.displace(partitions)
 
     def stop_reading(self, topic: str) -> None:
-        """Stops reading a topic until its partitions are placed again."""
         for partition in tuple(self.placements):
             if partition[0] == topic:
                 self.placements.pop(partition, None)
 
     def done(self, topic: str, chunk: Chunk) -> None:
-        """Notes that a chunk no longer waits to be counted."""
         placement = self.placements.get(TopicPartition(topic, chunk.partition))
         if placement is not None and placement.number == chunk.placement:
             placement.done = chunk.sequence + 1
 
     @property
     def dispatcher(self) -> Dispatcher:
-        """The surveys that get the chunks."""
         dispatcher: Dispatcher = cast(Any, self.app).dispatcher
         return dispatcher
 
@@ -170,7 +155,7 @@ class ChunkConsumer(driver.Consumer):
             return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
-        """Does nothing. Faust's stall detector expects commits; `agents.stall_detector` replaces Faust's detector."""
+        """Does nothing: `agents.stall_detector` replaces Faust's detector."""
 
 
 class ChunkThread(driver.AIOKafkaConsumerThread):
@@ -183,24 +168,19 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _turns = 0
 
     async def on_start(self) -> None:
-        """Starts the thread. Checks our group membership from the first join attempt on."""
+        """Starts the thread."""
         await super().on_start()
         self.membership = Membership(self._ensure_consumer())
         self._keeping = asyncio.create_task(self.membership.keep())
 
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Limits the wait of a fetch, because other requests wait behind the fetch."""
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
         _retry_first_connection(consumer._client, self.app)
         return consumer
 
     async def on_thread_stop(self) -> None:
-        """Stops the thread and all its tasks.
-
-        aiokafka cancels its fetches and awaits them. This method catches their CancelledError, which would otherwise interrupt
-        the stop.
-        """
+        """Stops the thread and its tasks."""
         for task in (self._keeping, self._ahead):
             if task is not None:
                 task.cancel()
@@ -214,7 +194,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     async def _fetch_records(
         self, consumer: Any, active_partitions: Iterable[Any] | None, *_limits: Any, **_more_limits: Any
     ) -> dict[Any, list[Chunk]]:
-        """Returns the chunks of the finished read and starts the next read, so that reading and counting overlap."""
         ahead, self._ahead = self._ahead, None
         chunks = await (ahead or self._read(consumer, active_partitions))
         if chunks:
@@ -260,7 +239,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         return chunks
 
     def _turn(self, placed: set[Any], fetched: Iterable[Any]) -> list[Any]:
-        """Returns the partitions from which the next read takes a chunk, first the one whose last read is longest ago."""
         placements = dict(self.consumer.placements)  # a copy, because Faust's thread may change it
         waiting: Counter[str] = Counter()
         for (topic, _), placement in placements.items():
@@ -282,11 +260,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         return turn
 
     def _lose(self, partitions: set[Any], error: Exception, after_s: float | None = None) -> None:
-        """Stops reading partitions whose positions are no longer valid, and has them placed again.
-
-        The records read before the error are lost, so each partition needs a new seek: at once if the log no longer has the
-        offset, otherwise `after_s` seconds later (by default `AFTER_ERROR_S`).
-        """
         for partition in partitions:
             self.consumer.placements.pop(partition, None)
         tell = partial(self.parent_loop.call_soon_threadsafe, self.consumer.displaced, partitions)
@@ -299,7 +272,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
 
 
 async def _fetched(fetcher: Any, timeout_s: float) -> None:
-    """Waits until the fetcher has fetched something. Raises KafkaError if the group shuts us out."""
     waiter = fetcher._create_fetch_waiter()
     done, _ = await asyncio.wait([waiter], timeout=timeout_s)
     if done:
@@ -318,7 +290,6 @@ class ChunkProducer(driver.Producer):
 
 
 def _retry_first_connection(client: Any, app: Any) -> None:
-    """Makes an aiokafka client retry its first connection, because the broker may fail after the agent's start-up checks."""
     connect = client.bootstrap
 
     async def keep_trying() -> None:

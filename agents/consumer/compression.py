@@ -1,10 +1,6 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-A few kilobytes can unpack to gigabytes. Every decoder therefore writes to a buffer of `MAX_UNPACKED_BYTES` and stops when the
-buffer is full. A snappy block that states a larger size is refused at once. A decoder's window needs at most another
-`MAX_UNPACKED_BYTES` of memory.
-
-Snappy comes as a frame of blocks (the xerial format) or as one raw block. We read both formats.
+A decoder writes to a buffer of `MAX_UNPACKED_BYTES`, and stops when the buffer is full.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,10 +30,6 @@ class Unreadable(Exception):
 def unpacked(codec: int, packed: memoryview) -> memoryview:
     """Returns the unpacked records of a batch.
 
-    Args:
-        codec: the codec's number in the batch's attributes, 1 to 7.
-        packed: all bytes after the batch's header.
-
     Raises:
         Unreadable: "too large" if the records unpack to more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is
             unknown or the bytes are not complete streams of this codec.
@@ -55,7 +47,6 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
 
 
 def _snappy(packed: memoryview, out: memoryview) -> int:
-    """Unpacks raw snappy or the blocks of a xerial frame."""
     size = 0
     for block in _xerial_blocks(packed) if packed[: len(_XERIAL)] == _XERIAL else [packed]:
         if size + cramjam.snappy.decompress_raw_len(block) > len(out):

@@ -3,8 +3,7 @@
 - After a failure (for example, a withdrawn right) the coordinator stays out of the group until a caller reads the error.
 - After an error that is not a Kafka error (for example, no broker is known: an `AssertionError`) the coordinator's task ends
   permanently.
-- After a day without a fetch, the consumer leaves the group until the next fetch. A spare agent has no partitions and fetches
-  nothing, so it could no longer replace a failed agent.
+- After a day without a fetch, the consumer leaves the group until the next fetch.
 """
 
 import asyncio
@@ -23,10 +22,6 @@ JOIN_S = 90.0  # longer than the longest rebalance, 60 s (Faust's broker_rebalan
 class Membership:
     """The membership of a consumer in its group. Use this class only in the consumer's own thread.
 
-    Args:
-        consumer: aiokafka's consumer.
-        clock: monotonic time in seconds.
-
     Attributes:
         shut_out: the reason why the consumer is shut out of its group; "" once the consumer is a member.
     """
@@ -37,7 +32,6 @@ class Membership:
         self._member_s = clock()
 
     async def keep(self) -> None:
-        """Checks the membership every second, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             self.check()

@@ -19,7 +19,7 @@ ANSWER_MS = 3_000
 
 
 class SecondClient:
-    """A client for requests about topics. The client shares no connection and no thread with the consumer.
+    """A client for requests about topics.
 
     Raises (all methods except `close`):
         LogUnavailable: if the broker does not answer or does not serve the topic.
@@ -35,7 +35,6 @@ class SecondClient:
         return str(self._describe(topic).get("topic_id") or "")
 
     def partitions(self, topic: str) -> set[int]:
-        """Returns the numbers of the topic's partitions."""
         return {int(partition["partition_index"]) for partition in self._describe(topic)["partitions"]}
 
     def _describe(self, topic: str) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json.
-
-The dashboard *Population* shows the estimates; *Privacy and pipeline* shows the privacy loss and the state of the service.
-"""
+"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,11 +66,8 @@ Steps = tuple[tuple[float | None, str], ...]
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: shape, title, description, unit, (query, legend) pairs, and size on Grafana's grid of 24 columns.
-
-    In a table, the legend is the title of the query's column. `steps` are (lower bound, colour) pairs in increasing order; a
-    first bound of None means minus infinity. `empty` is the text without data.
-    """
+    """`steps` are (lower bound, colour) pairs in increasing order; a first bound of None means minus infinity. `empty` is the
+    text without data."""
 
     shape: Shape
     title: str
@@ -100,7 +94,6 @@ OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[
 
 
 def happened(counter: str) -> str:
-    """Returns a query: how often a counter has counted in the time shown."""
     return f"round(sum(increase({counter}[$__range])))"
 
 

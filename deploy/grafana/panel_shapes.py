@@ -112,13 +112,6 @@ def words(shown: dict[str, tuple[str, str]]) -> ValueMapping:
 
 
 def rows(sorted_by: tuple[str, ...], hidden: tuple[str, ...], named: dict[str, str]) -> table.Panel:
-    """Returns a table with a row for each combination of labels, and a column for each query.
-
-    Args:
-        sorted_by: labels, the most important last.
-        hidden: columns that the table does not show.
-        named: titles of the columns, in order.
-    """
     made = table.Panel().show_header(True).with_transformation(DataTransformerConfig(id_val="merge", options={}))
     for label in sorted_by:
         made = made.with_transformation(DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": label}]}))
@@ -133,7 +126,7 @@ def bar(*more: DynamicConfigValue) -> list[DynamicConfigValue]:
 
 
 def histogram() -> table.Panel:
-    """Returns rows in the survey's order: sorted by the hidden column `index`. By name, 100 would be before 20."""
+    """Rows in the order of the hidden column `index`, which is the survey's order."""
     named = {"value": "Value", "Value #A": "Share", "Value #B": "95 % from", "Value #C": "95 % to"}
     made = rows(("index",), ("Time", "index"), named).override_by_name("Value", [TEXT])
     made = made.override_by_name("Share", bar(UNKNOWN))

@@ -22,7 +22,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 @app.callback()
 def benchmarks() -> None:
-    """Measure speed and accuracy beside other libraries."""
+    """Measure the speed and the accuracy of ldpstream."""
 
 
 @app.command(name="mechanisms")
@@ -60,7 +60,7 @@ def accuracy_command(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Compare every estimator's error with the winner's, on the same reports, over a grid of cells."""
+    """Compare the estimators' errors with the winner's, over a grid of cells."""
     from lab.bench.accuracy import cells, compare, measure, shapes, tables
     from lab.bench.accuracy import picture as pictures
 

@@ -1,7 +1,6 @@
 """Compares the error of advice with every fixed choice, on the papers' data sets.
 
-The adviser gets a random 5 % of the people, or only k and n; the other 95 % report. A fixed choice is the same mechanism,
-estimator and post-processing in all settings.
+The adviser gets a random 5 % of the people, or no sample; the other 95 % report.
 """
 
 import math
@@ -59,14 +58,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """Outcome of the comparison in one setting.
-
-    Attributes:
-        k, n: number of values, and of people who reported.
-        advice: the advised combination, such as ``"L-OLH mi norm-sub"``, for each of `INFORMED`.
-        mse: mean squared error of every combination.
-        better: for each of `INFORMED`, the combinations with a significantly smaller error than the advice.
-    """
+    """Outcome of the comparison in one setting; `better` names the combinations with a significantly smaller error."""
 
     case: str
     kind: str
@@ -150,7 +142,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison of the advice with one choice, over many settings.
 
     Attributes:
-        kept: share of settings in which the choice is not significantly better than the advice by more than 1 %.
+        kept: share of settings in which the advice's error is at most 1 % above the choice's error, or not significantly above.
         near: share of settings in which the advice's error is at most 1 % above the choice's error.
         gain: geometric mean of the choice's error divided by the advice's error.
         least, where: the smallest ratio of the choice's error to the advice's error, and the case and ε where this ratio

@@ -1,6 +1,6 @@
-"""A consumer that only fetches: `python -m lab.bench.bare_consumer TOPIC RECORDS`.
+"""A consumer that only fetches, for comparison.
 
-Prints one JSON object: number of records, seconds and processor seconds.
+python -m lab.bench.bare_consumer TOPIC RECORDS
 """
 
 import json

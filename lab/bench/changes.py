@@ -1,8 +1,6 @@
 """Detection of jumps: the delays of several statistics, in steps, and the filter's mean steps to a false alarm.
 
-A jump's size is in standard errors of an observation. All statistics have the same rate of false alarms.
-
-    python -m lab.bench.changes
+A jump's size is in standard errors of an observation.
 """
 
 import math

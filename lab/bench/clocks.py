@@ -20,13 +20,7 @@ STEP = 10  # the step of the device's clock
 
 @dataclass(frozen=True, slots=True)
 class ClockRow:
-    """Result for one kind of survey and one clock.
-
-    Attributes:
-        offset_min: the device's clock minus the true time, in minutes.
-        lost, lost_once: share of reports never counted, with retries and without.
-        other_step: share of counted reports whose step is not the true step.
-    """
+    """Result for one kind of survey and one clock; `offset_min` is the device's clock minus the true time, in minutes."""
 
     step_s: int
     lateness_steps: int

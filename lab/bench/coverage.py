@@ -1,4 +1,4 @@
-"""Coverage of the 95 % intervals of every mechanism and estimator, for a step and for a window.
+"""Coverage of 95 % intervals by mechanism and estimator, for a step and for a window.
 
 Coverage is the share of intervals, over all runs and values, that contain the value's share in the distribution.
 """

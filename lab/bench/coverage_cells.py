@@ -1,7 +1,4 @@
-"""Coverage of the default estimate's 95 % intervals in the cells of the accuracy benchmark.
-
-The truth is the cell's distribution.
-"""
+"""Coverage of the default estimate's 95 % intervals in the cells of the accuracy benchmark."""
 
 import math
 from collections.abc import Callable, Sequence

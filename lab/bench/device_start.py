@@ -31,13 +31,7 @@ print("[%d, %r, %s]" % (len(sys.modules), elapsed_s, peak))
 
 @dataclass(frozen=True, slots=True)
 class StartRow:
-    """The cost of one program.
-
-    Attributes:
-        modules: number of loaded modules.
-        seconds: median wall-clock time, without the start of the interpreter.
-        peak_mib: median of the largest resident memory (VmHWM) of the process, in MiB.
-    """
+    """The cost of one program: wall-clock seconds without the start of the interpreter, and peak resident memory (VmHWM)."""
 
     program: str
     modules: int

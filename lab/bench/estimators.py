@@ -90,7 +90,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
     add(f"the same for ordered values, OUE, k={k}", partial(_with_intervals, ordered, oue, table), None)
     for what, run in filter_steps(k).items():
         add(f"{what}, {ATTRIBUTES} attributes of OUE, k={k}: one step", run, 0.05)
-    for size, decode, exact in ((k, 0.003, 0.5), (large, None, 60.0), (huge, 1.0, None)):
+    for size, decode, exact in ((k, 0.003, 0.5), (large, None, 30.0), (huge, 1.0, None)):
         olh = mechanism("OLH", k=size, eps=1.0)
         counts = reported(olh, 10_000 if quick else 1_000_000)
         add(f"decoding, OLH, k={size}", partial(olh.support, counts), decode)

@@ -32,8 +32,6 @@ BATCH = 200  # publications in one transaction
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """Result for one format: `seconds` of the first export, `again_s` of an export that adds one more step."""
-
     format: str
     publications: int
     rows: int

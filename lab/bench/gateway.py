@@ -1,7 +1,4 @@
-"""Measures the gateway's processor time for a request, beside servers that answer the same requests without any work.
-
-The processor time is that of all processes of the server, user and system.
-"""
+"""Measures the gateway's processor time for a request, user and system, beside servers that answer without any work."""
 
 import os
 import shutil

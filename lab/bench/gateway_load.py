@@ -1,8 +1,6 @@
 """The load generator of `bench gateway`: each connection posts its next report after the answer to the last one.
 
-    python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
-
-FILE holds a msgpack array of bodies. The output is one JSON object; times of answers are in ms.
+python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 """
 
 import asyncio

@@ -8,12 +8,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 
 class ManyFilters(LocalLevel):
-    """`n` independent filters of `own` values; arrays have n · own values, those of the first filter first.
-
-    Attributes:
-        alarms: (n,) the number of jumps that each filter has detected.
-        latest: (n,) the number of observed steps up to each filter's latest alarm; 0 before.
-    """
+    """`n` independent filters of `own` values; arrays have n · own values, those of the first filter first."""
 
     def __init__(self, n: int, own: int, run_length: float) -> None:
         super().__init__(n * own)

@@ -5,7 +5,7 @@ The numbers x are uniform on [0, 1]. The noise of one report has these variances
     Laplace      2/ε²
     Duchi        ((e^ε + 1)/(e^ε - 1))² / 4 - (x - 1/2)²                              two reports
     piecewise    ((2x - 1)²/(h - 1) + (h + 3)/(3 (h - 1)²)) / 4,  h = e^{ε/2}          the piecewise mechanism (PM)
-    optimal      the optimal piecewise mechanism (OPM) in the unbiased form of its authors' code, `unbias_gpm`
+    OPM unb.     the optimal piecewise mechanism (OPM) in the unbiased form of its authors' code, `unbias_gpm`
     least        the least mean noise of any unbiased mechanism, on a grid, by linear programming
 
 Sources: Duchi, Jordan and Wainwright 2018; Wang et al. 2019, arXiv:1907.00782 (PM); Zheng, Mishra and Hu 2025,
@@ -94,7 +94,7 @@ def means_table() -> Table:
         "Laplace",
         "Duchi",
         "piecewise",
-        "optimal",
+        "OPM unb.",
         "least",
         title="Standard error of the mean, 10 000 people",
     )

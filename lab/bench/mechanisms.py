@@ -1,8 +1,4 @@
-"""Measures how many reports one core perturbs and counts in a second, with our code and with other libraries.
-
-Rates are per second of processor time, the best of several runs. The other libraries draw both rounds at every call: compare
-them with our rate for both rounds.
-"""
+"""Measures how many reports one core perturbs and counts in a second of processor time, beside other libraries."""
 
 import resource
 import time

@@ -1,7 +1,4 @@
-"""Values that nobody listed: what prefix levels could find, and what a list of candidates finds.
-
-With prefix levels, each device reports, by local hashing, one prefix of its text. With candidates, all people report all of
-their text, and the server tests a list.
+"""Values that nobody listed: the least shares that prefix levels and a list of candidates find.
 
 Sources of prefix levels: Wang, Li and Jha 2019 (PEM); Bassily et al. 2017 (TreeHist).
 """
@@ -43,13 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A small simulation of prefix levels, with the reports of the real mechanism.
-
-    Attributes:
-        share: the forecast of the least share, which the text has.
-        found: part of the runs in which the text was found.
-        wrong: part of the runs in which a prefix without people was found.
-    """
+    """A small simulation of prefix levels: parts of the runs in which the text, and in which a wrong prefix, was found."""
 
     eps: float
     runs: int

@@ -1,10 +1,8 @@
 """Two attributes together: errors of a pair, coverage of its intervals, size and power of its test.
 
-The rival asks each attribute with half of the budget and multiplies the two reports of a person. The mean over all people of
+The rival asks each attribute with half of the budget, and multiplies the weights of the two reports of a person:
 
     w_i(y) w_j(y'),   w_v(y) = (1[y supports v] - q) / (p - q)
-
-is an unbiased estimate of the share with both values.
 """
 
 import math

@@ -12,12 +12,7 @@ ESTABLISHED = "01"  # state of a connection in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class ProcessCosts:
-    """Costs of one process, or the sum over several processes.
-
-    Attributes:
-        resident_mib: resident memory, in MiB; a shared page counts for each process.
-        share_mib: the same, but a shared page counts in equal parts for the processes that share it.
-    """
+    """Memory in MiB, threads and connections; `share_mib` divides a shared page among the processes that share it."""
 
     resident_mib: float = 0.0
     share_mib: float = 0.0

@@ -1,8 +1,6 @@
-"""An agent that profiles itself.
+"""An agent that profiles itself: records, processor seconds by phase, and the duration of each commit, as JSON.
 
-    python -m lab.bench.profiled_agent SURVEY FILE
-
-At the end, FILE holds JSON: number of counted records, processor seconds by phase, and the duration of each commit.
+python -m lab.bench.profiled_agent SURVEY FILE
 """
 
 import json

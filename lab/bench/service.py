@@ -1,6 +1,6 @@
 """Measures the speed of the service over a real Kafka and a real Redis, with each part in a separate process.
 
-All parts compete for the same processor: compare figures of one run only. `service_results` defines the figures.
+All parts compete for the same processor: compare figures of one run only.
 """
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Results of the service's benchmark, and its targets."""
-
 from dataclasses import dataclass, field
 
 BARE_TARGET, STOCK_TARGET, CLOSE_TARGET_S = 0.8, 50.0, 1.0
@@ -19,11 +17,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Alternating runs of an agent and of the bare consumer over one log, from the first commit to the end.
+    """Alternating runs of an agent and of the bare consumer over one log.
 
     Attributes:
         record_bytes: mean size of an envelope, in bytes.
-        reports_per_record: mean number of reports in an envelope.
         ratio: median over the pairs of runs of (agent's rate) / (bare consumer's rate).
         cpu_ratio: (bare consumer's processor time per record) / (agent's processor time per record).
     """
@@ -96,8 +93,6 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """Reports acknowledged by Kafka; `ratio` is the reports' rate divided by the rate of prepared batches."""
-
     how: str
     records: int
     reports: int
@@ -107,16 +102,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The cost of the report keys that one partition remembers.
-
-    Attributes:
-        keys: number of keys.
-        agent_bytes, peak_bytes, redis_bytes: bytes a key: in the agent at the end and at most, and in Redis.
-        commits: number of commits.
-        commit_p50_ms, commit_p99_ms: time of a commit of `PIECE_RECORDS` new keys.
-        load_s: seconds to read all keys from Redis.
-        ready_s: `load_s`, and the time until the agent can look up keys.
-    """
+    """The cost of the report keys that one partition remembers: bytes a key, and times to commit and to load them."""
 
     keys: int
     agent_bytes: float

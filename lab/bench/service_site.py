@@ -122,8 +122,6 @@ class Agent(Process):
 
 
 class BaseSite:
-    """New surveys with their topics and processes; close the site after use."""
-
     patience_s = PATIENCE_S  # longest wait of `until`
 
     def __init__(self, settings: Settings, folder: Path, name: str, surveys: list[Survey], partitions: int) -> None:

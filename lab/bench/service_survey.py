@@ -1,5 +1,3 @@
-"""Surveys and reports for the benchmarks of the services, without Kafka and Redis."""
-
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime

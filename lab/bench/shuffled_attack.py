@@ -55,7 +55,6 @@ class Reached(NamedTuple):
 
 
 def ratios(channel: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """R(· | u), a and b for the three values with the largest variance of a - b."""
     found, triple = -1.0, (0, 0, 0)
     for v, w in permutations(range(len(channel)), 2):
         for u, row in enumerate(channel):

@@ -1,9 +1,6 @@
-"""Measures whether the memory of an agent, an estimator and a gateway grows over a long run with short steps.
+"""Measures whether the memory of an agent, an estimator and a gateway grows over a long run, in MiB an hour.
 
-    nice python -m lab.bench.soak MINUTES STEP_SECONDS
-
-Prints for each process the slope of a least-squares line through the memory of the second half, in MiB an hour. The standard
-error assumes that the residuals are an autoregressive process of order one.
+nice python -m lab.bench.soak MINUTES STEP_SECONDS
 """
 
 import contextlib
@@ -35,7 +32,7 @@ ROLES = ("agent", "estimator", "gateway")
 
 
 def slope(hours: NDArray[np.float64], mib: NDArray[np.float64]) -> tuple[float, float]:
-    """Returns the slope of a least-squares line, in MiB an hour, and its standard error.
+    """The slope of a least-squares line, in MiB an hour, and its standard error for autoregressive residuals of order one.
 
     >>> hours = np.linspace(0, 1, 500)
     >>> found, error = slope(hours, 100 + 7 * hours + np.random.default_rng(1).normal(size=500))

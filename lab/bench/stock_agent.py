@@ -1,8 +1,6 @@
 """A Faust agent as a beginner writes it, for comparison: one event for each record, one HINCRBY for each report.
 
-    python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
-
-At the end it prints one JSON object: number of reports, and seconds. It is not exactly-once.
+python -m lab.bench.stock_agent TOPIC RECORDS FOLDER
 """
 
 import json

@@ -7,8 +7,8 @@ step t = 1 … T is
     Sin   0.05 sin(0.01 t) + 0.075
     Log   0.25 / (1 + e^{-0.01 t})
 
-For k > 2 values, value j has a stream of its own: another walk, the phase 2πj/k, or the delay T j/(k-1). The shares are these
-streams divided by their sum.
+For k > 2 values, value j has a stream of its own: another walk (LNS), the phase 2πj/k (Sin), the delay T j/(k-1) (Log). The
+shares are these streams divided by their sum.
 """
 
 from dataclasses import dataclass
@@ -72,7 +72,6 @@ def of_shares(name: str, shares: FloatArray, n: int) -> Stream:
 
 
 def real(folder: Path | None) -> list[Stream]:
-    """MS-FIMU's visits over 7 days, and PWGTP's 80 replicate weights as steps, in 10 and in 100 values, if present."""
     visits, weights = (datasets.load(name, folder) for name in ("ms_fimu", "pwgtp"))
     found = [_of_values("MS-FIMU", visits.values, visits.sizes[0])] if visits.real else []
     if weights.real:

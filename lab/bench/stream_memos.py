@@ -1,7 +1,6 @@
 """Compares the errors and privacy losses of memoized mechanisms and of the spaced level, for values that change often.
 
-A memoized mechanism has ε∞ and ε₁ = ε∞/2, and everybody reports at every step. At the spaced level everybody reports once in a
-window of steps, by a one-time mechanism with ε = ε∞.
+A memoized mechanism has ε∞ and ε₁ = ε∞/2, the spaced level one report of ε∞ in a window.
 
 Source of the data: LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262).
 """
@@ -24,8 +23,6 @@ SPACED_MECHANISMS = ("OUE", "OLH")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`change` is the chance that a value changes at a step, `window` the window in steps, `epsilons` the values of ε∞."""
-
     people: int
     k: int
     steps: int
@@ -39,20 +36,13 @@ QUICK = Setting(500, 20, 12, 0.25, 4, (2.0,))
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One mechanism, with mean squared errors and privacy losses.
+    """One mechanism, with mean squared errors (MSE_avg), privacy losses in nats, and chances of a right guess.
 
     Attributes:
         mechanism: the mechanism's name; a one-time mechanism stands for the spaced level.
         eps_inf: ε∞ of the memo, or the ε of every report of the spaced level.
-        mse_step: MSE_avg of each step's histogram.
-        mse_window: MSE_avg of the mean of the last w steps' histograms, compared with the last step's shares.
-        mse_filtered: MSE_avg of the filtered histograms; None for a memoized mechanism.
-        eps_sequence: loss of a person's reports in all steps, for any values.
-        exact: False if `eps_sequence` is an upper bound.
-        guess_once: chance that an observer of one report guesses the value.
-        guess_unchanged: chance of a right guess from all reports of an unchanged value.
-        guess_any: chance of a right guess of the value at one step from all reports, for any values.
-        exact_guesses: False for each of these chances that is an upper bound.
+        exact: false if `eps_sequence` is an upper bound.
+        exact_guesses: false for each of the chances that is an upper bound.
     """
 
     mechanism: str

@@ -28,8 +28,6 @@ MIN_EPS = 1e-6  # nats; the smallest part of a budget with which a histogram is 
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """A frequency oracle on k values: GRR or OUE. p, q: Pr[report supports v | the value is, is not v]."""
-
     k: int
     p: float
     q: float
@@ -105,13 +103,6 @@ def dissimilarity(fresh: Histogram, last: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The histograms that a method published, and the allowance that it spent.
-
-    Attributes:
-        shares: (T, k) published shares.
-        spent: (T, 2) allowance spent to detect changes, and to publish: nats of each person, or number of people asked.
-    """
-
     shares: FloatArray
     spent: FloatArray
 

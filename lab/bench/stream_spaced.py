@@ -21,7 +21,6 @@ def spaced_level(stream: Stream, eps: float, w: int, rng: np.random.Generator) -
 
 
 def filtered(raw: FloatArray, reports: IntArray, p: float, q: float) -> FloatArray:
-    """(T, k) shares from the filter `estimators.local_level`, with its detection of jumps."""
     level, curve = LocalLevel(raw.shape[1]), np.empty(raw.shape)
     for t, (step, n) in enumerate(zip(raw, reports, strict=True)):
         if not n:

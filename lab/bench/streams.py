@@ -1,8 +1,7 @@
 """Compares the spaced level with the seven methods of LDP-IDS: histograms at every step under w-event ε-LDP.
 
 MSE     mean of (published - true share)² over all steps and values
-MRE     mean of |published - true share| / max(true share, bound) over all steps and values. The bound is a share of 0.1 %
-        (`mre`), or the share of one person (`mre_person`)
+MRE     mean of |published - true share| / max(true share, bound); the bound is 0.1 % (`mre`), or one person (`mre_person`)
 AUC     area under the ROC curve of a detector of steps at which a value's true share is above min + 0.75 (max - min)
 """
 

@@ -14,13 +14,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Costs of all agents, or of all estimators, of a run.
-
-    Attributes:
-        costs: memory, threads and connections after the last step.
-        standing_cores: processor seconds a second while no record arrives and no step closes.
-        working_cores: processor seconds a second while records arrive and steps close.
-    """
+    """Costs of all agents, or of all estimators, of a run; cores are processor seconds a second."""
 
     costs: ProcessCosts
     standing_cores: float
@@ -58,17 +52,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAgent:
-    """Counting of many surveys in one process without Kafka.
-
-    Attributes:
-        surveys, partitions: number of surveys, and of all their partitions.
-        mib: memory that a survey adds, in MiB.
-        standing_ms: processor time that a survey needs in a second without records, in ms.
-        records: number of records counted.
-        record_us: processor time of a record, in µs, with its share of the commits.
-        counted_s: wall-clock seconds from the first chunk until all counts are committed.
-        connections: number of connections to Redis.
-    """
+    """Counting of many surveys in one process without Kafka; `counted_s` is wall-clock time."""
 
     surveys: int
     partitions: int
@@ -82,17 +66,7 @@ class SimulatedAgent:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedEstimator:
-    """Estimates of many surveys in one process without Kafka.
-
-    Attributes:
-        surveys: number of surveys.
-        mib: memory that a survey adds, in MiB.
-        turn_ms: processor time of a survey's turn without a due step, in ms.
-        prepare_ms: processor time for the privacy losses of a survey's next step, in ms.
-        step_ms: processor time of a survey's turn that publishes a step, in ms.
-        round_s: wall-clock seconds until one step of every survey is published, if all these steps close at the same time.
-        metrics, page, api: answers of the servers.
-    """
+    """Estimates of many surveys in one process without Kafka; `round_s` is wall-clock time."""
 
     surveys: int
     mib: float

@@ -1,8 +1,6 @@
-"""The dispatcher of an agent with many surveys in one process without Kafka: a silent log, and the configured Redis.
+"""The dispatcher of an agent with many surveys in one process, without Kafka.
 
-    python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
-
-Prints JSON: the arguments of `SimulatedAgent`.
+python -m lab.bench.surveys_simulated_agent SURVEYS RECORDS SECONDS
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""The schedules of an estimator with many surveys in one process without Kafka: a silent log, and the configured Redis.
+"""The schedules of an estimator with many surveys in one process, without Kafka.
 
-    python -m lab.bench.surveys_simulated_estimator SURVEYS
-
-Publishes two steps of each survey, and prints JSON: the arguments of `SimulatedEstimator`.
+python -m lab.bench.surveys_simulated_estimator SURVEYS
 """
 
 import json

@@ -1,5 +1,3 @@
-"""Many surveys on a real Kafka and a real Redis, served together by one pair of processes, or each by a pair of its own."""
-
 import gc
 import os
 import time

@@ -1,12 +1,7 @@
 """Haar wavelets: a rival of Square Wave for the distribution of a number, with the same loss ε and one report of each person.
 
-The bins are the leaves of a binary tree. The Haar coefficient of a node is the share of the people in its left half minus the
-share in its right half:
-
-    d(node) = f(left) - f(right)            f(left) = (f(node) + d(node)) / 2
-
-Each person draws one level of the tree, and reports the half of a node of this level that holds the number, by one-time GRR or
-OUE. The histogram is projected on the distributions (norm-sub). This is not the mechanism of arXiv:2509.19661.
+A node of a binary tree over the bins has the coefficient d(node) = f(left) - f(right). Each person draws one level, and reports
+the half of its node that holds the number, by one-time GRR or OUE. This is not the mechanism of arXiv:2509.19661.
 
 Sources: Kulkarni, Cormode and Srivastava 2019, arXiv:1812.10942 (Haar); Zhao et al. 2025, arXiv:2509.19661 (wavelets).
 """

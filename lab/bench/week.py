@@ -27,8 +27,6 @@ AT_ONCE = 500  # envelopes in a transaction, as in a group commit of the gateway
 
 @dataclass(slots=True)
 class Week:
-    """Results; each list has one number for every simulated hour."""
-
     devices: int
     reports: int = 0
     memory_mib: list[float] = field(default_factory=list)

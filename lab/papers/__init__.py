@@ -1,4 +1,4 @@
-"""Every table and figure that `python -m lab.papers` reproduces, with one module or more for each paper."""
+"""The tables and figures that `python -m lab.papers` reproduces."""
 
 from lab.papers import allomfree, free_will, ibu_mi, ldp3
 from lab.papers.reproduction import Target

@@ -1,5 +1,3 @@
-"""The earth mover's distance on the plane."""
-
 import math
 
 import numpy as np
@@ -14,12 +12,7 @@ TOLERANCE = 1e-10  # tolerance of the linear programme, relative to the longest 
 
 
 def emd_grid(truth: npt.ArrayLike, estimate: npt.ArrayLike, points: npt.ArrayLike) -> float:
-    """Earth mover's distance of two distributions on points of the plane: the least Σ mass × Euclidean distance.
-
-    Args:
-        truth, estimate: (k,) non-negative weights, not all zero; each is normalised.
-        points: (k, 2) coordinates of the values, finite.
-    """
+    """Earth mover's distance of two distributions on (k, 2) points of the plane: the least Σ mass × Euclidean distance."""
     a, b = pair(truth, estimate)
     where = np.asarray(points, float)
     if where.shape != (a.size, 2) or not np.isfinite(where).all():

@@ -31,10 +31,7 @@ PROJECTIONS = ("norm-sub", "norm-mul")
 
 
 def combine_results(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
-    """[estimator]_R: the mean of the groups' estimates, each a distribution, weighted by their numbers of reports.
-
-    Returns:
-        (k,) distribution; NaN if there are no reports.
+    """[estimator]_R: the mean of the groups' estimates, weighted by their numbers of reports; (k,), NaN without reports.
 
     Raises:
         ValueError: if an argument is not allowed, or a table belongs to another mechanism.
@@ -52,10 +49,7 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
 
 
 def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
-    """[estimator]_M: one estimate from all reports, as if every device had used the groups' average mechanism.
-
-    Returns:
-        (k,) distribution; NaN if there are no reports, or if the average mechanism carries no information.
+    """[estimator]_M: one estimate from all reports, with the groups' average mechanism; (k,), NaN if it carries no information.
 
     Raises:
         ValueError: if an argument is not allowed, or the groups' reports are not of one kind.

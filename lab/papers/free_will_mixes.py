@@ -1,7 +1,5 @@
 """Populations and mixtures of mechanisms of the free-will privacy paper, and every method's distance from the truth.
 
-Each mechanism of a mixture gets an equal part of the people. Distances are in cells on a line and in kilometres on the grid.
-
 Source: ElSalamouny and Palamidessi, "Reconstruction of the distribution of sensitive data under free-will privacy", Tables 4 to
 8.
 """
@@ -54,10 +52,8 @@ GIBU, MAXIMUM, COUNTED = "GIBU", "maximum", "maximum, bit counts"
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """A population and its mechanisms, each for an equal part of the people.
-
-    `points` are (k, 2) kilometres, or None if the values lie on a line at unit distances.
-    """
+    """A population and its mechanisms, each for an equal part of the people; `points` are (k, 2) kilometres, or None on a
+    line."""
 
     truth: FloatArray
     mechanisms: list[Mechanism]

@@ -81,7 +81,6 @@ class Runs:
         return np.asarray(self.distances[method].std(axis=1, ddof=1))
 
     def wins(self, better: str, worse: str) -> tuple[float, float]:
-        """The share of sizes at which `better` has the smaller mean distance, and this share's standard deviation."""
         difference = self.distances[worse] - self.distances[better]
         mean, error = difference.mean(axis=1), difference.std(axis=1, ddof=1) / math.sqrt(difference.shape[1])
         chance = norm.cdf(mean / np.maximum(error, 1e-300))

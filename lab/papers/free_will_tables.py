@@ -130,10 +130,7 @@ PER_KM_NOTE = "On the grid the ε are per kilometre; a mechanism that counts cel
 
 
 def epsilon(kind: str, loss: float) -> float:
-    """The ε of a mechanism for which the expected distance between a uniform value and the value's report is `loss`.
-
-    `loss` is in cells on the line, in kilometres on the grid.
-    """
+    """The ε for which the expected distance of a uniform value from its report is `loss`, in cells or kilometres (grid)."""
     channel, distance, low, high = KINDS[kind]
     apart = distance()
     return float(brentq(lambda eps: (channel(eps) * apart).sum() / len(apart) - loss, low, high, xtol=1e-7))

@@ -118,7 +118,6 @@ def mean_gain(found: Found, chosen: Callable[[Setting], bool], estimator: str = 
 
 
 def chance(found: Found, chosen: Callable[[Setting], bool]) -> FloatArray:
-    """(2,) standard deviations of a published mean gain minus our mean gain."""
     gains = np.array([gain(x) for setting, x in found.items() if chosen(setting)])
     reports = gains.var(axis=2, ddof=1).mean(axis=0) / len(gains)
     populations = np.maximum(gains.mean(axis=0).var(axis=1, ddof=1) - reports, 0)
@@ -168,7 +167,6 @@ def claim(text: str, holds: bool, note: str = "") -> Row:
 
 
 def ratio(measured: dict[str, FloatArray]) -> float:
-    """Reduction of the mean squared error, averaged over runs, by IBU relative to MI, in per cent; negative if IBU is worse."""
     return float(100 * (1 - measured["ibu"][0].mean() / measured["mi"][0].mean()))
 
 

@@ -35,7 +35,6 @@ def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray
 
 
 def build(name: str, k: int, eps: float, calibration: str) -> Mechanism:
-    """The mechanism at ε in a calibration; a memoized mechanism has ε₁ = ε and ε∞ = 2ε."""
     if name in LONGITUDINAL:
         g = LOLOHA_G[eps] if (name, calibration) == ("L-OLH", "paper") else None
         return mechanism(name, k, eps_inf=2 * eps, eps_1=eps, calibration=calibration, g=g)

@@ -45,10 +45,7 @@ def toolkit_variance(protocol: str, k: int, n: int, eps: float = EPS) -> float:
 
 
 def toolkit_power(counts: FloatArray, n: int, variance: float) -> FloatArray:
-    """(k,) frequencies by the toolkit's Power, as in the paper's numbers; our Power is in `estimators.post_processing`.
-
-    The prior probability of a count j is proportional to j^-a on 1 … n.
-    """
+    """(k,) frequencies by the toolkit's Power: the prior of a count j is proportional to j^-a on 1 … n."""
     possible = np.arange(1, n + 1, dtype=float)
     logs, mean = np.log(possible), counts.mean()
     low, high = 0.0, 2.0
@@ -105,7 +102,7 @@ _loaded: dict[str, IntArray] = {}
 def seconds(
     name: str, protocols: list[str], repetitions: int, processes: int, folder: str | None, seed: int
 ) -> dict[str, float]:
-    """The seconds that each protocol takes for `repetitions` estimates on `processes` processes, without their start."""
+    """The seconds that each protocol takes for `repetitions` estimates on `processes` processes."""
     k = dataset(name, folder, seed).sizes[0]
     with one_thread_each(), process_pool(processes, _start, (name, folder, seed)) as pool:
         found = {}

@@ -51,10 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """A call of a top-level function; JSON can represent the arguments and the result.
-
-    A job with `alone` measures time: it runs without other jobs, and its result is not kept.
-    """
+    """A call of a top-level function. A job with `alone` measures time: it runs without others, and its result is not kept."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
@@ -68,15 +65,13 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A published value and our value.
+    """A published value and our value, in the paper's calibration.
 
     Attributes:
         published: as printed; None if the paper prints no number (figures).
-        ours: the value that we compute with the paper's method, in the paper's calibration.
         spread: standard deviation of `published - ours` by chance alone; 0 for a computed value.
         digit: largest rounding error of the printed value.
         best: value of our best method for this purpose, in the same metric, or None.
-        lower_is_better: True if a smaller value is better.
         note: the reason for a difference, or a remark that data were generated; "" if there is neither.
     """
 
@@ -117,7 +112,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A published table or figure: `plan` gives the jobs, `finish` gives rows and curves from their results."""
+    """A published table or figure."""
 
     name: str
     title: str
@@ -136,7 +131,7 @@ class Reproduced:
 def reproduce(
     targets: Iterable[Target], plan: Plan, kept: Path, seen: Seen = lambda *_: None, processes: int | None = None
 ) -> list[Reproduced]:
-    """Runs all targets' jobs on all cores. A job whose result is in the folder `kept` does not run again.
+    """Runs all targets' jobs; a job whose result is in the folder `kept` does not run again.
 
     Raises:
         ReproductionError: if a job fails; the results of the jobs that ended before are kept.

@@ -1,11 +1,9 @@
 """Measures the speed of other libraries' clients and servers; `lab.peers` runs this file in a separate virtual environment.
 
-Standard input is a JSON object with n, k, eps, eps_inf, eps_1, seconds and repeats, and optionally a list `"mechanisms"` to
-measure only these. Output, one JSON object a line:
-
-    {"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}
-    {"library", "mechanism", "what": "memory", "bytes"}      peak memory that reporting allocates, for each report
-    {"library", "mechanism", "error"}
+input      {n, k, eps, eps_inf, eps_1, seconds, repeats, mechanisms (optional)}
+output     {"library", "mechanism", "what": "report" or "tabulate", "per_s", "n"}
+           {"library", "mechanism", "what": "memory", "bytes"}      peak memory that reporting allocates, for each report
+           {"library", "mechanism", "error"}
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Installs other libraries into a separate virtual environment, where `clients.py` and `accuracy.py` beside this file run them.
+"""Installs other libraries into a separate virtual environment.
 
 python -m lab.peers.environment      creates a missing environment, and prints the path of its Python interpreter
 """

@@ -22,7 +22,6 @@ SHOWN = 15
 
 
 def candidate_table(advice: Advice) -> Table:
-    """Table of all mechanisms, the simulated mechanisms first; the caption states why the others were not simulated."""
     t = advice.question.horizon
     shown = table(f"Mechanisms by exact variance, {_size(advice)}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "weight", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
@@ -54,7 +53,6 @@ def ranking_table(advice: Advice) -> Table:
 
 
 def promise_table(advice: Advice) -> Table:
-    """Table of the advised memoized mechanism beside spaced reports, at equal promises."""
     shown = table(f"{advice.first.mechanism}, or reports every {EVERY_STEPS} steps, at equal promises", "equal promise",
                   "nats", "spaced", "sd of a step:\nmemo, spaced", f"sd of {EVERY_STEPS} steps:\nmemo, spaced")  # fmt: skip
     for row in advice.promises:
@@ -69,14 +67,12 @@ def promise_table(advice: Advice) -> Table:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Sentences about the choice of mechanism and estimate, a report's length, the loss at the horizon, and false reports."""
     first, c = advice.first, advice.candidate(advice.first.mechanism)
     several = [] if advice.question.choices is None else [_why_sets(advice, c)]
     return [_why_mechanism(advice, c), *several, _why_estimate(advice, first), _cost(advice, c), *losses(advice.question, c)]
 
 
 def _why_sets(advice: Advice, c: Candidate) -> str:
-    """Compares several answers with one answer that is a combination of values."""
     one, several = advice.combinations, f"choices = {advice.question.choices}"
     if one is None:
         return (
@@ -143,7 +139,6 @@ def _cost(advice: Advice, c: Candidate) -> str:
 
 
 def losses(question: Question, c: Candidate) -> list[str]:
-    """Sentences about the loss at the horizon, and about false reports."""
     honest = plural(f"{c.weight:.3g}", "honest person who has", "honest people who have")
     return [_horizon(question, c), f"One false report moves a share as much as {honest} this value."]
 
@@ -185,7 +180,6 @@ def stanza(advice: Advice, name: str = "value", labels: Sequence[str] | None = N
 
 
 def use(advice: Advice) -> str:
-    """The advised estimate, and how to read it from the API."""
     name, post = advice.first.estimator, advice.first.post
     return name if post == "none" else f"{name}; in the API, estimator={name}&post={post}"
 
@@ -212,7 +206,6 @@ def picture(advice: Advice) -> list[Panel]:
 
 
 def title(advice: Advice) -> str:
-    """Title of the picture: the question's size and the advice."""
     first = advice.first
     return f"{_size(advice)}, {_people(advice)}: {first.mechanism}, {_estimate(first)}"
 

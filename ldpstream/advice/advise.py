@@ -1,11 +1,4 @@
-"""Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation.
-
-The adviser first ranks the mechanisms by the exact variance of the matrix inversion, averaged over the values. It drops
-mechanisms that a survey or the question rules out, and gives the reason. It simulates the best few mechanisms with every
-estimator and post-processing of `ldpstream.advice.methods`. A sample of n people is the population. Otherwise the simulation
-draws n people from the sample's distribution. Without a sample it averages over the five shapes of
-`ldpstream.advice.populations`.
-"""
+"""Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -36,10 +29,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A mechanism that the adviser considers.
 
     Attributes:
-        mechanism, signature: the mechanism's name without its parameters, then with its parameters.
         deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
         report_bytes: length of a report in bytes, without the envelope.
-        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up without bound, eps_t is the loss at the horizon.
+        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up, eps_t is the loss at the horizon.
         eps_any: upper bound of the loss of `horizon` reports, for any two sequences of values.
         weight: number of honest people whom one false report outweighs for one value (`Mechanism.outweighs`).
         dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
@@ -57,7 +49,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     dropped: str = ""
 
     def variance_ratio(self, other: "Candidate") -> float:
-        """Exact variance divided by the other mechanism's exact variance; infinite if the ratio is too large for a float."""
         ratio = self.deviation / other.deviation
         return ratio * ratio
 
@@ -66,13 +57,10 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A simulated combination of mechanism, estimator and post-processing.
 
     Attributes:
-        mechanism: the mechanism's name.
         estimator: a name of `publishing.catalogue.ESTIMATORS`.
-        post: a method of `estimators.post_processing` for matrix inversion; ``"none"`` for the other estimators.
         error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
-        best: True for the first combination, and for each combination whose error is not significantly larger: the paired
-            difference is at most three standard errors.
+        best: True for the first combination, and for others whose error is not significantly larger.
     """
 
     mechanism: str
@@ -84,12 +72,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """The adviser's answer: the inputs, `candidates` in the order of `rank_by_variance`, and `ranking` sorted by simulated
-    error.
+    """The adviser's answer; `ranking` is sorted by simulated error.
 
-    `first` is the advised combination: see `lightest_row`. `combinations` is the best question for one of all combinations, in
-    place of several answers: see `best_combinations`; None for one answer. `promises` compares the advised memoized mechanism
-    with reports every 24 steps; it is empty for a one-time mechanism.
+    `combinations` is None for one answer of a person. `promises` is empty for a one-time mechanism.
     """
 
     question: Question
@@ -104,7 +89,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     promises: list[EqualPromise]
 
     def candidate(self, name: str) -> Candidate:
-        """The candidate whose mechanism has this name."""
         return next(c for c in self.candidates if c.mechanism == name)
 
     @property
@@ -115,7 +99,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
-    """A survey's attribute with this mechanism, as parsed from TOML; `domain` has the keys of its values, such as `size`."""
+    """A survey's attribute with this mechanism, as parsed from TOML."""
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= m.epsilons()
     level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
@@ -154,14 +138,12 @@ def advise(
     """Ranks the mechanisms and estimators that can answer a question.
 
     Args:
-        question: the question to answer.
         sample: (k,) counts of a sample of people; with several answers of a person, (n,) codes of their sets. A sample of n
-            people is the population. Otherwise the simulation draws n people from the sample's distribution. Without a
-            sample, it draws people from each of five shapes.
-        labels: texts of the values, if known, for several answers.
+            people is the population. Otherwise the simulation draws n people: from the sample's distribution, or without a
+            sample from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
         seed: seed of all randomness; the answer does not depend on the number of cores.
-        seen: called with the number of repetitions done, the total number of repetitions, and the current task.
+        seen: called with the repetitions done, all repetitions, and the current task.
         processes: number of worker processes; one for each core if left out.
 
     Raises:
@@ -202,7 +184,6 @@ def advise(
 
 
 def check_runs(repeats: int, seed: int) -> None:
-    """Raises AdviceError if the number of repetitions or the seed is outside its range."""
     try:
         integer("repeats", repeats, 10, 10**6)
         integer("seed", seed, 0, 2**63)
@@ -221,11 +202,7 @@ def _sets(sample: IntArray, k: int, choices: int) -> IntArray:
 
 
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
-    """The default estimate if it is as good as the best, else the first of the ranking.
-
-    If equally good rows with the same estimate have a variance within 3 % of this row's, the smaller weight decides
-    (`mechanisms.registry.lightest`).
-    """
+    """The default estimate if it is as good as the best, else the first of the ranking."""
     first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
     like = {r.mechanism: r for r in ranking if r.best and (r.estimator, r.post) == (first.estimator, first.post)}
     variances = {c.mechanism: c.deviation**2 for c in candidates}
@@ -239,10 +216,6 @@ def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], que
 
 
 def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[Candidate]:
-    """All mechanisms, sorted by exact variance, averaged over the distributions. The mechanisms to simulate come first.
-
-    A mechanism that cannot be built comes last, with infinite variance.
-    """
     found = []
     for name in question.names:
         try:
@@ -262,7 +235,6 @@ def rank_by_variance(question: Question, shares: Sequence[FloatArray]) -> list[C
 
 
 def candidate_of(question: Question, m: Mechanism, deviation: float) -> Candidate:
-    """The candidate with this mechanism and this exact deviation."""
     return Candidate(
         mechanism=m.name, signature=m.signature, deviation=deviation, report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1,
         eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf, eps_t=m.eps_t(question.horizon),
@@ -278,7 +250,6 @@ def _impossible(name: str, why: str) -> Candidate:
 
 
 def _refused(question: Question, m: Mechanism) -> str:
-    """The reason not to simulate a mechanism; "" if there is no such reason."""
     if question.max_bytes is not None and m.report_dtype.itemsize > question.max_bytes:
         return f"a report takes {m.report_dtype.itemsize} bytes, more than {question.max_bytes}"
     if m.report_dtype.shape and not m.independent_bits and question.n * question.k > MAX_BITS:
@@ -291,10 +262,6 @@ def _refused(question: Question, m: Mechanism) -> str:
 
 
 def rank(errors: dict[Combination, FloatArray]) -> list[Ranked]:
-    """Sorts combinations by their mean error, rounded to nine digits; combinations with equal errors keep the given order.
-
-    `errors` holds an array of shape (repeats,) for each combination. Equal indices in the arrays belong to one repetition.
-    """
     order = sorted(errors, key=lambda key: float(f"{errors[key].mean():.9g}"))
     first = errors[order[0]]
     return [

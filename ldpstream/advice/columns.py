@@ -1,12 +1,10 @@
 """Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
-A survey is public, so it may contain no value of fewer than `least` people:
-
 - A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
-- `choices` is the largest number of listed values that at least `least` people have.
-- The range of the bins begins and ends at round numbers. At least `least` people are at or beyond each end before rounding.
+- `choices` is the largest number m for which at least `least` people have m or more of the values.
+- At least `least` people are at or beyond each end of the bins, before rounding.
 
-A column has several answers if a tenth of its cells, and at least `least`, have a semicolon; or if the user says so.
+A column has several answers if a tenth of its non-empty cells, and at least `least`, have a semicolon; or if the user says so.
 
 The least count is a rule of disclosure control, without a formal guarantee.
 """
@@ -66,9 +64,7 @@ class Column:
     """A column of a sample.
 
     Attributes:
-        name: the attribute's name.
-        cells: number of people with each cell that is not missing. Numbers are in their shortest spelling.
-        missing: number of missing cells.
+        cells: number of people with each cell that is not missing.
         first_text: line of the first cell that is not a number; 0 if there is none.
     """
 
@@ -103,13 +99,10 @@ def read_columns(path: Path, only: Sequence[str] = (), drop: Sequence[str] = ())
     """Returns the number of people and the columns of a sample with one row for each person.
 
     Args:
-        path: the sample.
         only: names of the columns to return, in any order; empty for all columns.
-        drop: names of columns to leave out.
 
     Raises:
-        DataError: if the file is not a CSV file in UTF-8 with a header of different names and at least one row, or lacks a
-            named column.
+        DataError: if the file is not a CSV file in UTF-8 with a header and a row, or lacks a named column.
     """
     table = TableFile(path)
     rows = table.rows()
@@ -154,8 +147,6 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     """Returns the domain of a column's attribute, or the reason to drop the column.
 
     Args:
-        column: the column.
-        least: least number of people who share a listed value.
         several: names of columns with several answers, beside those that are recognised.
     """
     n = column.cells.total()
@@ -206,7 +197,6 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
 
 
 def _sets(column: Column, least: int) -> Domain | Dropped:
-    """The domain of a column whose cells are sets of texts."""
     people = Counter[str]()
     for cell, count in column.cells.items():
         people.update(dict.fromkeys(split_cell(cell), count))
@@ -230,7 +220,6 @@ def _sets(column: Column, least: int) -> Domain | Dropped:
 
 
 def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:
-    """The list of these values, with "other" if there are rare values."""
     if len(kept) > MAX_LISTED:
         return Dropped(f"more than {MAX_LISTED} values that at least {least} people share")
     values = kept if not rare or OTHER in kept else [*kept, OTHER]
@@ -270,7 +259,6 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
 
 
 def _end_of_run(kept: Sequence[Decimal]) -> int:
-    """Returns the last of the consecutive integers from 0 or 1 at the beginning of `kept`; -1 if `kept` begins otherwise."""
     first = kept[0]
     if first not in (0, 1):
         return -1
@@ -283,7 +271,6 @@ def _equal_lengths(column: Column) -> bool:
 
 
 def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> Decimal:
-    """Returns the value of the person with this rank, counted from 1 in the given order."""
     seen = 0
     for number in ordered:
         seen += counts[number]
@@ -293,7 +280,7 @@ def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> 
 
 
 def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | float]:
-    """Returns edges at multiples of 1, 2 or 5 times a power of ten that enclose the range: about ten bins of equal width.
+    """Returns edges of about ten equal bins that enclose the range, at multiples of 1, 2 or 5 times a power of ten.
 
     >>> even_edges(Decimal("18"), Decimal("87"), True)
     [10, 20, 30, 40, 50, 60, 70, 80, 90]
@@ -307,10 +294,7 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
 
 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
-    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … up to the range's end, for numbers that are mostly small.
-
-    The first edge above 0 is a tenth of `middle`, or `lowest` if that is larger, rounded up to a round number; if both are 0,
-    it is a thousandth of `highest`.
+    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … that enclose the range, for numbers that are mostly small.
 
     >>> skewed_edges(Decimal("0"), Decimal("930"), Decimal("21"))
     [0, 5, 10, 20, 50, 100, 200, 500, 1000]
@@ -323,11 +307,9 @@ def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int
 
 
 def _round_up(number: Decimal) -> Decimal:
-    """The smallest of 1, 2 and 5 times a power of ten that is not below a positive number."""
     unit = Decimal(1).scaleb(number.adjusted())
     return next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= number)
 
 
 def rounded(number: Decimal) -> int | float:
-    """The number as an edge of bins in a survey."""
     return int(number) if number == int(number) else float(number)

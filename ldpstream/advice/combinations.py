@@ -1,8 +1,6 @@
-"""Combinations of several answers as the values of one answer: their best mechanism, and the error of a value's share.
+"""Combinations of several answers as the values of one answer.
 
-A question with at most m of n values can also ask for one of all sets of at most m values. A value's share is then the sum of
-the shares of its sets. The variance of the sum follows from the covariance of one person's reports
-(`Mechanism.support_covariance`); for local hashing this covariance ignores the dependence among some values.
+A value's share is the sum of the shares of its sets.
 """
 
 import math
@@ -43,19 +41,12 @@ def as_single(question: Question) -> Question:
 
 
 def combination_labels(labels: Sequence[str], choices: int) -> list[str]:
-    """The text of each combination, in the order of `set_codes`."""
     codes = set_codes(len(labels), choices).tolist()
     return [JOINED.join(label for i, label in enumerate(labels) if code >> i & 1) or NONE for code in codes]
 
 
 def best_combinations(question: Question, asked: Sequence[IntArray], labels: Sequence[str] | None) -> Combinations | None:
-    """The best mechanism for combinations; None if there are too many of them, their texts are too long, or none fits.
-
-    Args:
-        question: a question with several answers.
-        asked: for each distribution, (n,) codes of the people's sets.
-        labels: the values' texts, if known.
-    """
+    """The best mechanism for combinations; None if none fits."""
     assert question.choices is not None
     if n_sets(question.k, question.choices) > MOST:
         return None
@@ -84,14 +75,6 @@ def best_combinations(question: Question, asked: Sequence[IntArray], labels: Seq
 
 
 def sum_variances(m: Mechanism, of_value: npt.NDArray[np.bool_], f: FloatArray, n: int) -> FloatArray:
-    """(r,) squared errors of r sums of shares from the inversion, against the histogram of the n people who report.
-
-    Args:
-        m: the mechanism.
-        of_value: (r, k) true for the shares of each sum.
-        f: (k,) true shares.
-        n: number of people.
-    """
     own, x = m.support_covariance(f)
     total = of_value @ (own + (x**2).sum(axis=0)) - ((of_value @ x.T) ** 2).sum(axis=1)
     share = of_value @ f

@@ -15,12 +15,10 @@ def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: in
 
 
 def drawn_table(m: Mechanism, people: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
-    """A count table of `steps` reports of each person, who keeps the value. A memoized mechanism keeps each person's memo.
+    """A count table of `steps` reports of each person, who keeps the value.
 
     Args:
-        m: the mechanism.
         people: (k,) int64, n_v, the number of people with each value.
-        rng: source of randomness.
         steps: number of reports of each person, at least 1.
     """
     counts = m.draw_counts(people, steps, rng)

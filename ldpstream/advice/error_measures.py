@@ -1,7 +1,6 @@
 """Metrics of an estimate's error. Each metric takes two (k,) vectors of frequencies: the truth, then the estimate.
 
-No metric clips or renormalises its arguments. NaN in either argument gives NaN; infinities raise ValueError. Zeros and negative
-estimates are ordinary numbers, except for `kl`.
+No metric clips or renormalises its arguments. NaN in either argument gives NaN; infinities raise ValueError.
 """
 
 import math
@@ -13,7 +12,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 
 def pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Returns truth and estimate as arrays of one length. Raises ValueError for infinities."""
+    """Raises ValueError for infinities."""
     a, b = np.asarray(truth, float), np.asarray(estimate, float)
     if a.shape != b.shape or a.ndim != 1 or not a.size:
         raise ValueError(f"truth and estimate must be one-dimensional and of one length, got shapes {a.shape} and {b.shape}")
@@ -50,8 +49,7 @@ def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
     """Kullback-Leibler divergence Σ f ln(f / f̂), in nats.
 
     A value of true frequency 0 adds 0 for every estimate. The result is infinite if an estimate is 0 or below where the true
-    frequency is positive. Negative true frequencies raise ValueError. If the numbers do not sum to 1, the result can be
-    negative.
+    frequency is positive. Negative true frequencies raise ValueError.
     """
     a, b = pair(truth, estimate)
     if np.isnan(a).any() or np.isnan(b).any():
@@ -65,9 +63,6 @@ def kl(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
 
 
 def emd_line(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> float:
-    """Earth mover's distance of values at unit distances on a line: Σ |difference of the cumulative sums|.
-
-    If an estimate does not sum to 1, the sum includes the difference at the last value.
-    """
+    """Earth mover's distance of values at unit distances on a line: Σ |difference of the cumulative sums|."""
     a, b = pair(truth, estimate)
     return float(np.sum(np.abs(np.cumsum(a - b))))

@@ -18,7 +18,7 @@ POSTS = [method for method in METHODS if method != "none"]
 
 
 def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Yields the name and (k,) frequencies of the published estimators and of fast post-processings, from one count table.
+    """Yields the name and (k,) frequencies of each estimate, from one count table.
 
     Everyone made `steps` reports. For a mechanism of sets, the frequencies are shares of people.
     """
@@ -32,7 +32,6 @@ def estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple
 
 
 def powered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    """Like `estimates` for power and power-ns, which are slow for many values."""
     raw = matrix_inversion(m, table, steps=steps)
     powered = power(raw.frequencies, raw.standard_errors**2)
     yield f"{INVERSION} power", (m.choices or 1) * powered

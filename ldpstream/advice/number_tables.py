@@ -16,7 +16,6 @@ from ldpstream.toml_text import toml_lines
 
 
 def ranking_table(advice: NumberAdvice) -> Table:
-    """Table of all mechanisms and numbers of bins, by the error of the target."""
     n = plural(advice.question.n, "person", "people")
     whom = f"{n} for each of five shapes" if advice.sample is None else f"{n} like the {advice.sample:,} of the sample"
     shown = table(f"By simulated error of the {advice.target}, {plural(advice.repeats, 'repetition')} of {whom}", "rank",
@@ -36,7 +35,6 @@ def ranking_table(advice: NumberAdvice) -> Table:
 
 
 def reasons(advice: NumberAdvice) -> list[str]:
-    """Sentences about the choice of mechanism and bins, the forecast of the mean, the loss, and false reports."""
     first, target = advice.first, advice.target
     others = [row for row in advice.ranking if row.candidate.mechanism != first.candidate.mechanism]
     why = f"{first.candidate.mechanism} with {first.bins} bins: the smallest simulated error of the {target}"
@@ -54,7 +52,6 @@ def reasons(advice: NumberAdvice) -> list[str]:
 
 
 def stanza(advice: NumberAdvice, name: str = "value") -> str:
-    """An attribute to paste into a survey."""
     asked = _document(advice, advice.first, name)
     (level,) = asked.pop("level")
     return "\n".join(["[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)])

@@ -1,15 +1,12 @@
 """Advice for numbers: which mechanism and how many bins, for the mean, the percentiles or the whole distribution.
 
-For each number of bins, the adviser takes the best mechanism of categories and the best mechanism of numbers, by the exact
-error of the unbiased mean (`estimators.numbers.mean_variance`). The adviser then simulates people and their reports. It
-compares what the service would publish by default with the numbers of these people, so an error includes what the bins hide:
+An error compares the published number with the number of the simulated people:
 
     mean          |μ̂ - μ|
     percentiles   the mean of the three errors of the median, the 90th and the 99th percentile
     histogram     the Wasserstein distance ∫ |F̂⁻¹(u) - F⁻¹(u)| du, F̂ being linear within each bin
 
-All errors have the unit of the numbers. Without a sample, the numbers are the shapes of `ldpstream.advice.populations`, from
-the smallest to the largest sample stretched to the range.
+All errors have the unit of the numbers.
 """
 
 import math
@@ -48,7 +45,7 @@ class Binned(msgspec.Struct, frozen=True, kw_only=True):
         edges: the bins' edges.
         candidate: the mechanism; its `deviation` is the exact standard error of the unbiased mean.
         errors, standard_errors: simulated error of each of `TARGETS`, and its standard error.
-        best: True for the smallest error of the target, and for each error that is not significantly larger.
+        best: True for each error that is not significantly larger than the smallest.
     """
 
     edges: list[float]
@@ -82,7 +79,7 @@ def even_bins(low: float, high: float) -> list[list[float]]:
     """The edges of each number of bins in `BINS`, of equal width.
 
     Raises:
-        AdviceError: if the range is not two finite numbers in ascending order, or too wide, or too narrow for 200 bins.
+        AdviceError: if the range is not two finite numbers in ascending order, or has an unusable width.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise AdviceError(f"range must be two finite numbers in ascending order, got {low:g} and {high:g}")
@@ -109,10 +106,8 @@ def advise_numbers(
 
     Args:
         question: people and losses; its k is the number of bins of `edges[0]`, and `numbers` is true.
-        edges: the edges of each choice of bins.
         target: one of `TARGETS`.
         sample: (m,) numbers of a sample of people; a sample of n people is the population. None for the five shapes.
-        repeats, seed, seen, processes: as in `advise`.
 
     Raises:
         AdviceError: if an argument is outside its range, or no mechanism is left.
@@ -171,13 +166,11 @@ def advise_numbers(
 
 
 def check_target(target: str) -> None:
-    """Raises AdviceError if the target is none of `TARGETS`."""
     if target not in TARGETS:
         raise AdviceError(f"the wanted numbers must be one of {', '.join(TARGETS)}, got {target!r}")
 
 
 def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.Generator) -> FloatArray:
-    """(n,) numbers of people, in ascending order; numbers outside the limits become the nearest limit."""
     if not isinstance(source, str):
         numbers = source if source.size == n else rng.choice(source, n)
         return np.sort(np.clip(numbers, *limits))
@@ -186,14 +179,12 @@ def people(source: Source, n: int, limits: tuple[float, float], rng: np.random.G
 
 
 def counts_in(numbers: FloatArray, edges: Sequence[float]) -> IntArray:
-    """(k,) number of people in each bin."""
     k = len(edges) - 1
     places = np.clip(np.searchsorted(edges, numbers, side="right") - 1, 0, k - 1)
     return np.bincount(places, minlength=k)
 
 
 def mean_deviation(m: Mechanism, edges: Sequence[float], drawn: Sequence[FloatArray]) -> float:
-    """Root mean square of the exact standard errors of the unbiased mean, over the distributions; see `check --people`."""
     at = np.array(edges)
     middles = (at[1:] + at[:-1]) / 2
     variances = [mean_variance(m, counts_in(numbers, edges) / numbers.size, middles) / numbers.size for numbers in drawn]
@@ -208,7 +199,6 @@ def repetition(
     seed: int,
     task: tuple[int, int],
 ) -> dict[Option, dict[str, float]]:
-    """Draws people, and each option's count table. Returns the errors of the published numbers."""
     limits = float(edges[0][0]), float(edges[0][-1])
     numbers = people(sources[task[0]], n, limits, np.random.default_rng([seed, *task]))
     percentiles = np.quantile(numbers, PERCENTILES, method="inverted_cdf")

@@ -1,7 +1,4 @@
-"""Synthetic populations: the five of Arcolezi, Cerna and Palamidessi 2023, §4.1. n samples, cut into k bins of equal width.
-
-For several answers, the same shapes say how popular the values are.
-"""
+"""Synthetic populations: the five of Arcolezi, Cerna and Palamidessi 2023, §4.1. n samples, cut into k bins of equal width."""
 
 from collections.abc import Callable
 
@@ -21,21 +18,14 @@ SHAPES: dict[str, Callable[[np.random.Generator, int], FloatArray]] = {
 
 
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest.
-
-    If all samples are equal, they are all in the first bin.
-    """
+    """(n,) values in [0, k): samples of a shape, cut into k bins of equal width from the smallest to the largest."""
     samples = SHAPES[shape](rng, n)
     width = np.ptp(samples) / k or 1.0
     return np.asarray(np.minimum((samples - samples.min()) / width, k - 1).astype(np.int64))
 
 
 def population_of_sets(shape: str, k: int, choices: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) codes of sets (`mechanisms.sets`): every number of values from 0 to `choices` is equally frequent.
-
-    A value's weight is 1 plus its number in `POOL` samples of the shape. The values of a set are drawn without replacement, in
-    proportion to their weights. All people are drawn from `POOL` people.
-    """
+    """(n,) codes of sets (`mechanisms.sets`): every number of values from 0 to `choices` is equally frequent."""
     popular = np.log(1 + np.bincount(population(shape, k, POOL, rng), minlength=k))
     order = np.argsort(-popular - rng.gumbel(size=(POOL, k)), axis=1)
     chosen = np.arange(k) < rng.integers(0, choices + 1, POOL)[:, None]

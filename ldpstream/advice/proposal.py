@@ -1,6 +1,6 @@
-"""Proposes a whole survey from a sample of people: the columns to ask for, and a level for each attribute by the adviser.
+"""Proposes a whole survey from a sample of people.
 
-The survey's text has a comment for each choice. The comments contain nothing about single people, since a survey is public.
+The survey's comments contain nothing about single people.
 """
 
 import tomllib
@@ -59,10 +59,7 @@ class Plan:
     """The attributes of a survey, before the adviser has chosen the levels.
 
     Attributes:
-        n_people: number of people in the sample.
-        kept: the attributes, in the order of the columns: column, domain, the sample as `advise` takes it, question for the
-            adviser (`Question.numbers` for one-time levels of bins).
-        dropped: the other columns, each with its reason.
+        kept: the attributes, in the order of the columns: column, domain, sample and question.
     """
 
     n_people: int
@@ -103,16 +100,12 @@ def plan_survey(
     """Decides what a survey asks for, from a CSV file with one row for each person.
 
     Args:
-        path: the sample.
         eps: loss of each report, in nats, for one-time levels; None for memoized levels.
-        eps_inf: loss of any number of reports of an unchanged value, in nats; a report loses at most half of it.
+        eps_inf: loss of any number of reports of an unchanged value, in nats.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
-        only, drop: as in `read_columns`.
-        several: names of columns with several answers, separated by semicolons, beside those that `propose` recognises.
 
     Raises:
-        DataError: if the file cannot be used.
         AdviceError: if the survey can ask for no column, or a number is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)
@@ -149,15 +142,6 @@ def propose_survey(
     seed: int = 1,
     seen: Callable[[int, int, str], None] = lambda *_: None,
 ) -> Proposal:
-    """Asks the adviser for the level of each attribute, and writes the survey.
-
-    Args:
-        plan: the attributes of the survey.
-        name: name of the survey.
-        start: beginning of step 0.
-        least: as in `plan_survey`, for the comments.
-        repeats, seed, seen: as in `advise`.
-    """
     asked: list[Asked] = []
     for i, (column, domain, counts, question) in enumerate(plan.kept):
 
@@ -184,7 +168,6 @@ def _category(column: Column, domain: Domain, advice: Advice) -> Asked:
 def _number(
     column: Column, domain: Domain, question: Question, repeats: int, seed: int, seen: Callable[[int, int, str], None]
 ) -> Asked:
-    """Asks the adviser for the mechanism of a number, and for finer bins if these have equal widths."""
     numbers = np.repeat([float(cell) for cell in column.cells], list(column.cells.values()))
     options = [domain.keys["bins"], *finer_bins(domain.keys["bins"])]
     advice = advise_numbers(question, options, "histogram", numbers, repeats=repeats, seed=seed, seen=seen, processes=1)
@@ -210,11 +193,6 @@ def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
 
 
 def _smallest_variance(advice: Advice) -> Advice:
-    """Advises the mechanism with the smallest exact variance, or one with a similar variance and a smaller weight.
-
-    The advised estimate is the default. With few people and few repetitions, chance and post-processing decide which mechanism
-    has the smallest simulated error.
-    """
     of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
     built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]
     return msgspec.structs.replace(advice, first=of_default[lightest(built).name])
@@ -226,7 +204,6 @@ def _attribute_of(column: Column, domain: Domain) -> Attribute:
 
 
 def _people(column: Column, attribute: Attribute) -> IntArray:
-    """(k,) number of people of the sample with each value; with several answers, (n,) codes of people's sets."""
     found = Counter[int]()
     for cell, people in column.cells.items():
         # `value_of` refuses a number of more than 15 digits, as `column.cells` writes 1e20

@@ -1,4 +1,4 @@
-"""A question for the adviser: domain size, answers of a person, number of people, privacy losses, metric, longest report."""
+"""A question for the adviser, and its limits."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,7 @@ from ldpstream.surveys.errors import UserError
 
 
 def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
-    """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1.
-
-    The divergence of an estimate that is not a distribution can be too small, even negative, and the estimate would wrongly
-    rank first.
-    """
+    """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1."""
     distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
     return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
 
@@ -47,14 +43,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         k: number of values, in [2, 100 000]; with `choices` at most 30.
         choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
-        numbers: True if the values are bins of numbers; then mechanisms of numbers can answer, too.
+        numbers: True if the values are bins of numbers.
         n: people who report at a step, in [2, 10 000 000].
         eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
         eps_1: loss of one report, below eps_inf; half of eps_inf if neither eps_1 nor `budget` is given.
         horizon: number of reports t whose loss ε_t is shown, at least 1.
-        budget: limit of ε_t at the horizon, below eps_inf, given in place of eps_1. Every mechanism gets the largest ε₁ that
-            keeps this limit.
+        budget: limit of ε_t at the horizon, below eps_inf, given in place of eps_1.
         metric: one of `METRICS`.
         max_bytes: the longest report allowed, in bytes without the envelope, at least 1; None for any.
 
@@ -107,13 +102,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single(self) -> float:
-        """ε₁ of a memoized mechanism if the question has no budget."""
         assert self.eps_inf is not None
         return self.eps_inf / 2 if self.eps_1 is None else self.eps_1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the mechanisms that can answer the question."""
         return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
 
     def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:
@@ -123,7 +116,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {"values": list(labels or map(str, range(self.k))), "choices": self.choices}
 
     def build(self, name: str) -> Mechanism:
-        """Builds the mechanism of this name. Raises ValueError if the question's numbers do not allow the mechanism."""
+        """Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
             return mechanism(name, self.k, eps=self.eps, choices=self.choices)
         assert self.eps_inf is not None

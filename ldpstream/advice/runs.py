@@ -1,14 +1,10 @@
 """Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
 
-Every repetition draws one population for all mechanisms, and one count table for each mechanism. All estimators of a mechanism
-use the same table. Differences between combinations are therefore more precise than the errors themselves.
+Each repetition draws one population for all mechanisms, and one count table for each mechanism.
 
-The expected squared error of the raw inversion is known exactly for each value. A run's deviation from this expectation is due
-to chance and is called `luck`. A regression on `luck` (control variates) reduces the noise of all of the mechanism's errors.
-The mean squared error (mse) of the raw inversion becomes exact.
+A regression on `luck` (control variates) reduces the noise of the errors.
 
 An error compares the estimate of one time step with the histogram of the people who report. Each person sends one report.
-With several answers of a person, people are (n,) codes of sets in place of (k,) counts, and shares are shares of people.
 """
 
 import math
@@ -40,8 +36,7 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
         m² (f a (1 - a) + (1 - f) q (1 - q)) / (n (p - q)²)        a = (p + (m - 1) q) / m
 
-    m is the largest number of values of a person. With m = 1, a is p, and `Mechanism.variance` is larger by f (1 - f) / n, the
-    variance of the histogram of n people drawn at random.
+    m is the largest number of values of a person.
     """
     most = m.choices or 1
     chosen = (m.p + (most - 1) * m.q) / most
@@ -50,7 +45,6 @@ def inversion_variances(m: Mechanism, shares: FloatArray, n: int) -> FloatArray:
 
 
 def people(source: Source, question: Question, rng: np.random.Generator) -> IntArray:
-    """(k,) number of people with each value, n people in all; with several answers, (n,) codes of sets."""
     if question.choices is not None:
         if isinstance(source, str):
             return population_of_sets(source, question.k, question.choices, question.n, rng)
@@ -62,7 +56,6 @@ def people(source: Source, question: Question, rng: np.random.Generator) -> IntA
 
 
 def shares_of(people: IntArray, question: Question) -> FloatArray:
-    """(k,) share of people with each value."""
     if question.choices is None:
         return np.asarray(people / question.n)
     codes, numbers = np.unique(people, return_counts=True)
@@ -93,8 +86,6 @@ def simulate(
 
 
 class Run(NamedTuple):
-    """A repetition: the metric of every combination, and each mechanism's `luck`."""
-
     errors: dict[Combination, float]
     luck: dict[str, tuple[float, float]]
 
@@ -102,10 +93,6 @@ class Run(NamedTuple):
 def repetition(
     question: Question, built: Sequence[Mechanism], sources: Sequence[Source], seed: int, task: tuple[int, int]
 ) -> Run:
-    """Draws a population and each mechanism's count table. Returns every estimate's metric, infinite if an estimate is missing.
-
-    A mechanism's noise depends only on the seed, the task and the mechanism's name, not on the other mechanisms.
-    """
     asked = people(sources[task[0]], question, np.random.default_rng([seed, *task]))
     truth, metric = shares_of(asked, question), METRICS[question.metric]
     run = Run({}, {})
@@ -125,8 +112,7 @@ def repetition(
 def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple[float, float]:
     """Mean squared error of a raw inversion, minus the expected error for these people, as a sum of two parts.
 
-    The first part comes from the values with shares below the noise, the second part from the other values. Each part has mean
-    0 over many repetitions.
+    The first part comes from the values with shares below the noise, the second part from the other values.
     """
     expected = inversion_variances(m, truth, n)
     excess, rare = ((inverted - truth) ** 2 - expected) / truth.size, truth**2 < expected
@@ -136,8 +122,7 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
 
-    All errors are unchanged if one error is infinite. A distribution's errors are also unchanged if the distribution's mean
-    luck is farther from 0 than chance allows: then events that are rare and cause most noise did not occur.
+    All errors are unchanged if one error is infinite.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -1,8 +1,4 @@
-"""Reads a sample of people's values from a file and counts each value. Messages never show a person's value or a line of the
-file.
-
-Labels become public with the survey, so a file of people's records must not be accepted as a file of labels.
-"""
+"""Reads a sample of people's values from a file and counts each value."""
 
 import csv
 from collections import Counter
@@ -31,15 +27,11 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         k: domain size; if left out, the largest number plus one, or the number of labels.
 
     Returns:
-        (k,) counts, and the labels in alphabetical order; None in place of the labels if all values are integers of at least 0.
-        There are fewer than k labels if the sample lacks some labels.
+        (k,) counts, and the labels in alphabetical order; None in place of the labels for integers.
 
     Raises:
         DataError: with `column`, if the file cannot be read or is not a table.
-        AdviceError: if the file cannot be read or lacks the column; if the file has fewer than two values, or more values than
-            the domain; if a number is not an integer of at least 0; if a word stands for a missing value; if there is one word
-            among numbers, since the word may be a column's name; without `column`, if the lines look like rows of a table; if
-            there are more than half as many labels as people, since such labels would name people.
+        AdviceError: if the file cannot be read, or is no sample of values.
     """
     try:
         if column is not None:
@@ -84,17 +76,8 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     """The codes of a sample's sets, and the values in alphabetical order.
 
     Args:
-        path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set. A lone
-            semicolon is the empty set, and an empty cell is a person without an answer.
-        column: the column of a CSV file; without a column, every line is a set.
+        path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set.
         k: number of values; if left out, that of the sample.
-        choices: the largest number of values of a person; None for any number.
-
-    Returns:
-        (n,) codes and the values. There are fewer than k values if the sample lacks some values.
-
-    Raises:
-        DataError, AdviceError: as in `read_sample`, and if a person has a value twice or more than `choices` values.
     """
     cells = _cells(path, column)
     sets = {cell: split_cell(cell) for cell in cells}
@@ -139,7 +122,6 @@ def read_numbers(path: Path, column: str | None) -> FloatArray:
 
 
 def _cells(path: Path, column: str | None) -> Counter[str]:
-    """The number of people with each cell that is not missing."""
     try:
         return Counter(cell for cell in (_column(path, column) if column is not None else _lines(path)) if not is_missing(cell))
     except OSError as error:
@@ -163,7 +145,6 @@ def _column(path: Path, column: str) -> Iterator[str]:
 
 
 def _require_no_table(path: Path, found: Counter[str]) -> None:
-    """Raises AdviceError if more than half of the lines have the same number of fields, at least two."""
     for delimiter in DELIMITERS:
         fields = Counter[int]()
         for line, times in found.items():

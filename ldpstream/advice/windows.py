@@ -1,8 +1,4 @@
-"""Compares a memoized mechanism with a one-time mechanism whose devices report every w steps, at equal promises.
-
-A promise is a loss in nats: of one report; of all steps of a horizon if the value never changes; or of all these steps for any
-values. The ε of the one-time mechanism is chosen so that its report, or its reports in the horizon, lose exactly as much.
-"""
+"""Compares a memoized mechanism with a one-time mechanism whose devices report every w steps, at equal promises."""
 
 import math
 from collections.abc import Sequence
@@ -22,12 +18,11 @@ class EqualPromise(msgspec.Struct, frozen=True, kw_only=True):
     """The errors of both kinds of reports at one promise: root mean squared errors of the raw matrix inversion.
 
     Attributes:
-        promise: the promise in words.
         loss: the promised loss, in nats.
         mechanism: the one-time mechanism with the smallest variance.
         eps: ε of the one-time mechanism, the loss of each report, in nats.
-        memoized_step, memoized_window: errors of the memoized mechanism, for a step and for a window of w steps, if the same
-            people report unchanged values at every step.
+        memoized_step, memoized_window: errors for a step and for a window of w steps, if people report unchanged values at
+            every step.
         spaced_step, spaced_window: errors of the one-time mechanism: a step counts one device in w, a window each device once.
     """
 
@@ -45,13 +40,7 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
     """Compares a memoized mechanism with one-time mechanisms whose devices report every `EVERY_STEPS` steps.
 
     Args:
-        memoized: the memoized mechanism.
-        n: number of people.
-        horizon: number of steps, at least 1.
         shares: (k,) true shares of people with each value; the errors are means over these.
-
-    Returns:
-        A row for each promise that some ε in [1e-9, 700] meets.
     """
     reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
     promises = [
@@ -75,6 +64,5 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
 
 
 def _error(m: Mechanism, n: int, shares: Sequence[FloatArray], reports: int = 1) -> float:
-    """Root mean squared error of the inversion, if each of n people sends this number of reports of an unchanged value."""
     most = m.choices or 1
     return most * math.sqrt(np.mean([m.inversion_variances(f / most, n, reports) for f in shares]))

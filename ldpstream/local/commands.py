@@ -29,9 +29,7 @@ class CommandNode(Node):
     """A command of ldpstream.
 
     Args:
-        arguments: the command and its arguments.
         settings: the command's settings, without the prefix ``LDPSTREAM_``; other settings have their defaults.
-        folder: folder for the log.
         port: the loopback port that the command serves; None if the command serves none.
     """
 
@@ -42,7 +40,7 @@ class CommandNode(Node):
         self._environment = environment({**settings, "METRICS_PORT": str(self._metrics_port)})
 
     def start(self) -> None:
-        """Starts the command. `wait_until_ready` waits until the command works."""
+        """Starts the command."""
         self._launch(self._command, self._environment)
 
     def wait_until_ready(self) -> None:
@@ -55,7 +53,6 @@ class CommandNode(Node):
             time.sleep(POLL_S)
 
     def said(self) -> list[str]:
-        """Returns the lines that the command has said so far (`ldpstream.terminal.say`), without the program's name."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # drops a partial line
         return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
@@ -67,7 +64,6 @@ class CommandNode(Node):
 
 
 def get(port: int, path: str) -> bytes | None:
-    """Returns the body that a server on loopback sends with status 200; None for another status, or without an answer."""
     connection = HTTPConnection(LOOPBACK, port, timeout=REQUEST_S)
     try:
         connection.request("GET", path)

@@ -1,7 +1,6 @@
 """The jars of Apache Kafka, fetched once by Maven into a cache outside the source tree.
 
-A broker needs only the published jar of Kafka's server, the jar's dependencies and a log binding. Maven finds these jars
-through its own settings. This module needs only Python's standard library:
+This module needs only Python's standard library:
 
     PYTHONPATH=.tree python3 -P -m ldpstream.local.kafka_jars      prints the folder, after fetching what is missing
 """
@@ -45,7 +44,7 @@ POM = f"""\
 
 
 class JarsError(RuntimeError):
-    """The jars are not in the cache and could not be fetched. The message is one line with the reason."""
+    """The jars are not in the cache and could not be fetched."""
 
 
 def jars_dir() -> Path:
@@ -54,15 +53,11 @@ def jars_dir() -> Path:
 
 
 def cached() -> bool:
-    """True if the folder of the jars exists. An existing folder is complete, because a rename creates the folder."""
     return jars_dir().is_dir()
 
 
 def fetch() -> Path:
-    """Returns the folder of the jars. Maven copies missing jars into this folder.
-
-    Maven copies into a temporary sibling folder, which is renamed at the end. If two processes fetch at once, both use the
-    folder of the process that finishes first.
+    """Returns the folder of the jars.
 
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.
@@ -91,7 +86,6 @@ def fetch() -> Path:
 
 
 def _copy_dependencies(mvn: str, scratch: Path) -> None:
-    """Runs Maven to copy the jars into `scratch/jars`, and checks that the broker is among them."""
     pom, jars = scratch / "pom.xml", scratch / "jars"
     pom.write_text(POM, encoding="utf-8")
     command = [mvn, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
@@ -108,7 +102,6 @@ def _copy_dependencies(mvn: str, scratch: Path) -> None:
 
 
 def main() -> int:
-    """Prints the folder of the jars. Returns the exit code, 1 after an error."""
     try:
         sys.stdout.write(f"{fetch()}\n")
     except JarsError as err:

@@ -1,6 +1,6 @@
 """A server process on loopback.
 
-A node owns one server process and sends signals only to this process. The server ends with our process (`runtime.children`).
+A node sends signals only to its own process.
 """
 
 import atexit
@@ -21,10 +21,7 @@ START_S = 120.0  # longest time until a server answers
 
 
 class NodeError(UserError, RuntimeError):
-    """A node did not start, is not running, or died. The message is one line.
-
-    If the process had started, an error of the start or of `check` has a note with the end of the log.
-    """
+    """A node did not start, is not running, or died."""
 
 
 class Node(ABC):
@@ -33,10 +30,8 @@ class Node(ABC):
     A context manager: `__enter__` starts the process, `__exit__` ends it.
 
     Args:
-        name: name of the server, for messages and for the log's file.
         ports: the loopback ports that the server listens on, the most important port first.
         folder: folder for the data and the log; created if missing, and kept.
-        start_timeout_s: longest time until the server answers.
     """
 
     def __init__(self, name: str, ports: Sequence[int], folder: Path, start_timeout_s: float = START_S) -> None:
@@ -49,7 +44,6 @@ class Node(ABC):
 
     @property
     def running(self) -> bool:
-        """True if the process is alive, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -59,19 +53,15 @@ class Node(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the server and returns when the server answers. A restarted server uses the same folder and ports."""
+        """Starts the server and returns when the server answers."""
 
     def tell_to_end(self) -> None:
-        """Sends SIGTERM if the process is running."""
         if self._process is not None and self.running:
             self._process.send_signal(signal.SIGCONT)  # a paused process would not handle SIGTERM
             self._process.terminate()
 
     def stop(self, timeout_s: float = 15) -> None:
-        """Ends the process by SIGTERM, or by SIGKILL if the process still runs after `timeout_s` seconds.
-
-        Does nothing if the process is not running.
-        """
+        """Ends the process by SIGTERM, or by SIGKILL if the process still runs after `timeout_s` seconds."""
         if self._process is None:
             return
         self.tell_to_end()
@@ -108,7 +98,6 @@ class Node(ABC):
         self.close()
 
     def _launch(self, command: list[str], environment: Mapping[str, str] | None = None) -> None:
-        """Starts `command` in a session that Ctrl-C does not reach. Appends the output to the node's log."""
         if self.running:
             raise NodeError(f"{self.name} is running already (process {self.pid})")
         for port in self._ports:
@@ -126,7 +115,6 @@ class Node(ABC):
         return self._process
 
     def _failed(self, what: str) -> NodeError:
-        """Kills the process, and returns the error to raise."""
         self.kill()
         tail = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
         told = [line.strip() for line in tail if line.strip() and not line.startswith("\tat ")]  # without Java's stack frames
@@ -135,7 +123,6 @@ class Node(ABC):
         return error
 
     def _wait_for_port(self, deadline: float) -> None:
-        """Returns when the first port accepts a connection. Raises if the process ends first, or at `deadline`."""
         while time.monotonic() < deadline:
             if not self.running:
                 raise self._failed("ended before it served")

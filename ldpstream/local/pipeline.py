@@ -32,8 +32,6 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Services:
-    """The running Kafka and Redis."""
-
     kafka: KafkaNode
     redis: RedisNode
 
@@ -45,13 +43,6 @@ class Services:
 
 @dataclass(frozen=True)
 class Ports:
-    """The ports that the settings ask for.
-
-    Attributes:
-        kafka, redis: ports of this machine in `kafka` and `redis`; the default ports if these settings name other machines.
-        page, gateway: the ports of the page and of the gateway; the default ports for 0.
-    """
-
     kafka: int = KAFKA_PORT
     redis: int = REDIS_PORT
     page: int = PAGE_PORT
@@ -76,11 +67,6 @@ def _port_here(addresses: Sequence[tuple[str, int]], default: int) -> int:
 def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
     """Runs Kafka and Redis on loopback until the context ends. If a wanted port is taken, uses another port and calls `tell`.
 
-    Args:
-        folder: folder for data and logs; created if missing, and kept.
-        wanted: the ports of Kafka and Redis.
-        tell: receives lines for the user.
-
     Raises:
         NodeError: if a program is missing, the jars of Kafka cannot be fetched, or a server does not start.
     """
@@ -101,7 +87,6 @@ def services(folder: Path, wanted: Ports, tell: Tell) -> Iterator[Services]:
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
-    """Returns the wanted port of a server, or a free port if the wanted port is taken; then calls `tell`."""
     if (chosen := port_or_free(port)) != port:
         tell(f"Port {port} is taken: {server} uses port {chosen}.")
     return chosen
@@ -111,9 +96,7 @@ def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective:
     """Returns the lines to type: the settings for every terminal, if some differ, and then the commands.
 
     Args:
-        running: the services.
         wanted: the ports of page and gateway; a taken port is replaced by a free one.
-        survey_file: the survey that the commands run.
         effective: the settings of a new terminal, without the prefix ``LDPSTREAM_``.
     """
     page, gateway = port_or_free(wanted.page), port_or_free(wanted.gateway)
@@ -142,13 +125,7 @@ class Trial:
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.
-        step_seconds: length of the rehearsal's steps.
-        devices: options of `ldpstream produce`.
-        folder: an existing empty folder for data and logs.
-        wanted: the ports to use, if they are free.
-        tell: receives lines for the user.
         on_kafka: True to run Kafka, Redis, agent, estimator and gateway instead of `ldpstream serve`.
-        relay: True to run a relay as well. The rehearsal then requires a relay, and all reports travel through it.
     """
 
     def __init__(
@@ -207,7 +184,6 @@ class Trial:
             self._watch(page, [*nodes, *commands], devices)
 
     def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
-        """Calls `tell` for each published step that has reports, for the devices' own lines, and at the end of the devices."""
         told, heard, reporting = -1, 0, True
         while True:
             for node in nodes:

@@ -19,7 +19,7 @@ PORTS = range(20_000, 30_000)
 def free_ports(n_ports: int) -> list[int]:
     """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    The ports stay reserved until this process ends: no process of this user that calls this function draws a reserved port.
+    The ports stay reserved until this process ends.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))
@@ -31,7 +31,6 @@ def port_or_free(port: int) -> int:
 
 
 def is_free(port: int) -> bool:
-    """True if a server can listen on this port of the loopback address."""
     with socket.socket() as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections that linger
         try:

@@ -2,8 +2,8 @@
 
     python -m ldpstream.local.relay PORT GATEWAY_PORT
 
-The relay forwards the body of each POST to the gateway's `/ohttp`, on a connection of its own, without any header of the
-device, and returns the gateway's answer. It keeps no log. docs/relay.md names relays for real surveys.
+The relay forwards the body of each POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
+keeps no log. docs/relay.md names relays for real surveys.
 """
 
 import http.client
@@ -23,21 +23,12 @@ ANSWER_S: Final = 20.0  # longer than the gateway's own time limits
 
 
 class Reply(NamedTuple):
-    """An answer: its status, content type and body."""
-
     status: int
     kind: str
     body: bytes
 
 
 class TrialRelay(ThreadingHTTPServer):
-    """The server. Each connection has a thread and carries one request.
-
-    Args:
-        port: the relay's port on loopback.
-        gateway_port: the gateway's port on loopback.
-    """
-
     daemon_threads = True
     request_queue_size = 1024
 
@@ -46,7 +37,6 @@ class TrialRelay(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def forward(self, body: bytes) -> Reply:
-        """Sends an encapsulated request to the gateway. Returns the gateway's answer, or 502 if there is none."""
         return self.send_to(self._gateway_port, f"{LOOPBACK}:{self._gateway_port}", body)
 
     def send_to(self, port: int, host: str, body: bytes) -> Reply:
@@ -88,7 +78,6 @@ class RelayNode(Node):
 
     Args:
         port, gateway_port: as for `TrialRelay`.
-        folder: folder for the log.
     """
 
     def __init__(self, port: int, gateway_port: int, folder: Path) -> None:

@@ -25,12 +25,7 @@ CLUSTER_ID = "bGRwc3RyZWFtLWxvY2FsMQ"  # any 16 bytes in URL-safe base 64
 
 
 def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
-    """Returns what to install before the nodes can run on this machine; None if they can run.
-
-    Args:
-        kafka: True if a `KafkaNode` is needed.
-        redis: True if a `RedisNode` is needed.
-    """
+    """Returns what to install before the nodes can run on this machine; None if they can run."""
     reasons = []
     if kafka and (reason := _java_missing()):
         reasons.append(reason)
@@ -42,7 +37,6 @@ def missing(*, kafka: bool = True, redis: bool = True) -> str | None:
 
 
 def _java_path() -> str | None:
-    """The `java` that runs the broker: from `$JAVA_HOME`, otherwise from PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
 
@@ -65,10 +59,6 @@ def _java_release(command: str) -> int:
 class KafkaNode(Node):
     """One Apache Kafka: broker and KRaft controller in one process, without automatic creation of topics.
 
-    Args:
-        ports: the broker's port and the controller's port.
-        folder, start_timeout_s: as in `Node`.
-
     Raises:
         kafka_jars.JarsError: from the constructor, if the jars cannot be fetched.
         NodeError: from `start`, if the broker does not serve in time.
@@ -84,12 +74,11 @@ class KafkaNode(Node):
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's `bootstrap_servers`. A restart keeps host and port."""
+        """`host:port` for a client's `bootstrap_servers`."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
     @property
     def admin_options(self) -> dict[str, Any]:
-        """Options for a client of kafka-python that has all rights."""
         return {"bootstrap_servers": self.bootstrap}
 
     def _properties(self) -> dict[str, str | int | Path]:
@@ -120,7 +109,6 @@ class KafkaNode(Node):
         }
 
     def start(self) -> None:
-        """Starts the broker, with its old data if any exists. Returns when the broker serves clients."""
         deadline = time.monotonic() + self.start_timeout_s
         if not (self.folder / "data").exists():
             self._format()
@@ -129,11 +117,7 @@ class KafkaNode(Node):
         self._wait_until_serving(deadline)
 
     def _wait_until_serving(self, deadline: float) -> None:
-        """Returns when the broker has created a topic and shows it to clients. Raises if the broker ends, or at `deadline`.
-
-        After a pause or a restart, the controller may find that the broker's session has expired. The broker then lists no
-        brokers and no leaders, even after a first good answer. Clients see a new topic only after the session is restored.
-        """
+        """Returns when the broker has created a topic and shows it to clients."""
         topic = f"rig-{secrets.token_hex(6)}"
         while True:
             remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
@@ -160,7 +144,6 @@ class KafkaNode(Node):
             raise self._failed(f"could not format its folder (exit code {code})")
 
     def _java(self) -> list[str]:
-        """The Java command with options for a fast start: small heap, serial garbage collector, quick compiler."""
         options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         options += ["-Dlog4j2.level=WARN", "-Dlog4j2.disable.jmx=true"]  # log4j writes to standard output by default
         return [_java_path() or "java", *options, "-cp", self._class_path]
@@ -170,10 +153,7 @@ class RedisNode(Node):
     """One redis-server, as found on PATH.
 
     Args:
-        ports: the server's port; a subclass may need more ports.
-        folder, start_timeout_s: as in `Node`.
-        append_fsync: Redis's setting `appendfsync`; None keeps everything in memory. With any of Redis's three values,
-            acknowledged writes survive a kill of the process.
+        append_fsync: Redis's setting `appendfsync`; None keeps everything in memory.
         options: further options of redis-server, such as ``["--maxmemory", "1mb"]``.
     """
 
@@ -195,7 +175,6 @@ class RedisNode(Node):
         return LOOPBACK, self._ports[0]
 
     def client(self) -> redis.Redis:
-        """A client with all rights and a timeout of 30 s."""
         return redis.Redis.from_url(self.url, socket_timeout=30)
 
     @property
@@ -204,7 +183,6 @@ class RedisNode(Node):
         return f"redis://{LOOPBACK}:{self._ports[0]}/0"
 
     def start(self) -> None:
-        """Starts the server, which loads its append-only file if there is one. Returns when the server answers."""
         deadline = time.monotonic() + self.start_timeout_s
         command = ["redis-server", "--bind", LOOPBACK, "--port", str(self._ports[0]), "--dir", str(self.folder)]
         command += ["--save", "", "--appendonly", "yes" if self._append_fsync else "no"]

@@ -26,9 +26,7 @@ class FolderEngine:
     """The engine of `publishing.engine.Engine` on one machine.
 
     Args:
-        folder: the data folder.
         check: checks that a survey does not change an open survey.
-        clock: the machine's clock, in Unix milliseconds.
     """
 
     def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
@@ -63,7 +61,6 @@ class FolderEngine:
         metrics.store_available.set(1)
 
     def _tidy(self, now_ms: int) -> None:
-        """Deletes expired records and returns memory that is not needed, once a minute."""
         if now_ms - self._tidied_ms >= TIDY_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
             return_freed_memory()
             return_compiler()
@@ -74,13 +71,7 @@ class FolderEngine:
 
 
 class Counter:
-    """Counts the log of one survey, each report once.
-
-    Args:
-        survey: the survey.
-        store: the counts.
-        source: the log.
-    """
+    """Counts the log of one survey, each report once."""
 
     def __init__(self, survey: Survey, store: FolderCountStore, source: FolderLog) -> None:
         self._survey, self._store, self._log = survey, store, source
@@ -89,10 +80,8 @@ class Counter:
     def count(self, now_ms: int) -> None:
         """Counts the new records. If a step has closed and the log has no later record, appends a marker and counts it.
 
-        So the schedule finds every closed step complete, even at the first look after a stop of the service.
-
         Raises:
-            StoreUnavailable: if the disk refuses a write. Nothing is lost; a later call continues.
+            StoreUnavailable: if the disk refuses a write.
             StoreDamaged: if the log lacks records, or the counts do not belong to it.
         """
         self._count()
@@ -101,7 +90,6 @@ class Counter:
             self._count()
 
     def _closed_ms(self, now_ms: int) -> int:
-        """Returns when the last step closed; 0 before the first step's close."""
         survey = self._survey
         step = survey.step_at(now_ms) - 1 - survey.lateness_steps
         if survey.n_steps is not None:

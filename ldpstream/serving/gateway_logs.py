@@ -1,6 +1,6 @@
 """The logs in a data folder, as the gateway's logs: all requests of a few milliseconds are one transaction.
 
-The gateway answers 202 once the transaction is on the disk. While one transaction is written, the next requests are collected.
+The gateway answers 202 once the transaction is on the disk.
 """
 
 import asyncio
@@ -37,12 +37,7 @@ class FolderLogs:
     """The logs of all surveys of a data folder. Use it in one event loop.
 
     Args:
-        folder: the data folder.
         ended: called, in a thread, with a survey that the gateway no longer serves.
-        now_ms: the machine's clock, in Unix milliseconds.
-
-    Attributes:
-        reachable: True if the last write succeeded.
     """
 
     def __init__(self, folder: DataFolder, ended: Callable[[Survey], None], now_ms: Callable[[], int] = now_ms) -> None:
@@ -56,7 +51,6 @@ class FolderLogs:
         self._ending = set[asyncio.Task[None]]()
 
     def add(self, survey: Survey) -> "FolderSurveyLog":
-        """Returns the log of a survey."""
         return FolderSurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
 
     async def start(self) -> None:
@@ -80,13 +74,11 @@ class FolderLogs:
         return self.reachable and not overdue and not self._closed
 
     def append(self, to: FolderLog, envelopes: Sequence[bytes], key: bytes, done: Done) -> None:
-        """Starts to append the envelopes of a request; see `FolderLog.append` and `GatewayLog.append`."""
         self._collected.append(_Append(to, envelopes, key, done))
         if self._timer is None and self._writing is None and self.reachable:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def end(self, survey: Survey) -> None:
-        """Calls `ended` in a thread, since the gateway no longer serves the survey."""
         task = asyncio.create_task(asyncio.to_thread(self._forget, survey))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -120,7 +112,6 @@ class FolderLogs:
             self._timer = asyncio.get_running_loop().call_later(0 if reachable else PROBE_S, self._flush)
 
     def _append(self, batch: Sequence[_Append]) -> tuple[Outcome, list[int | None]]:
-        """Writes one transaction. Returns its outcome, and each request's append time."""
         times, outcome = list[int | None](), Outcome.NOT_APPENDED
         try:
             for one in batch:
@@ -157,6 +148,5 @@ class FolderSurveyLog:
         self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
 
     def close(self) -> None:
-        """Takes no further append, and calls `ended` with the survey."""
         self._closed = True
         self._logs.end(self._survey)

@@ -7,13 +7,6 @@ from ldpstream.surveys.folder import SurveyFolder
 
 
 class FolderKeeper(SurveyKeeper):
-    """Keeps surveys in a data folder.
-
-    Args:
-        folder: the data folder.
-        watch: the survey files.
-    """
-
     def __init__(self, folder: DataFolder, watch: SurveyFolder) -> None:
         super().__init__(watch)
         self._folder = folder

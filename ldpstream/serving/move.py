@@ -3,18 +3,15 @@
 The folder counts its whole log first, so no report depends on the log any more. Kafka's log begins empty:
 
 - **Records are not copied.** Kafka would give them new append times (LogAppendTime), and agents judge lateness by these times.
-  The counts that the folder has made stay as they are.
 - **All report keys go to partition 0.** Its first record, a marker, is deleted, so the partition is older than all others.
-  Gateways therefore send every report of a step that is open at the move to partition 0 (`producers.gateway.partitions`). An
-  agent finds the keys of counted reports there, and a report that is sent again counts once.
+  Gateways therefore send every report of a step that is open at the move to partition 0 (`producers.gateway.partitions`).
 - **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
-  are then published as incomplete, never as complete without their reports.
-- **The clock.** Append times never go back. If the folder's last append time is later than the clock of Kafka or of this
-  machine, move refuses before it begins, and says how long to wait. The folder can be served meanwhile.
+  are then published as incomplete.
+- **The clock.** If the folder's last append time is later than the clock of Kafka or of this machine, move
+  refuses.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).
 
-Every write can be repeated. The folder stores the topic of each survey before the first write of counts. So a move that was
-killed can run again, and anything that another folder or service wrote is refused.
+A move that was killed can run again.
 """
 
 import math
@@ -51,13 +48,11 @@ AT_ONCE = 200  # publications in one write
 
 
 class MoveRefused(UserError):
-    """Kafka or Redis holds data that this folder did not write, or a clock is behind. The message is one line."""
+    """Kafka or Redis holds data that this folder did not write, or a clock is behind."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """The survey's name, and the numbers of open count tables, report keys and publications that were moved."""
-
     survey: str
     open_tables: int
     report_keys: int
@@ -65,11 +60,10 @@ class Moved:
 
 
 def move(data: Path, settings: Settings) -> list[Moved]:
-    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder. May be called again after any failure.
+    """Moves all surveys of a data folder. Afterwards `serve` refuses the folder.
 
     Args:
         data: the data folder; no process may use it.
-        settings: the addresses of Kafka and Redis.
 
     Raises:
         FolderError: if the folder has no data, is in use, or was moved before.
@@ -124,10 +118,6 @@ class _Move:
         self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
 
     def check(self) -> None:
-        """Checks the clocks, and that Kafka and Redis hold nothing of the survey except what an earlier call of ours wrote.
-
-        The kept survey is the first record that the move writes to Kafka; its append time shows Kafka's clock.
-        """
         where, name = f"Redis at {self._settings.redis_url()}", self._survey.name
         if any((head.writer, head.log_id) != (self._writer, self._topic_id) for head in self._store.heads().values()):
             raise MoveRefused(f"{where} holds counts of survey {name} that this folder did not write")
@@ -153,10 +143,6 @@ class _Move:
         return bool(found == (self._topic_id,))
 
     def begin(self) -> None:
-        """Counts the folder's log to its end, then notes the topic. From now on `serve` refuses the folder.
-
-        If nothing is published yet, the first step to publish is saved, since Kafka's empty log does not show this step.
-        """
         position, _ = self._engine.open(self._survey, self._reader)
         self._engine.count(self._survey, now_ms())
         if self._results.progress() is None and (begin_ms := position.earliest_ms()) is not None:

@@ -24,8 +24,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
     """Serves surveys until SIGTERM or SIGINT.
 
     Args:
-        paths: survey files and folders of survey files, as for the services.
-        settings: ports, tokens, certificate and limits, as for gateway and estimator. Kafka and Redis are not used.
+        settings: ports, tokens, certificate and limits; Kafka and Redis are not used.
         data: the data folder; created if missing.
         usable: called as soon as surveys, settings, folder and addresses can be used.
 
@@ -55,8 +54,6 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
 
 
 class _Estimates(Thread):
-    """Counts and estimates in a thread. An unexpected error in this thread ends the process."""
-
     def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder) -> None:
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
@@ -78,7 +75,7 @@ class _Estimates(Thread):
             os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
 
     def end(self) -> None:
-        """Ends the thread. Raises its error, if there was one."""
+        """Ends the thread."""
         self._stop_event.set()
         if self.ident is None:
             self._loop.close()

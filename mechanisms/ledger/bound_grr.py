@@ -1,20 +1,14 @@
 """Upper bounds of the loss that `mechanisms.ledger.sequence_grr` defines, for any number of reports t.
 
-The symbols are those of that module. The coefficients π_m of linear lower bounds of f_v are called *prices*. If Σ_m π_m c_m <=
-f_v(c) + κ_v for all counts c and all v, and π_1 >= π_2 >= …, then
+The coefficients π_m of linear lower bounds of f_v are called *prices*. If Σ_m π_m c_m <= f_v(c) + κ_v for all counts c and all
+v, and π_1 >= π_2 >= …, then
 
     eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-with the symbols numbered by n_m. The bracket is convex in n, so the maximum is at a vertex of a polytope that contains these n.
-A vertex has M equal counts t/M and the value M φ(t/M) - (t/M)(π_1+…+π_M). For t = qk + r, 0 < r < k, other vertices replace the
-vertex with M = k: M < k symbols have the count q + r/M, and the other symbols have the count q. There are three choices of
-prices:
+with the symbols numbered by n_m. There are three choices of prices:
 
-- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`). The bound is exact if the best M
-  divides t and M + t/M <= k. Then x has M values, each at t/M steps; x' has t/M other values, each at one step with each
-  value of x.
-- The smallest prices that keep the bracket at most a given V. All v have the same κ, computed from f_v without the symbol v.
-  The bound is convex in V (`best_bracket`).
+- π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`).
+- The smallest prices that keep the bracket at most a given V (`best_bracket`).
 - For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
 """
 
@@ -81,7 +75,7 @@ class GRRRounds:
 
 
 def widths(t: int, k: int) -> IntArray:
-    """Numbers of symbols M for which bounds are computed: all up to 4096, then 2048 numbers for every factor e."""
+    """Numbers of symbols M for which bounds are computed."""
     top = min(t, k)
     dense = np.arange(1, min(top, DENSE) + 1)
     sparse = np.exp(np.arange(math.log(DENSE), math.log(top), 1 / 2048)) if top > DENSE else np.zeros(0)
@@ -89,11 +83,7 @@ def widths(t: int, k: int) -> IntArray:
 
 
 def free_rows(t: int, rounds: GRRRounds) -> float:
-    """The bound from the slopes of f_v at 0. In this bound x' may have any number of values that are never reported.
-
-    M φ(t/M) and ln(1+MX)/M are both convex in M. Between two computed widths, M φ(t/M) therefore lies below the chord, and
-    ln(1+MX)/M lies above the tangents. The point where the tangents meet gives a bound for all widths between these two.
-    """
+    """The bound from the slopes of f_v at 0."""
     m = widths(t, rounds.k)
     total = rounds.once(m)
     gain, price = m * rounds.phi(t / m), total / m
@@ -109,7 +99,7 @@ def free_rows(t: int, rounds: GRRRounds) -> float:
 
 
 def best_bracket(t: int, rounds: GRRRounds) -> float:
-    """The bound for the best V, with the smallest prices that keep the bracket at most V."""
+    """The bound for the best V found, with the smallest prices that keep the bracket at most V."""
     k = rounds.k
     m = np.arange(1, min(t, k) + 1)
     gain = m * rounds.phi(t / m)
@@ -130,12 +120,10 @@ def best_bracket(t: int, rounds: GRRRounds) -> float:
 
 
 def _depth(t: int, rounds: GRRRounds) -> int:
-    """The largest count of one symbol in a maximiser of `_dearest_row` and `_dearest_rows`."""
     return min(t, int((rounds.e1 + math.log(rounds.k) - math.log(_FLOOR)) / rounds.e2) + 2)
 
 
 def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
-    """κ = max_c Σ π_m c_m - f_v(c) over counts c without reports of symbol v; see `_dearest_rows`."""
     if not len(prices):
         return 0.0
     depth = _depth(t, rounds)
@@ -148,12 +136,7 @@ def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
 
 
 def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
-    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂.
-
-    Since -ln H = max_h [1 - ln h - H/h], the best counts for a given h include exactly those increments E^c → E^{c+1} of symbol
-    m for which w_m E^c (E-1)/π_m <= h. The candidates are therefore a chain, ordered by this threshold. Counts without a zero
-    are not needed: lowering all counts by one is at least as good. κ is infinite if `_depth` is too small.
-    """
+    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂."""
     k, depth = rounds.k, _depth(t, rounds)
     weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
     order = np.argsort((weight - np.log(prices)[:, None]).reshape(k, -1), axis=1, kind="stable")
@@ -169,7 +152,6 @@ def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatA
 
 
 def _vertices(t: int, k: int) -> FloatArray:
-    """Vertices of the polytope of sorted counts n with sum t; see the module's docstring."""
     whole, left = divmod(t, k)
     few = np.arange(1, min(t, k - (t >= k)) + 1)[:, None]
     first = np.arange(k) < few
@@ -180,12 +162,7 @@ def _vertices(t: int, k: int) -> FloatArray:
 
 
 def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
-    """The bound from the best prices, and count matrices near the worst matrix.
-
-    The linear programme uses cutting planes: it adds the rows c with the largest Σ π_m c_m - f_v(c) until no such sum exceeds
-    κ_v. The bound is computed anew from the programme's prices, so an inaccurate solution only loosens the bound. The variables
-    are d, with π = ε₂/k + d k/t, then κ, then the bracket minus ε₂ t (1-1/k).
-    """
+    """The bound from the best prices found, and count matrices near the worst matrix."""
     from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
 
     k, e2 = rounds.k, rounds.e2

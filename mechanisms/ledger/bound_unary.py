@@ -3,24 +3,19 @@
 Notation and model are those of `sequence_unary`. The bound replaces u_h by a linear lower bound, whose coefficients are called
 its *prices*.
 
-1. The range of s, a bit's number of reported ones, is divided into a few intervals i, each with prices (p_i, q_i). For all
-   blocks (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). Let x'
-   have R values, with block sizes that add up to t. The sum over the blocks of x' gives
+1. The range of s, a bit's number of reported ones, is divided into intervals i, each with prices (p_i, q_i). For all blocks
+   (a, b) ≠ (0, 0) let p_i a + q_i b be at most u_0(αa - βb) + κ_0i, and at most u_1(αa - βb) + κ_1i + λ(a+b). If x' has R
+   values, the sum over its blocks gives
 
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
 2. The gain of a bit is the bit's part of ln P(y|x) minus the bit's part of this lower bound. The loss is at most the largest
-   sum of gains over x, R, and the choice of R hot bits in x'. Given x, R and the hot bits, each bit's gain can be maximised
-   separately. For an x with block sizes n, the gain of a bit is convex in the bit's numbers of reported ones a_1 … a_r. The
-   maximum over {0 <= a <= n, s in interval i} is therefore at a vertex. At a vertex the gain is convex in n between the sizes
-   at which vertices change. A few sizes n therefore suffice (`_few_blocks`).
-3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. Two blocks of only ones, or of only
-   zeros, gain at least γ less than one block with the same bits. A bit that is cold in x adds at most N_r(s): the sum of u_0
-   over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at most
-   u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
-4. A linear programme with cutting planes finds the prices. The bound is computed anew from these prices, so an inaccurate
-   solution only loosens the bound. If t > 64 and k > 16, all intervals share κ_0 and κ_1. The bound is then linear in R, so R =
-   1 and R = min(t, k) suffice. Otherwise every R is tried.
+   sum of gains over x, R, and the choice of R hot bits in x'. The gain of a bit is convex in the bit's numbers of reported ones
+   in the blocks of x, so the maximum is at a vertex (`_few_blocks`).
+3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. A bit that is cold in x adds at most
+   N_r(s): the sum of u_0 over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at
+   most u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).
+4. A linear programme with cutting planes finds the prices.
 """
 
 import math
@@ -102,28 +97,12 @@ class UnaryRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """The V vertices at which the gain of a bit can be largest.
-
-    Attributes:
-        interval: (V,) interval of each vertex.
-        ones: (V,) number of reported ones at each vertex.
-        value: (V,) the bit's part of ln P(y|x) at each vertex.
-    """
-
     interval: IntArray
     ones: IntArray
     value: FloatArray
 
 
 class _Bits(NamedTuple):
-    """Bits with the same role in x.
-
-    Attributes:
-        many: number of bits; fractional for a mean.
-        kind: index of their `_Kind`.
-        plus: term to add to the gain of each bit.
-    """
-
     many: float
     kind: int
     plus: float
@@ -159,14 +138,12 @@ class PriceProgramme:
         self.limits: list[float] = []
 
     def _kind(self, interval: IntArray, ones: IntArray, value: FloatArray) -> int:
-        """Adds a kind of bits and returns its index."""
         self.kinds.append(_Kind(interval, ones, value))
         return len(self.kinds) - 1
 
     # -- sequences x
 
     def _few_blocks(self) -> Iterator[list[_Bits]]:
-        """All vertices for x with one, two or (if k is small) three blocks. The gain is convex between the sizes tried."""
         t, k, rounds = self.t, self.k, self.rounds
         sizes = {
             tuple(sorted((*some, t - sum(some))))
@@ -185,7 +162,6 @@ class PriceProgramme:
             yield [_Bits(k - len(n), cold_kind, 0.0), *(_Bits(1.0, kind, 0.0) for kind in hot)]
 
     def _vertices(self, sizes: IntArray) -> tuple[IntArray, IntArray]:
-        """Vertices of {0 <= a <= sizes, low <= Σ a <= high} for every interval: the interval's index (V,), and a (V, r)."""
         blocks = len(sizes)
         corners = np.array(list(product((0, 1), repeat=blocks))) * sizes
         numbers, found = [], []
@@ -200,12 +176,6 @@ class PriceProgramme:
         return np.concatenate(numbers), np.concatenate(found)
 
     def _many_blocks(self) -> Iterator[list[_Bits]]:
-        """Bounds for the x with more blocks than `_few_blocks` tries. Each group contains the x with `low` to `high` blocks.
-
-        A bit that is hot in a block of size n gains at most h(n), computed with r = low. Marks are the block sizes at which
-        vertices change; h is convex between marks. Size 0 stands for a bit that is cold in x. The concave hull of h at the mean
-        size t/high bounds the sum over `high` blocks.
-        """
         t, k, u, alpha, beta = self.t, self.k, self.rounds.u, self.rounds.alpha, self.rounds.beta
         gamma = float(min(u(0, 2 * alpha) - 2 * u(0, alpha), u(0, -2 * beta) - 2 * u(0, -beta)))
         hottest = {}
@@ -232,8 +202,6 @@ class PriceProgramme:
                     yield [_Bits(count, kind, plus) for count, (kind, plus) in zip(counts, kinds)]
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of the number of blocks of x, one bound per range. The first range begins above the numbers that `_few_blocks`
-        tries."""
         low, most = self.few + 1, min(self.t, self.k)
         while low <= most:
             high = min(most, low if low < 8 else low + low // 4)
@@ -241,7 +209,6 @@ class PriceProgramme:
             low = high + 1
 
     def _pure_blocks(self, ones: int, blocks: int) -> Iterator[float]:
-        """Candidates for the maximum N_r(s): r pure blocks, all but two of them single ones or single zeros."""
         alpha, beta, u, zeros = self.rounds.alpha, self.rounds.beta, self.rounds.u, self.t - ones
         if ones and zeros:
             splits = [(i + 1, blocks - i - 1) for i in (max(0, blocks - 1 - zeros), min(blocks - 2, ones - 1))]
@@ -261,8 +228,8 @@ class PriceProgramme:
         """Returns κ (2, I), and the blocks (a, b) at the maximum.
 
         κ is the maximum, over blocks, of p a + q b - u_h(αa - βb), minus λ(a+b) if h = 1; or an upper bound of that maximum.
-        For every b the best a is next to the line αa - βb = w, where the derivative is zero. Above `_LATTICE` zeros, a and b
-        may be real numbers. A step along the line then gains pβ + qα <= 0, so the first point of the line is the best.
+        Above `_LATTICE` zeros, a and b may be real numbers. A step along a line αa - βb = w then gains pβ + qα <= 0, so the
+        line's first point is the best.
         """
         t, alpha, beta, u = self.t, self.rounds.alpha, self.rounds.beta, self.rounds.u
         zeros = np.arange(min(t, _LATTICE) + 1.0)
@@ -289,7 +256,6 @@ class PriceProgramme:
         return kappa, blocks
 
     def _gains(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, IntArray]:
-        """Returns the bound for every x, and the index in `values` of the number R of values of x' that gives this bound."""
         cold, hot = (np.maximum.reduceat(found, self.starts[:-1], axis=1) for found in self._best(p, q, kappa))
         surplus = (hot - cold)[:, self.members]  # (R, sequences, kinds): extra gain of a bit that is hot in x'
         order = np.argsort(-surplus, axis=2)
@@ -301,13 +267,11 @@ class PriceProgramme:
         return total.max(axis=0), total.argmax(axis=0)
 
     def _best(self, p: FloatArray, q: FloatArray, kappa: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(R, V) gains of bits that are cold in x', and of bits that are hot in x'."""
         net = self.value - p[self.interval] * self.ones - q[self.interval] * (self.t - self.ones)
         cold = net + self.values[:, None] * kappa[0, self.interval]
         return cold, cold + (kappa[1] - kappa[0])[self.interval]
 
     def _slopes(self, x: int, row: int, best: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, float]:
-        """The bound for this x and R near the current prices: coefficients of p, q, κ_0, κ_1, and a constant."""
         slopes, constant, chosen = np.zeros((4, len(self.intervals))), 0.0, []
         for place, kind in enumerate(self.members[x]):
             part = slice(self.starts[kind], self.starts[kind + 1])
@@ -332,7 +296,6 @@ class PriceProgramme:
         self.limits.append(limit / scale / self.unit)
 
     def _block(self, interval: int, ones: float, zeros: float) -> None:
-        """Adds the constraints of item 1 of the module's docstring, for one block."""
         number = len(self.intervals)
         for hot in (0, 1):
             row = np.zeros(4 * number + 2)
@@ -341,8 +304,6 @@ class PriceProgramme:
             self._add(row, float(self.rounds.u(hot, self.rounds.weight(ones, zeros))), max(1.0, (ones + zeros) / 100))
 
     def _evaluate(self, p: FloatArray, q: FloatArray, surcharge: float) -> tuple[float, FloatArray, FloatArray]:
-        """The bound at these prices, κ, and the blocks of `_dearest`. Adds rows to the programme for the sequences x with the
-        largest bounds."""
         kappa, blocks = self._dearest(p, q, surcharge)
         gains, rows = self._gains(p, q, kappa)
         best = self._best(p, q, kappa)
@@ -395,6 +356,5 @@ class PriceProgramme:
 
 
 def _log_odds(share: FloatArray) -> FloatArray:
-    """ln(x/(1-x)); infinite for shares outside (0, 1)."""
     inside = np.clip(share, 1e-300, 1 - 1e-16)
     return np.where(share <= 0, -np.inf, np.where(share >= 1, np.inf, np.log(inside) - np.log1p(-inside)))

@@ -5,15 +5,7 @@ For memoizing mechanisms there are two losses, both in nats and both worst cases
     eps_t         t reports of a value that did not change; ε₁ at t = 1, rises to ε∞
     eps_sequence  any two value sequences
 
-The literature states the loss 'number of memoized values x ε∞', or the finer sum Σ_j eps_{t_j} for t_j reports from the j-th
-memo. Neither formula bounds `eps_sequence`. Memoization does not hide *when* a value changed: equal memos in a row reveal a
-constant value, a new memo reveals a change. For two reports of L-OSUE on 100 bits with ε∞ = 2 and ε₁ = 1, some pair of
-sequences has a loss of 44 nats; the literature's formula gives 4 nats.
-
-For a one-time mechanism except a location mechanism, t reports have the loss t ε between any two sequences that differ at
-every step.
-
-The code computes ln(1 + x) from ln x, so small and large losses stay accurate.
+Memoization does not hide *when* a value changed.
 """
 
 import math
@@ -39,12 +31,9 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     Returns:
         The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
 
-    Raises:
-        ValueError: if an argument is outside its range.
-
     Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and P(y|v)/P(y|v') = (Σ_m E^{n_m} +
     (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls with every other term, so at the
-    maximum all t reports are v. ALLOMFREE's Eq. (16) uses ε₁ instead of ε₂ and 2 instead of k, which understates the loss.
+    maximum all t reports are v. Equation 16 of ALLOMFREE uses ε₁ instead of ε₂ and 2 instead of k, which understates the loss.
 
     >>> [round(eps_t_grr(t, k=4, log_e1=2.0, log_e2=1.5731722), 4) for t in (1, 2, 3)]  # ε₁ = 1
     [1.0, 1.6781, 1.9232]
@@ -71,12 +60,7 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     Returns:
         The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
 
-    Raises:
-        ValueError: if t is outside its range.
-
-    Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent. The first
-    logarithm is the loss from the value's bit, reported as 1 at all t steps. The second logarithm is the loss from the other
-    value's bit, reported as 0 at all t steps.
+    Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent.
 
     >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
     >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1

@@ -3,28 +3,23 @@
 A device with values x_1 … x_t draws one memo for every distinct value. At each step the device randomizes the memo of the
 step's value:
 
-    P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)      eps_sequence(t) = max_{x, x', y} ln P(y|x)/P(y|x')
+    P(y|x) = Π_{v in x} Σ_m P₁(m|v) Π_{j: x_j = v} P₂(y_j|m)        eps_sequence(t) = max_{x, x', y} ln P(y|x)/P(y|x')
 
 Write E = p₂/q₂ = e^{ε₂} and E₁ = p₁/q₁ = e^{ε∞}. Let n_m be the number of reports equal to m. Without the factor q₂^t, which
 cancels,
 
-    ln P(y|x) = Σ_v f_v(c_v),  c_vm = #{j: x_j = v, y_j = m},  f_v(c) = ln[(E₁ E^{c_v} + Σ_{m≠v} E^{c_m}) / (E₁+k-1)]
+    ln P(y|x) = Σ_v f_v(c_v),   c_vm = #{j: x_j = v, y_j = m},   f_v(c) = ln[(E₁ E^{c_v} + Σ_{m≠v} E^{c_m}) / (E₁+k-1)]
 
-where f_v is convex and f_v(0) = 0. For every y the maximum splits into a maximum over x and a minimum over x'.
+where f_v is convex and f_v(0) = 0.
 
-1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)]. Proof: the indicators of
-   the memo's symbols are negatively associated, so f_v(c) <= Σ_m f_v(c_m e_m) <= Σ_m φ(c_m). φ is convex with φ(0) = 0,
-   hence superadditive.
+1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)].
 2. Hence eps_sequence(t) = max_C F(C) over matrices of counts C_vm = #{j: x'_j = v, x_j = y_j = m} with sum t, where
 
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
-3. f_v is L♮-convex: a log-sum-exp is submodular, and linear along (1,…,1). The best R rows with the same f_v are therefore
-   nested and as equal as integers allow: row i has ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. These are the rows of the
-   values that are never reported. Dynamic programming over the other rows is exact for small t (`_exact`).
+3. f_v is L♮-convex. The best R rows with the same f_v are therefore nested and as equal as integers allow: row i has
+   ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. Dynamic programming over the other rows is exact for small t (`_exact`).
 4. For larger t, `mechanisms.ledger.bound_grr` has upper bounds.
-
-No single pair, such as 'constant against all-distinct', is the worst for all parameters and all t.
 """
 
 import math
@@ -55,21 +50,16 @@ _MAX_WORDS = 24  # a witness lists at most this many combinations of values one 
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
-    The result is exact for t <= 8, for k <= 6 also for some larger t, and wherever a known pair of sequences reaches the bound
-    (see the module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1, is never below ε_t, and
-    grows with t without limit.
+    The result is exact for t <= 8, and wherever a known pair of sequences reaches the bound. Otherwise the result is a proven
+    upper bound.
 
-    For L-LH, only the hashed symbols of the values matter. If k >= g, some function maps the k values onto all g symbols. The
-    result for k := g is then the worst loss over functions and values. If k < g, see `mechanisms.ledger.sequence_hashed`.
+    For L-LH with k < g, see `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].
         k: number of symbols, in [2, 2^31).
         log_e1: ε∞ = ln(p₁/q₁), in (0, 700] nats.
         log_e2: ε₂ = ln(p₂/q₂), in (0, 2100] nats.
-
-    Raises:
-        ValueError: if an argument is outside its range.
 
     >>> loss = eps_sequence_grr(2, k=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact, loss.witness
@@ -109,8 +99,6 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
-    """The maximum of F over all count matrices with sum t. Tries column sums n, the most promising first, until no other column
-    sums can be better."""
     promising = []
     turn = np.arange(min(rounds.k, t))[:, None]
     for parts in partitions(t, rounds.k):
@@ -128,11 +116,7 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
-    """min_x' ln P(y|x') for counts n of the reported symbols, and the matrix that reaches this minimum.
-
-    The matrix has the rows of the reported symbols, then the rows of other symbols. A state of the dynamic programme holds the
-    counts already divided among rows.
-    """
+    """The matrix has the rows of the reported symbols, then the rows of other symbols."""
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
     unused = rounds.k - used
@@ -166,12 +150,6 @@ def _describe(matrix: IntArray) -> str:
 
 
 def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of the worst pair with M values of x and R other values of x', whose M·R combinations have t/(MR) steps, rounded
-    up or down.
-
-    Returns:
-        The loss in nats, and a description of the pair.
-    """
     m = widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)
@@ -181,7 +159,6 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
     gain = more * rounds.phi(t // m + 1) + (m - more) * rounds.phi(t // m)
 
     def row(high: IntArray) -> FloatArray:
-        """f_v of level + 1 reports of each of `high` symbols, and `level` reports of each of the other m - high symbols."""
         with np.errstate(divide="ignore"):
             one = log_expm1(rounds.e2 * (level + 1)) + np.log(high)
             other = log_expm1(rounds.e2 * level) + np.log(m - high)
@@ -196,10 +173,6 @@ def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The loss of a locally best count matrix with sum t, and a description of this matrix.
-
-    The search adds or removes steps at the cell with the largest gain, then moves single steps.
-    """
     k, counts = rounds.k, start.copy()
     share, extra = divmod(max(t - int(counts.sum()), 0), k * k)
     counts += share
@@ -208,7 +181,6 @@ def _ascent(start: IntArray, t: int, rounds: GRRRounds) -> tuple[float, str]:
     own = rounds.e1 * np.eye(k)
 
     def change(sign: int) -> FloatArray:
-        """The change of F if one step is added to (sign 1) or removed from (sign -1) each cell."""
         n, weight = counts.sum(axis=0), own + rounds.e2 * counts
         log_share = weight - np.logaddexp.reduce(weight, axis=1, keepdims=True)
         if sign > 0:

@@ -1,8 +1,7 @@
 """Privacy loss of memoized local hashing between any two value sequences, also for fewer values than symbols.
 
-The device's reports are those of L-GRR on the hashed symbols (see `sequence_grr`). If k >= g, some function maps the values
-onto all g symbols, and the loss equals the loss of L-GRR on g symbols. If k < g, the values have at most k different symbols,
-and L-GRR's loss is only an upper bound. The loss is the same for all sets of k symbols.
+If k >= g, some function maps the values onto all g symbols, and the loss equals the loss of L-GRR on g symbols. If k < g, the
+values have at most k different symbols, and L-GRR's loss is only an upper bound.
 """
 
 from functools import lru_cache
@@ -20,16 +19,13 @@ _EXACT_T = 6
 def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Largest loss of t reports of L-BLH or L-OLH between any two value sequences and with any hash function, in nats.
 
-    For k < g and t <= 6 the result is exact. Otherwise the result is `eps_sequence_grr` on g symbols, an upper bound for k < g.
+    For k < g and t <= 6 the result is exact. Otherwise the result comes from `eps_sequence_grr` on g symbols.
 
     Args:
         t: number of reports, in [1, 2^50].
         k: number of values, in [2, 2^31).
         g: number of symbols, in [2, 2^31).
         log_e1, log_e2: as in `eps_sequence_grr`.
-
-    Raises:
-        ValueError: if an argument is outside its range.
 
     >>> loss = eps_sequence_hashed(3, k=2, g=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact
@@ -47,7 +43,6 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
 
 @lru_cache(maxsize=4096)
 def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
-    """The largest loss of k values with different symbols, over all numbers of reports of each symbol."""
     found = [
         (_spread(own, others, k, rounds), own, others)
         for n in range(t + 1)
@@ -59,11 +54,7 @@ def _few_values(t: int, k: int, rounds: GRRRounds) -> tuple[float, str]:
 
 
 def _spread(own: tuple[int, ...], others: tuple[int, ...], k: int, rounds: GRRRounds) -> float:
-    """max_x ln P(y|x) - min_x' ln P(y|x') of an output y.
-
-    `own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols. For every part of the
-    counts, `least` and `most` are the extremes over all ways to divide this part among the values added so far.
-    """
+    """`own` holds the numbers of reports of the k values' symbols, `others` those of the other symbols."""
     shape = tuple(n + 1 for n in own + others)
     states = np.stack(np.unravel_index(np.arange(np.prod(shape)), shape), axis=1)
     below = np.asarray((states[:, None, :] >= states[None, :, :]).all(axis=2))

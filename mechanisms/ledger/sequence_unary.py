@@ -1,17 +1,15 @@
 """Privacy loss of reports between any two value sequences, for memos of bits: L-SUE, L-OSUE, L-SOUE and L-OUE.
 
-For a new value, the device draws all k memo bits anew, so each bit reveals a little about the times when values change.
 Consider one bit position in the t reports. A sequence x divides the t steps into blocks, one block for each distinct value. A
-block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and β =
-ln((1-q₂)/(1-p₂)). One term of ln P(y|x) does not depend on x, and cancels. Without this term,
+block in which this bit is `a` times one and `b` times zero has the weight w = αa - βb, with α = ln(p₂/q₂) and
+β = ln((1-q₂)/(1-p₂)). Without a term that does not depend on x, and cancels,
 
-    ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁, π₀ = q₁
+    ln P(y|x) = Σ_bits Σ_blocks u_h(w),   u_h(w) = ln(1 - π_h + π_h e^w),   π₁ = p₁,   π₀ = q₁
 
-where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and u_h(αa
-- βb) <= u_h(αa) + u_h(-βb). Blocks of only ones or only zeros therefore make ln P(y|x) large, and mixed blocks make it small.
+where h = 1 if the bit is the block's value (a *hot* bit, one for each block), else h = 0. u_h is convex, u_h(0) = 0 and
+u_h(αa - βb) <= u_h(αa) + u_h(-βb).
 
-1. For small t the loss is exact. The code tries all pairs of partitions of the steps, and all reported bits. For each pair, the
-   best matching of the values of x with the values of x' is an assignment problem (`_pair_loss`).
+1. For small t the loss is exact: the maximum over all pairs of partitions of the steps, and all reported bits.
 2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
 3. Pairs give a lower bound (`_best_known`): x has one or two values; x' spreads its values evenly over x or is nearly constant.
 """
@@ -35,17 +33,13 @@ _EXACT_T_OTHERS = 6
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and for larger t if a known pair reaches the bound (see the
-    module's docstring). Otherwise the result is a proven upper bound. The loss is ε₁ at t = 1 and never below ε_t. It grows
-    with t without limit.
+    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and wherever a known pair reaches the bound. Otherwise the
+    result is a proven upper bound.
 
     Args:
         t: number of reports, in [1, 2^50].
         k: number of bits, in [2, 2^31).
         rounds: the probabilities of both rounds.
-
-    Raises:
-        ValueError: if an argument is outside its range.
     """
     return _loss(integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K), rounds)
 
@@ -72,26 +66,16 @@ def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two sequences, up to a renaming of the sequences' values, and the reported bits to try.
-
-    Attributes:
-        steps: (blocks of x, kinds of blocks of x'), number of steps that a block of x and a block of x' share.
-        times: (kinds of blocks of x',), number of blocks of each kind.
-        ones: (tries, blocks of x, kinds of blocks of x'), number of reported ones among the shared steps.
-    """
-
     steps: IntArray
     times: IntArray
     ones: IntArray
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of distinct values of x and of x'."""
         return len(self.steps), int(self.times.sum())
 
 
 def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """The largest loss of some pairs, and a description of the pair with this loss."""
     loss, partner, worst = -math.inf, np.zeros(0, np.int64), None
     for pair in pairs:
         found, found_partner = _pair_loss(pair, k, rounds, loss)
@@ -102,13 +86,7 @@ def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, 
 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
-    """The largest loss of the pair over all choices of common values and reported bits, and the partners for `_describe`.
-
-    If this loss is not above `known`, the result may be any number from the loss to `known`.
-
-    A block of x has the same value as a block of x', or a value that x' lacks. The best choice solves an assignment problem for
-    the blocks of x.
-    """
+    """If the loss is not above `known`, the result may be any number from the loss to `known`."""
     left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
     right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
@@ -133,10 +111,6 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
 
 
 def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
-    """The kind of partner of every block with the largest total profit; kind i has times[i] partners.
-
-    `best` is the largest profit of every set of blocks with partners.
-    """
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
     best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
@@ -155,7 +129,6 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
-    """Describes a pair of sequences. `partner` holds, for every block of x, the kind of the block of x' with the same value."""
     parts, fresh = [], len(pair.steps)
     for kind, times in enumerate(pair.times):
         same = np.flatnonzero(partner == kind)
@@ -171,30 +144,28 @@ def _describe(pair: _Pair, partner: IntArray) -> str:
 
 
 def _fillings(steps: IntArray) -> IntArray:
-    """(tries, *steps.shape) all combinations of numbers of reported ones."""
     grid = np.indices(tuple(steps.ravel() + 1)).reshape(steps.size, -1)
     return np.moveaxis(grid.reshape(*steps.shape, -1), -1, 0)
 
 
 @cache
 def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
-    """All pairs of sequences of t steps with at most `most` values each, with all reported bits.
-
-    If several pairs differ only by names or order, only one of these pairs is returned.
-    """
-    found = {}
+    found, same = {}, dict[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]()  # `same`: one name of each equal pair
     for sizes in partitions(t, most):
         x = np.repeat(np.arange(len(sizes)), sizes)
         for other in _growing(t, most):
             steps = np.zeros((len(sizes), max(other) + 1), np.int64)
             np.add.at(steps, (x, np.array(other)), 1)
-            orders = permutations(steps.tolist()) if len(set(sizes)) < len(sizes) else [steps.tolist()]
-            found[min(tuple(sorted(zip(*order))) for order in orders)] = steps
+            rows = steps.tolist()
+            if (name := tuple(sorted(zip(*rows)))) not in same:
+                orders = permutations(rows) if len(set(sizes)) < len(sizes) else [rows]
+                names = [tuple(sorted(zip(*order))) for order in orders]
+                same |= dict.fromkeys(names, min(names))
+            found[same[name]] = steps
     return tuple(_Pair(s, np.ones(s.shape[1], np.int64), _fillings(s)) for s in found.values())
 
 
 def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Sequences of length t with at most `most` values; new values appear in the order 0, 1, 2, …."""
     if t == 0:
         yield ()
         return
@@ -204,7 +175,6 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
 
 
 def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    """Candidates for the worst pair: x has one or two values."""
     most, unit = min(t, k), rounds.alpha + rounds.beta
     balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
     tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
@@ -228,7 +198,6 @@ def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
 
 
 def _pure(steps: IntArray, *, rows: bool) -> IntArray:
-    """Reported bits that are equal within every row, or within every cell."""
     if rows:
         return np.array(list(product((0, 1), repeat=len(steps))))[:, :, None] * steps
     return np.array(list(product((0, 1), repeat=steps.size))).reshape(-1, *steps.shape) * steps

@@ -15,15 +15,11 @@ Lemma 5.3),
 
 The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
 
-`table_delta` computes the right side, rounded up. It rounds V at random to a lattice and keeps the mean of V. By Jensen's
-inequality, the mean of the convex function (·)₊ does not fall. `table_delta` tilts V by e^{λV}, so tiny results keep their
-digits. A Chernoff bound for large sums and a bound of the transform's rounding errors are added.
+`table_delta` computes the right side, rounded up.
 
-`shuffled_loss` composes tables. A one-time mechanism draws reports afresh, so the tables are independent given all values. δ(ln
-x) is convex in x, and δ(-ε) = 1 - e^{-ε} + e^{-ε} δ(ε), since v and v' have the same roles. So the lower convex hull of bounds
-at some points, joined by straight lines, bounds the curve of every table. This hull is the exact curve of a pair of
-distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022). The convolution of all tables'
-distributions bounds the tables together (Zhu, Dong and Wang 2022).
+`shuffled_loss` composes tables. The lower convex hull of bounds at some points bounds the curve of every table. This hull is
+the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
+The convolution of all tables' distributions bounds the tables together (Zhu, Dong and Wang 2022).
 """
 
 import math
@@ -75,8 +71,6 @@ class Blanket:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The sum of n independent numbers with these values and probabilities."""
-
     values: FloatArray
     chances: FloatArray
     n: int
@@ -88,7 +82,6 @@ class _Sum:
         return self.n * (top + math.log(float(self.chances @ np.exp(exponents - top))))
 
     def tilted(self, tilt: float) -> FloatArray:
-        """The probabilities of one number, proportional to e^{tilt · value}."""
         exponents = tilt * self.values
         weights = self.chances * np.exp(exponents - exponents.max())
         return np.asarray(weights / weights.sum())
@@ -179,7 +172,8 @@ class ShuffledLoss:
         return self.infinite + float(self.chances @ -np.expm1(np.minimum(eps - self.losses, 0)))
 
     def eps(self, delta: float) -> float:
-        """The loss in nats, up to a probability of delta."""
+        """The smallest ε >= 0, in nats, for which `delta` of ε is at most delta; infinite if no ε up to the largest of `losses`
+        suffices."""
         low, high = 0.0, max(float(self.losses[-1]), 0.0)
         if self.delta(high) > delta:
             return math.inf
@@ -189,11 +183,7 @@ class ShuffledLoss:
         return high
 
     def guess(self, k: int) -> float:
-        """Bound of the chance of a right guess of one of k equally likely values.
-
-        The sets A_v of tables for which v is guessed are disjoint. Pr[A_v | v] <= x Pr[A_v | v'] + δ for all v ≠ v' adds up to
-        at most (x + (k-1) δ) / (x + k-1) on average.
-        """
+        """Bound of the chance of a right guess of one of k equally likely values."""
         found = 1.0
         for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
             odds = math.exp(min(eps, 700))
@@ -237,7 +227,6 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:
-    """Approximates the smallest loss of a table for which Chernoff's bound of δ is below `delta`; at most a report's loss."""
     low, high = 0.0, blanket.eps
     for _ in range(30):
         middle = (low + high) / 2
@@ -249,13 +238,6 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
 
 
 def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The distribution of the loss of the pair of distributions whose curve is the convex hull of the points.
-
-    Returns the losses as places on the grid, and their probabilities.
-
-    The curve h falls from h(0) = 1 as x = e^ε grows. We store h - (1-x)₊, which is x h(1/x) for x < 1. The pair has a loss ln x
-    with probability x times the change of the slope of h at x.
-    """
     x = np.exp(np.concatenate([-grid[:0:-1], grid]))
     above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
     x, above = np.append(0.0, x), np.append(0.0, above)

@@ -1,20 +1,12 @@
 """A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
 
-The losses of a person's surveys add up, even if two surveys ask the same question. Given the person's values, the reports of
-different surveys are independent, so their likelihood is a product (basic composition). If two histories of a person differ
-only at steps with n reports of an attribute, the loss of the attribute's reports is at most n times `Mechanism.eps_per_report`:
+Two histories that differ only at steps with n reports of an attribute have a loss of at most n times
+`Mechanism.eps_per_report`.
 
-- Within a window of W seconds of the device's clock, n is the largest number of reports at steps that such a window can touch.
-  A window need not begin with a step, so it can touch ⌈W / step⌉ + 1 steps. The bound holds for an observer who has all reports
-  of all times.
-- For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less. Without
-  `lifetime_reports` and `ends` the bound is infinite.
+- A window of W seconds can touch ⌈W / step⌉ + 1 steps.
+- For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less.
 
-The attributes' bounds add up under spl. Under smp and rs+fd the largest one counts: whichever attribute the device samples,
-only that attribute's reports depend on the values.
-
-A claim depends on no value and on no draw of the device. If a device instead stopped when its loss so far reached the budget,
-its silence could depend on its values.
+The attributes' bounds add up under spl; otherwise the largest one counts.
 """
 
 import math
@@ -44,7 +36,6 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
     """Returns a survey's claim.
 
     Args:
-        levels: index of the chosen level, for each attribute.
         window_s: length W of the wallet's window in seconds, at least 1; None for a wallet without a window.
     """
     chosen = [survey.mechanisms[a][level].device for a, level in enumerate(levels)]
@@ -61,11 +52,7 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
 def largest_loss(survey: Survey, levels: Sequence[int]) -> float:
     """Returns a bound of the loss of all reports while the values stay the same, in nats; infinite if nothing bounds it.
 
-    An attribute's bound is `eps_inf`, or `eps` times the largest number of reports. If the values of a memoized level change,
-    the loss can be larger.
-
-    Args:
-        levels: index of the chosen level, for each attribute.
+    If the values of a memoized level change, the loss can be larger.
     """
     last = math.inf if survey.n_steps is None else survey.n_steps
     losses = []
@@ -87,10 +74,6 @@ def together(losses: Sequence[float], adds_up: bool) -> float:
 
 
 def added(losses: Iterable[float]) -> float:
-    """Adds losses from the first to the last, and rounds each sum.
-
-    All devices then get the same sum. `sum` corrects rounding errors from Python 3.12 on, and SQLite's `total` from 3.43 on.
-    """
     total = 0.0
     for loss in losses:
         total += loss
@@ -98,7 +81,6 @@ def added(losses: Iterable[float]) -> float:
 
 
 def _reports_in(m: Mechanism, steps: float) -> float:
-    """Returns the largest number of reports in consecutive steps; their number `steps` may be 0 or infinite."""
     if steps == math.inf:
         return math.inf if m.lifetime_reports is None else m.lifetime_reports
     return m.reports_in(int(steps)) if steps else 0

@@ -1,4 +1,4 @@
-"""The device: one person's client, which an application embeds. The device turns true values into reports.
+"""The device: one person's client, which an application embeds.
 
     device = Device(load_survey("commute.toml"), "answers.device")  # the first use enrolls the device permanently
     device.answer({"mode": "bicycle", "zone": 17})            # also pairs; under smp a device answers one attribute
@@ -6,16 +6,12 @@
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Each report is one transaction of `memo_file`. The device looks for an envelope of the step. If the step has no envelope, the
-device recalls or draws the memo, draws the report from the memo, counts the report, stores the envelope and commits. Then the
-device returns the envelope. Until `Device.forget`:
+Until `Device.forget`:
 
-1. a memo is on the disk before the device returns any report from that memo, and a memo key never gets a second memo;
-2. a step has at most one report of an attribute, despite repeated calls, crashes and parallel processes: a later call returns
-   the same bytes, returns None, or fails;
+1. a memo key gets one memo, which is on the disk before the device returns a report from it;
+2. a step has at most one report of an attribute, despite repeated calls, crashes and parallel processes;
 3. `Device.spent` counts every report that may have left the device;
-4. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
-5. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
+4. an envelope has one idempotency key, stored with the envelope.
 
 No error message or `repr` contains a true value. The file may contain true values: see docs/device.md.
 """
@@ -64,8 +60,7 @@ class Spent:
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_t: bound of the loss between the device's values and any unchanged value; None if the reports come from more than
-            one memo. An observer who also considers changing values can learn more: see `eps_sequence`.
+        eps_t: bound of the loss between the device's values and any unchanged value; None after reports from several memos.
         eps_sequence: bound of the loss between any values of the device and any other value sequence.
     """
 
@@ -79,12 +74,8 @@ class Waiting:
     """A report that may need another attempt.
 
     Attributes:
-        attribute: name of the attribute.
-        step: time step.
-        envelope: bytes to post.
-        key: `Idempotency-Key` of all attempts: 128 random bits, as 22 letters, digits, ``-`` and ``_``.
-        due_ms: the time from which the report may leave, in ms since 1970: a random moment of the step after `step`. 0, which
-            means at once, if the survey requires no relay.
+        key: `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
+        due_ms: the time from which the report may leave, in ms since 1970; 0 if the survey requires no relay.
     """
 
     attribute: str
@@ -97,27 +88,24 @@ class Waiting:
 class Device:
     """A person's device, which answers a survey with sanitized reports.
 
-    The operating system provides the randomness. Objects, processes and threads that share one file are one device.
+    Objects, processes and threads that share one file are one device.
 
     Args:
-        survey: the survey; the device keeps it in the attribute `survey`. A file made for another survey is an error.
+        survey: the survey; a file made for another survey is an error.
         path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
-            fresh budget. `Wallet.device` passes its own store.
+            fresh budget.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
-            level. The first use fixes the levels permanently, since a second level would be a second privacy budget.
+            level. The first use fixes the levels permanently.
         expect_enrolled: true if the application knows that this device has enrolled before.
         pin: the fingerprint that the application expects, as 16 hexadecimal digits; None for any survey.
-        max_eps: the largest loss of all reports that the application allows while the values stay the same, in nats (`eps_inf`,
-            or `eps` times the number of reports); None for no limit. A `Wallet` also bounds the loss of changing values.
-        cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. Reports carry the cohort in
-            clear, so it must never depend on a value. The file does not keep the cohort.
-        signed_by: the public key that must have signed the survey, or several keys, one of which must have signed it; None for
-            no check.
+        max_eps: the largest allowed loss of all reports while the values stay the same, in nats; None for no limit.
+        cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. The cohort travels in
+            clear: it must not depend on a value.
+        signed_by: one or several public keys, one of which must have signed the survey; None for no check.
         signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
 
     Raises:
-        ValueError: if `levels` names an attribute or level that the survey doesn't have, the survey doesn't have the cohort,
-            `max_eps` is outside [0, 1e9], `signed_by` is not a public key, or `signature` is given without `signed_by`.
+        ValueError: if an argument is invalid, or `signature` is given without `signed_by`.
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
@@ -181,18 +169,15 @@ class Device:
         return "<Device>"
 
     def answer(self, values: Mapping[str, str | float | Sequence[str | float]], step: int | None = None) -> dict[str, bytes]:
-        """Reports several attributes at a step, and all pairs of these attributes; returns the envelopes by attribute.
+        """Reports several attributes at a step, and the survey's pairs of them; returns the envelopes by attribute.
 
-        The device derives the value of a pair. It makes no report of a pair if one of its two attributes is missing. An
-        attribute of which the device makes no report has no entry. All values are checked before the first report.
+        An attribute of which the device makes no report has no entry. All values are checked before the first report.
 
         Args:
             values: attribute name -> value, as for `report`; no pair.
-            step: as for `report`.
 
         Raises:
-            ValueError: as for `report`; also if a name is that of a pair.
-            StepForgotten, ClockWentBack, DeviceError: as for `report`.
+            ValueError, StepForgotten, ClockWentBack, DeviceError: as for `report`; ValueError also for the name of a pair.
         """
         attributes = self.survey.attributes
         for name in values:
@@ -213,24 +198,17 @@ class Device:
         `lifetime_reports` the device makes no further report after this number of reports. A device makes no report of a step
         after the survey's last step.
 
-        The first call for a step draws the report. Later calls return the same bytes, whatever value they give, while the
-        envelope is kept: see `waiting` and `settle`. Afterwards they raise `StepForgotten`; they return None once the device
-        has made all `lifetime_reports`. The same holds for a step before the `lateness_steps` + 2 latest settled steps.
-
-        A clock that ran ahead after the enrolment does not stop the device: it reports the true steps once the clock is right.
+        The first call for a step draws the report; later calls return the same bytes while the envelope is kept. A call for a
+        dropped envelope raises `StepForgotten`, or returns None after all `lifetime_reports`.
 
         Args:
-            attribute: name of the attribute.
-            value: a text as the survey writes it, or a number: the index of one of the survey's `values`, an integer for a
-                `size`, or a number for `bins`. The survey decides about other values: the device reports the nearest value for
-                a number outside (`outside`) and one fixed value for a text that is not listed (`unlisted`), or refuses them.
-                For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list with all of
-                the person's values, at most `choices` different ones; an empty list if the person has none of the values.
+            value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
+                `bins`. For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list of the
+                person's values, at most `choices` different ones; empty for none.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
-            ValueError: if there is no such attribute, the step is out of range, or the survey refuses the value. The message
-                hides the value.
+            ValueError: if there is no such attribute, the step is out of range, or the survey refuses the value.
             StepForgotten: if the step can no longer be reported.
             ClockWentBack: the same, if `step` is left out.
             StoreCleared: if the file is missing or has no enrolment.
@@ -241,7 +219,6 @@ class Device:
         return self._report(self.survey.index(attribute), index, step, too_old)
 
     def _at(self, step: int | None) -> tuple[type[StepForgotten], int]:
-        """Returns the step, by default the present one, and the error for a step that is too old."""
         too_old = ClockWentBack if step is None else StepForgotten
         step = self.survey.step_at(time.time_ns() // 1_000_000) if step is None else step
         return too_old, integer("step", step, 0, MAX_STEP)
@@ -268,11 +245,7 @@ class Device:
     def waiting(self) -> list[Waiting]:
         """Returns the reports that are not settled, in the order of steps.
 
-        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute. If there are more, it drops
-        the one whose step is farthest from the step of the newest report.
-
-        Raises:
-            DeviceError: as for `report`.
+        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -283,13 +256,9 @@ class Device:
         ]
 
     def settle(self, report: Waiting) -> None:
-        """Marks a report as settled: the report is in the log or will never count. A repeated call changes nothing.
+        """Marks a report as settled: no further attempt is needed.
 
-        The device then keeps the `lateness_steps` + 2 latest settled envelopes of the attribute and drops all earlier ones. If
-        `skew_seconds` is at most a step, the service would reject their steps as too old.
-
-        Raises:
-            DeviceError: as for `report`.
+        The device then drops the envelopes before the `lateness_steps` + 2 latest settled ones of the attribute.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -302,8 +271,6 @@ class Device:
         all attributes together is at most the largest loss of an attribute.
 
         Raises:
-            ValueError: if there is no such attribute.
-            DeviceError: as for `report`.
             ModuleNotFoundError: if the loss of memoized reports needs SciPy, and SciPy is not installed.
         """
         a = self.survey.index(attribute)
@@ -321,15 +288,11 @@ class Device:
     def forget(self, *, confirm: str) -> None:
         """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
 
-        SQLite overwrites the file's pages but only deletes its rollback journal, so free disk space may still hold old pages.
-        Past losses remain: if the device enrolls again, the losses of its new reports add to them.
+        SQLite overwrites the file's pages but deletes its rollback journal, so free disk space may hold old pages. The losses
+        of earlier reports remain: those of new reports add to them.
 
         Args:
             confirm: the survey's name, to prevent erasing by mistake.
-
-        Raises:
-            ValueError: if `confirm` differs from the survey's name. Nothing is erased.
-            DeviceError: as for `report`.
         """
         if confirm != self.survey.name:
             raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
@@ -358,12 +321,10 @@ class Device:
         return envelope
 
     def _moment(self, step: int) -> int:
-        """Draws the moment of sending: uniform over the step after the report's step, whatever the time of the report."""
         random_ms = 1000 * self._random.below(self.survey.step_seconds) + self._random.below(1000)
         return min(self.survey.opens_ms(step + 1) + random_ms, LATEST_MS)
 
     def _recall(self, memory: Transaction, randomizer: Randomizer, a: int, key: int, function: int) -> bytes:
-        """Returns the memo of a key; draws a memo if the key has none."""
         memo = memory.memo(a, key, lambda: randomizer.memoize(key, function, self._random))
         if not randomizer.is_memo(memo, function):
             raise DeviceError(f"{self._path}: the memo of {self.survey.attributes[a].name} is damaged")
@@ -424,13 +385,7 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
 
 
 def index_of(survey: Survey, attribute: str, value: Any) -> int:
-    """Returns the index of a value given as a text, a number, or a list of two of these for a pair; see `Device.report`.
-
-    For an attribute with `choices`, returns the code of a set (`mechanisms.sets`) given as a list.
-
-    Raises:
-        ValueError: if the attribute does not exist, or the value is not in the domain. The message hides the value.
-    """
+    """Raises ValueError if the attribute does not exist, or the value is not in the domain."""
     members = survey.members(a := survey.index(attribute))
     if members is None:
         asked = survey.attributes[a]
@@ -448,12 +403,11 @@ def _set_code(attribute: Attribute, given: Any) -> int:
 
 
 def value_index(attribute: Attribute, value: Any) -> int:
-    """Returns the index of a value of an attribute that is no pair and has no `choices`; see `index_of`."""
+    """Returns the index of a value of an attribute that is no pair and has no `choices`."""
     return _find(attribute, value)[0]
 
 
 def _find(attribute: Attribute, value: Any) -> tuple[int, bool]:
-    """Returns the index of one value, and whether it is in the domain."""
     try:
         if isinstance(value, str):
             return attribute.find(value)

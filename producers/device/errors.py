@@ -1,10 +1,8 @@
 """The errors of a device.
 
-A message is one line: what it is about, such as a file, a survey or an attribute, and the reason. It never has a value of a
-person.
+A message never has a value of a person.
 
-A call that raises one of these errors has made no report, with one exception: `Device.answer` may have made the reports of
-other attributes. `Device.waiting` returns these reports.
+A call that raises one of these errors has made no report; `Device.answer` may have reported other attributes.
 """
 
 import math
@@ -34,12 +32,10 @@ class WrongSurvey(DeviceError):
 
 
 class CostlySurvey(DeviceError):
-    """The survey may cost more privacy than the application allows. The device's enrolment, if any, is unchanged.
+    """The survey may cost more privacy than the application allows.
 
     Attributes:
-        survey: name of the survey.
         asked: the largest loss of all reports while the values stay the same, in nats; infinite without a bound.
-        allowed: the application's maximum, in nats.
     """
 
     def __init__(self, survey: str, asked: float, allowed: float) -> None:
@@ -64,17 +60,13 @@ class StoreFull(DeviceError):
 
 
 class StoreCleared(DeviceError):
-    """The file of an enrolled device is missing or has no enrolment. Only the application can decide to enroll again."""
+    """The file of an enrolled device is missing or has no enrolment."""
 
 
 class StepForgotten(DeviceError):
     """The step can no longer be reported.
 
-    The step's envelope was dropped, later steps are settled, or the device enrolled in a wallet after this step.
-
     Attributes:
-        attribute: name of the attribute.
-        step: the requested step.
         earliest: the first later step that can still be reported for the first time.
     """
 
@@ -84,7 +76,7 @@ class StepForgotten(DeviceError):
 
 
 class ClockWentBack(StepForgotten):
-    """The system clock's present step can no longer be reported, since the clock was wrong before or is wrong now."""
+    """The present step of the system's clock can no longer be reported."""
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:
         super().__init__(attribute, step, earliest)
@@ -94,13 +86,11 @@ class ClockWentBack(StepForgotten):
 
 
 class WalletFull(DeviceError):
-    """The survey asks for more privacy budget than the wallet has left. The wallet is unchanged.
+    """The survey asks for more privacy budget than the wallet has left.
 
     Attributes:
-        survey: name of the survey.
         window_s: length of the budget's window in seconds; None for the budget for ever.
         asked: the survey's claim, in nats; infinite if nothing bounds its loss.
-        left: what the wallet has left, in nats.
     """
 
     def __init__(self, survey: str, window_s: int | None, asked: float, left: float) -> None:

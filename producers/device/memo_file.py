@@ -8,8 +8,6 @@
                  settled or dropped; a dropped envelope is empty
     moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
 
-The device's clock may be wrong, so only settled envelopes show which steps are over.
-
 A wallet's file has one set of these tables, without the first one, for each survey (`wallet_file`).
 """
 
@@ -38,7 +36,6 @@ class Enrolment:
     """A device's permanent choices for an attribute.
 
     Attributes:
-        level: index of the level.
         answers: true if the device answers the attribute.
         function: number of the device's hash function, 0 for mechanisms without one.
         fake: the value that the device always reports in place of the person's value (rs+fd); -1 for none.
@@ -62,8 +59,6 @@ class Store(Protocol):
 
 
 class MemoFile:
-    """A device's file; see `SQLiteFile` for the arguments and errors."""
-
     def __init__(self, path: Path, create: bool = True) -> None:
         self._file = SQLiteFile(path, DEVICE, create)
 
@@ -73,19 +68,11 @@ class MemoFile:
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """One transaction, with the errors of `SQLiteFile.connection`."""
         with self._file.connection() as connection:
             yield Transaction(connection)
 
 
 class Transaction:
-    """The device's memory during one transaction.
-
-    Args:
-        connection: the file's connection.
-        prefix: beginning of the names of the device's tables.
-    """
-
     def __init__(self, connection: sqlite3.Connection, prefix: str = "") -> None:
         self._db = connection
         self._name_tables(prefix)
@@ -93,12 +80,7 @@ class Transaction:
     # ---- enrolment
 
     def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
-        """Creates the tables and stores the device's choices, one per attribute.
-
-        Args:
-            levels: index of the chosen level, for each attribute.
-            draw: draws the choices. A wallet calls it only after it has admitted the survey.
-        """
+        """Creates the tables and stores the device's choices, one per attribute."""
         self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
         self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
         self._create(draw())
@@ -124,7 +106,7 @@ class Transaction:
         return self._enrolment, self._memo, self._sent
 
     def _create(self, choices: list[Enrolment], forgotten: int = -1) -> None:
-        """Creates the device's tables. No step up to `forgotten` will be reported."""
+        """No step up to `forgotten` will be reported."""
         for name, columns in zip(self._tables(), _TABLES.values(), strict=True):
             self._db.execute(f"CREATE TABLE {name} {columns}")
         self._db.executemany(
@@ -134,13 +116,11 @@ class Transaction:
         )
 
     def drop(self) -> None:
-        """Drops the device's tables. SQLite overwrites the freed pages with zeros (``secure_delete``)."""
         for name in self._tables():
             self._db.execute(f"DROP TABLE {name}")
         self._db.execute(f"DROP TABLE IF EXISTS {self._moment}")
 
     def enrolment(self, attribute: int) -> Enrolment:
-        """Returns the device's choices for the attribute."""
         read = f"SELECT level, answers, function, fake, phase FROM {self._enrolment} WHERE attribute = ?"
         level, answers, function, fake, phase = self._db.execute(read, (attribute,)).fetchone()
         return Enrolment(level, bool(answers), function, fake, phase)
@@ -197,11 +177,7 @@ class Transaction:
         self._db.execute(f"CREATE TABLE IF NOT EXISTS {self._moment} {columns}")
 
     def settle(self, key: str, n_kept: int) -> None:
-        """Marks the envelope with this idempotency key as settled, and forgets the steps before the n_kept latest settled ones.
-
-        The answer of the gateway shows that the time of the settled step has come, so the forgotten steps can no longer count,
-        if the survey's `skew_seconds` is at most a step.
-        """
+        """Marks the envelope with this key as settled, and forgets the steps before the n_kept latest settled ones."""
         db = self._db
         found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()
         if found is None:
@@ -217,11 +193,10 @@ class Transaction:
             self._forget_up_to(found[0], oldest[0] - 1)
 
     def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_waiting: int, idempotency_key: str) -> None:
-        """Counts a step's only report and stores its envelope.
+        """Counts a step's report and stores its envelope.
 
-        If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step, and remembers
-        its step. Of two equally far steps, the earlier one is dropped. The new envelope stays. If more than `MAX_DROPPED` such
-        steps are remembered, forgets the earliest and all steps before it.
+        If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step. If more than
+        `MAX_DROPPED` dropped steps are remembered, forgets the earliest and the steps before it.
 
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.

@@ -1,7 +1,7 @@
 """The two ways of a report to the gateway: directly, or through a relay that hides who sent it.
 
-Through a relay, all requests of a survey look alike: the same size, the same headers, each with a fresh key and on a connection
-of its own. The report, its key and the token travel inside the encryption (RFC 9458), padded to the survey's largest report.
+Through a relay, the requests of a survey with one token have the same size, each with a fresh key. The report, its key and the
+token travel inside the encryption (RFC 9458).
 """
 
 import http.client
@@ -36,8 +36,6 @@ _READ_ERRORS = (OSError, http.client.HTTPException)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Reports a redirect as a status: a report goes to the server that the application named, and to no other."""
-
     def redirect_request(self, *_: Any) -> None:
         return None
 
@@ -52,7 +50,6 @@ class Answer(NamedTuple):
         status: the HTTP status; 0 for no answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
         from_gateway: false if an attempt through a relay got no answer of the gateway. A relay's own answer settles no report.
-        reason: why there is no answer of the gateway; "" if there is one, or if a relay's status is the only reason.
     """
 
     status: int
@@ -66,10 +63,6 @@ class Direct:
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
-        token: bearer token, if the gateway needs one.
-
-    Raises:
-        ValueError: if the URL is malformed. The message leaves out a user name and password.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -77,7 +70,6 @@ class Direct:
         self._url, self._token = url.rstrip("/") + "/v1/reports", token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
         try:
             status, given, _ = _exchange(self._url, report.envelope, headers, 0)
@@ -97,12 +89,8 @@ class Relay:
         gateway: the gateway's URL, ``http[s]://host[:port]``: the relay sends its host as ``Host``.
         keys: the gateway's key configuration in base64, as ``ldpstream relay-key`` prints it.
 
-    Attributes:
-        url: as given.
-
     Raises:
         ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
-        ModuleNotFoundError: if pyhpke is not installed.
     """
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:
@@ -123,7 +111,7 @@ class Relay:
             raise ValueError("keys must be a key configuration in base64, as `ldpstream relay-key` prints it") from None
 
     def message(self, survey: Survey, envelope: bytes, key: str, token: str | None) -> bytes:
-        """Returns the request inside the encryption, with zeros up to the size of the survey's largest request."""
+        """Returns the unencrypted request, padded with zeros to the size of the survey's largest request."""
         headers = tuple((name.lower().encode(), value.encode()) for name, value in _headers(key, token).items())
         scheme, authority = self._gateway.scheme.encode(), self._gateway.netloc.encode()
         request = BinaryRequest(b"POST", scheme, authority, b"/v1/reports", headers, envelope)
@@ -131,18 +119,14 @@ class Relay:
         return encode_request(request).ljust(len(largest), b"\0")
 
     def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
-        """Returns the request, encrypted with a fresh key, and the object that opens the answer."""
         return self._capsules.seal_request(self._config, message)
 
 
 class ThroughRelay:
-    """The way through a relay, of one survey's reports."""
-
     def __init__(self, relay: Relay, survey: Survey, token: str | None) -> None:
         self._relay, self._survey, self._token = relay, survey, token
 
     def post(self, report: Waiting) -> Answer:
-        """Makes one attempt for a report."""
         capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
         try:
             headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
@@ -166,11 +150,6 @@ def _headers(key: str, token: str | None) -> dict[str, str]:
 
 
 def _split(url: str, name: str) -> SplitResult:
-    """Returns the parts of a URL.
-
-    Raises:
-        ValueError: if the URL is malformed, or has a user name, a query or a fragment.
-    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
         told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
@@ -179,7 +158,6 @@ def _split(url: str, name: str) -> SplitResult:
 
 
 def _exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tuple[int, Message, bytes]:
-    """Posts a body on a new connection. Returns the answer's status, its headers, and at most `read` bytes of its body."""
     request = urllib.request.Request(url, body, headers)
     try:
         with _opener.open(request, timeout=ANSWER_S) as answer:
@@ -190,7 +168,6 @@ def _exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tupl
 
 
 def _retry_after_s(status: int, told: str) -> float:
-    """Returns the seconds in an error's `Retry-After`, at most a day; 0 for another text."""
     return min(float(told), DAY_S) if status >= 300 and told.isascii() and told.isdecimal() else 0.0
 
 
@@ -203,7 +180,6 @@ def _problem_type(body: bytes) -> str | None:
 
 
 def _reason(error: OSError | http.client.HTTPException) -> str:
-    """Returns why there was no answer. The texts contain nothing of the URL."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
         case ssl.SSLCertVerificationError():

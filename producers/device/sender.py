@@ -1,8 +1,7 @@
 """Sends a device's reports to a gateway, directly or through a relay, and decides when.
 
-If the survey requires a relay, each report leaves alone, not before its own random moment, which the device has drawn and
-stored. An attempt then sends at most one report. Every due report that an attempt did not send, or could not deliver, gets a
-new random moment. So even after a fault, no two reports of a device leave together.
+If the survey requires a relay, an attempt sends at most one report, not before the report's random moment. A due report that
+was not sent or not delivered gets a new random moment.
 """
 
 import random
@@ -16,7 +15,7 @@ from ldpstream.producers.device.errors import RelayRequired
 from ldpstream.producers.device.routes import Answer, Direct, Relay, ThroughRelay
 
 ACCEPTED: Final = 202
-NEVER_COUNTS: Final = 422  # the only status after which an envelope never counts
+NEVER_COUNTS: Final = 422  # the only status after which no later attempt counts
 LONGEST_PAUSE_S: Final = 300.0
 SHORTEST_RANGE_S: Final = 1.0
 
@@ -26,11 +25,11 @@ class Attempt(NamedTuple):
 
     Attributes:
         accepted: number of reports that are in the log.
-        refused: number of reports that never count, because the gateway refused them for good.
+        refused: number of reports that the gateway refused for good.
         waiting: number of reports that need another attempt, or whose moment has not come.
-        retry_after_s: the time to the next attempt in seconds. Sent directly: the gateway's `Retry-After`, the shortest of all
-            reports that wait; 0 if one of them got none. Through a relay: the time to the next moment of a report.
-        statuses: the HTTP statuses of the answers, each once, without the gateway's 202; 0 stands for no answer.
+        retry_after_s: the time to the next attempt in seconds. Directly: the shortest `Retry-After` of the waiting reports, 0
+            if one has none; through a relay: the time to the next moment.
+        statuses: the distinct HTTP statuses other than the gateway's 202; 0 stands for no answer.
         no_answer: why there was no answer of the gateway, such as "connection refused", each reason once.
     """
 
@@ -43,18 +42,15 @@ class Attempt(NamedTuple):
 
 
 class Sender:
-    """Sends the reports of one device to a gateway. All attempts for a report carry its key, so it counts at most once.
+    """Sends the reports of one device to a gateway. All attempts for a report carry its key.
 
     Args:
-        device: the device whose reports to send.
-        to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway. A
-            survey with ``relay = "required"`` needs a relay: its reports never take another way.
-        token: bearer token, if the gateway needs one. Behind a relay, all devices must have the same token.
+        to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway.
+        token: the bearer token. Behind a relay, all devices must have the same token.
 
     Raises:
         RelayRequired: if the survey requires a relay and `to` is a URL.
-        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is a `Relay`. Messages leave out
-            a user name and password.
+        ValueError: if the URL is malformed, or the survey does not require a relay and `to` is a `Relay`.
     """
 
     def __init__(self, device: Device, to: str | Relay, token: str | None = None) -> None:
@@ -68,12 +64,8 @@ class Sender:
         self._next_ms: dict[str, float] = {}  # through a relay: idempotency key -> the new moment of a report that was due
 
     def attempt(self) -> Attempt:
-        """Sends every waiting report once; through a relay, at most one report, whose moment has come. Settles the reports that
-        are in the log or never count.
-
-        Raises:
-            DeviceError: if the device's file cannot be used.
-        """
+        """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
+        the gateway accepted or refused for good."""
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()
@@ -85,12 +77,10 @@ class Sender:
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
 
-        Through a relay, the pause before the next attempt ends at the next moment of a report. Directly, the pause has two
-        parts. The first part is the shortest `Retry-After` of all reports: a report for a future step must not delay the
-        others. The second part is a uniformly random share of 1 s, 2 s, 4 s, … up to 5 minutes.
+        Between attempts it waits for `retry_after_s` and, without a relay, a random time of up to 5 minutes.
 
         Args:
-            pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
+            To stop early, raise an exception: the reports stay in the device's file.
         """
         attempts = 0
         while (outcome := self.attempt()).waiting:
@@ -128,9 +118,6 @@ class Sender:
         return self._next_ms.get(report.key, report.due_ms)
 
     def _range_s(self, report: Waiting, now_ms: int) -> float:
-        """The range of the next moment: half of the time to the close of the report's step, so that several attempts fit, but
-        at least `SHORTEST_RANGE_S` and at most a step. After the close: a step.
-        """
         survey = self._device.survey
         left_s = (survey.closes_ms(report.step) - now_ms) / 1000
         return min(survey.step_seconds, max(SHORTEST_RANGE_S, left_s / 2) if left_s > 0 else survey.step_seconds)

@@ -1,9 +1,6 @@
 """One SQLite file of a person, safe against restarts, crashes and parallel processes.
 
-Each operation on the file is one immediate transaction, so processes take turns. A transaction's writes are on the disk before
-the transaction ends: SQLite uses a rollback journal, ``synchronous=EXTRA`` and, where the system has it, ``fullfsync``. The
-removal of the journal is the commit. EXTRA also syncs this removal; FULL does not. A write-ahead log would add two files, which
-are easily left out of a copy.
+A transaction's writes are on the disk before the transaction ends.
 
 A connection lasts for one transaction, so threads may share the object. Our code opens an existing file only through SQLite: on
 POSIX, closing a second descriptor would drop SQLite's locks.
@@ -28,12 +25,11 @@ class SQLiteFile:
     Args:
         path: the file; its folder must exist.
         file_format: `DEVICE` or `WALLET`.
-        create: true to create a missing file.
 
     Raises:
         StoreCleared: if the file is missing and `create` is false.
         StoreFull: if the disk is full.
-        DeviceError: if the path is a folder, or the file cannot be created for another reason.
+        DeviceError: if the path is a folder, or the file cannot be created.
     """
 
     def __init__(self, path: Path, file_format: int, create: bool = True) -> None:
@@ -57,7 +53,6 @@ class SQLiteFile:
         occurs.
 
         Raises:
-            StoreCleared: if the file is missing.
             StoreHeld: if another transaction holds the file for longer than `BUSY_S`.
             StoreFull: if the disk is full.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
@@ -101,5 +96,4 @@ class SQLiteFile:
 
 
 def format_of(connection: sqlite3.Connection) -> int:
-    """The file's format; 0 if the file is empty."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -6,7 +6,7 @@
     wallet.spent()                                         # to show to the person
 
 The wallet admits a survey if its claim (`claims`) and all charges so far fit the budget. The guarantees of `Device` also hold
-in a wallet: admission and enrolment are one transaction, and each report is one.
+in a wallet.
 """
 
 import time
@@ -32,11 +32,10 @@ class WalletSpent:
     """The privacy loss that a person has spent in all surveys. The numbers depend on no value.
 
     Attributes:
-        surveys: one row for each enrolment, in their order. An enrolment that ended before its first report has no row.
+        surveys: one row for each enrolment, in their order.
         spent: bound of the loss of all reports so far between any two histories, in nats.
         charged_per_window: charges for the present window, in nats.
         charged_for_ever: charges for ever, in nats; infinite if a survey's claim has no bound.
-        budget: the wallet's limits.
     """
 
     surveys: tuple[SurveySpent, ...]
@@ -53,18 +52,16 @@ class Wallet:
     the wallet.
 
     Args:
-        path: the wallet's file; its folder must exist.
-        per_window: largest loss between two histories of the person that differ only within `window_s` seconds, for an observer
-            who has all reports of all times; in nats, in [1e-9, 1e9]. None for no limit. The device's clock measures the time.
+        per_window: largest loss between histories that differ only within `window_s` seconds, in nats, in [1e-9, 1e9]; None for
+            no limit. The device's clock measures the time.
         window_s: length of the window in seconds, in [1, 10^12].
-        for_ever: largest loss of all reports between any two histories, in nats, in [1e-9, 1e9]. None for no limit. With this
-            limit the wallet refuses a level without `lifetime_reports` in a survey without `ends`.
+        for_ever: largest loss between any two histories, in nats, in [1e-9, 1e9]; None for no limit. With it, the wallet
+            refuses a level without `lifetime_reports` in a survey without `ends`.
         expect_enrolled: true if the application knows that this wallet has been made before.
 
     Raises:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
         StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
-        StoreHeld, StoreFull: as for `Device`.
         DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first use fixes the
             limits.
     """
@@ -105,16 +102,15 @@ class Wallet:
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
     ) -> Device:
-        """Returns the device that answers a survey. Without an enrolment, it charges the survey's claim and enrolls.
+        """Returns the device that answers a survey; charges the survey's claim if there is no enrolment.
 
         The device reports no step before the step at which it enrolled.
 
         Args:
-            survey, levels, pin, max_eps, cohort, signed_by, signature: as for `Device`.
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
-            WalletFull: if the claim does not fit the budget. The wallet is unchanged.
+            WalletFull: if the claim does not fit the budget.
             ValueError, NotSigned, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
             StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
         """
@@ -125,17 +121,13 @@ class Wallet:
         )  # fmt: skip
 
     def leave(self, fingerprint: str) -> None:
-        """Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same.
+        """Erases the memos, envelopes and choices of a survey permanently.
 
         The wallet then charges the loss of the reports made instead of the survey's claim; without a report, nothing. A later
         `device` for the survey is a new enrolment with a new claim.
 
         Args:
             fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.
-
-        Raises:
-            ValueError: if the device is not enrolled in such a survey.
-            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
         with self._accounts() as accounts:
             try:
@@ -147,11 +139,6 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
-        """Returns the person's losses so far and the wallet's charges.
-
-        Raises:
-            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
-        """
         with self._accounts() as accounts:
             rows = accounts.rows()
             per_window, for_ever = accounts.charged(_now_ms())

@@ -5,9 +5,9 @@
     loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
-The charge of a survey is its claim. When the device leaves the survey, the charge for ever becomes the loss of the reports
-made. The charge per window ends when no window can touch both a step of this survey and a step of a later survey. `until_ms` is
-the end of the survey's last step, NULL if there is none. After the device has left, it is the end of the last reported step.
+When the device leaves the survey, the charge for ever becomes the loss of the reports made. The charge per window ends when no
+window can touch both a step of this survey and a step of a later survey. `until_ms` is the end of the survey's last step,
+NULL for a survey without an end; after the device has left, it is the end of the last reported step.
 """
 
 import sqlite3
@@ -38,13 +38,7 @@ _TABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A wallet's limits.
-
-    Attributes:
-        per_window: largest loss between histories that differ only within the window, in nats; None for no limit.
-        window_s: length of the window in seconds; None if `per_window` is None.
-        for_ever: largest loss between any two histories, in nats; None for no limit.
-    """
+    """A wallet's limits."""
 
     per_window: float | None
     window_s: int | None
@@ -59,17 +53,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SurveySpent:
-    """One enrolment in a survey, with the device's loss so far and the wallet's charges.
-
-    Attributes:
-        survey: the survey's name.
-        fingerprint: the survey's fingerprint, 16 hexadecimal digits.
-        left: true if the device has left the survey.
-        reports: number of reports made, of all attributes.
-        spent: bound of the loss of these reports between any two histories, in nats.
-        per_window: charge for a window, in nats.
-        for_ever: charge for ever, in nats; infinite if the survey's claim has no bound.
-    """
+    """One enrolment in a survey, with the device's loss so far and the wallet's charges."""
 
     survey: str
     fingerprint: str
@@ -81,13 +65,10 @@ class SurveySpent:
 
 
 class Accounts:
-    """A wallet's accounts during one transaction."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
     def budget(self) -> Budget | None:
-        """Returns the wallet's limits; None if the file is empty."""
         if format_of(self._db) == 0:
             return None
         return Budget(*self._db.execute("SELECT per_window, window_s, for_ever FROM budget").fetchone())
@@ -99,7 +80,6 @@ class Accounts:
         self._db.execute(f"PRAGMA user_version = {WALLET}")
 
     def enrolled(self, fingerprint: bytes) -> int | None:
-        """Returns the number of the survey in which the device is enrolled; None if it is not enrolled."""
         if format_of(self._db) == 0:
             return None
         row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (fingerprint,)).fetchone()
@@ -109,11 +89,7 @@ class Accounts:
         """Charges a survey's claim and returns the survey's number.
 
         Args:
-            levels: index of the chosen level, for each attribute.
             from_ms: beginning of the first step that the device may report.
-
-        Raises:
-            WalletFull: if the claim does not fit.
         """
         budget = self.budget()
         assert budget is not None
@@ -145,7 +121,7 @@ class Accounts:
         return added(loss for (loss,) in self._db.execute(query, values))
 
     def leave(self, number: int) -> None:
-        """Drops the device's tables of a survey and charges the loss of its reports. Without a report, drops the charge."""
+        """Drops the device's tables of a survey, and charges the loss of its reports."""
         start_ms, step_ms = self._db.execute("SELECT start_ms, step_ms FROM survey WHERE number = ?", (number,)).fetchone()
         reports, spent = self._spent(number)
         if reports:
@@ -160,7 +136,6 @@ class Accounts:
         Transaction(self._db, prefix(number)).drop()
 
     def rows(self) -> tuple[SurveySpent, ...]:
-        """Returns all surveys, in the order of their enrolments."""
         found = []
         read = "SELECT number, fingerprint, name, reports, per_window, for_ever FROM survey ORDER BY number"
         for number, fingerprint, name, reports, per_window, for_ever in self._db.execute(read).fetchall():
@@ -169,7 +144,6 @@ class Accounts:
         return tuple(found)
 
     def _spent(self, number: int) -> tuple[int, float]:
-        """Returns the number of reports made in a survey, and the bound of their loss."""
         adds_up = self._db.execute("SELECT adds_up FROM survey WHERE number = ?", (number,)).fetchone()[0]
         made = self._db.execute(
             f"SELECT reports, eps FROM {prefix(number)}enrolment JOIN loss USING (attribute) WHERE survey = ?", (number,)
@@ -178,13 +152,7 @@ class Accounts:
 
 
 class Place:
-    """A survey's place in a wallet: the memory of the device that answers the survey.
-
-    Args:
-        file: the wallet's file.
-        survey: the survey.
-        now_ms: returns the present time, in ms since 1970.
-    """
+    """A survey's place in a wallet: the memory of the device that answers the survey."""
 
     def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int]) -> None:
         self.survey, self.now_ms = survey, now_ms
@@ -197,14 +165,11 @@ class Place:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """One transaction, with the errors of `SQLiteFile.connection`."""
         with self._file.connection() as connection:
             yield _InWallet(connection, self)
 
 
 class _InWallet(Transaction):
-    """The memory of the device of one survey, inside a wallet."""
-
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
         found = self._accounts.enrolled(place.survey.fingerprint)
@@ -231,7 +196,6 @@ class _InWallet(Transaction):
 
 
 def prefix(number: int) -> str:
-    """The beginning of the names of a survey's tables."""
     return f"survey_{number}_"
 
 

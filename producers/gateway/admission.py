@@ -1,4 +1,4 @@
-"""Admission control of the gateway: tokens, rate limits, connections and memory limits. The time is an argument."""
+"""Admission control of the gateway: tokens, rate limits, connections and memory limits."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ class Tokens:
     """The accepted bearer tokens.
 
     Args:
-        tokens: distinct tokens; a request needs one of them. Without tokens, requests need none.
+        tokens: the accepted tokens; without any, requests need none.
     """
 
     def __init__(self, tokens: Iterable[str]) -> None:
@@ -21,14 +21,13 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """True if a request needs a token."""
         return bool(self._digests)
 
     def find(self, authorization: bytes) -> int | None:
         """Returns the number of the token in the header's value; None if the token is not accepted, 0 if requests need no
         token.
 
-        Compares every token in constant time, so the duration reveals nothing about the accepted tokens.
+        Compares all tokens in constant time.
         """
         if not self._digests:
             return 0
@@ -41,14 +40,10 @@ class Tokens:
 class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
-    Bytes and reports are known only after the request was read. The gateway therefore admits a client whose bucket holds at
-    least 1, and charges the client afterwards.
-
     Args:
-        rate: sustained rate of a client, per second.
         burst: size of a full bucket, at least 1.
         max_clients: largest number of remembered clients. Above this number, a new client replaces the client remembered
-            longest. A replaced client that returns starts with a full bucket.
+            longest.
     """
 
     def __init__(self, rate: float, burst: float, max_clients: int = 100_000) -> None:
@@ -61,13 +56,11 @@ class RateLimit:
         return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        """Removes `count` from the client's bucket, even if the bucket holds less."""
         self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
     def forget(self, now_s: float) -> None:
-        """Drops the clients with a full bucket: an unknown client has a full bucket too."""
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
@@ -76,21 +69,14 @@ class RateLimit:
 
 
 class Connections:
-    """A limit on the simultaneous connections from one neighbourhood.
-
-    Args:
-        limit: largest number of connections.
-    """
+    """A limit on the simultaneous connections from one neighbourhood."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
-        """Counts a new connection and returns True. If the limit is reached, counts nothing and returns False.
-
-        Call `leave` when a counted connection ends.
-        """
+        """Counts a new connection; if the limit is reached, counts nothing and returns False."""
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False
@@ -98,7 +84,6 @@ class Connections:
         return True
 
     def leave(self, host: str) -> None:
-        """Removes a connection that has ended from the count."""
         near = neighbourhood(host)
         self._open[near] -= 1
         if not self._open[near]:
@@ -132,14 +117,7 @@ class Busy(Exception):
 
 
 class MemoryLimit:
-    """A limit on the bytes of request bodies in memory.
-
-    Args:
-        limit_bytes: largest number of bytes at a time.
-
-    Attributes:
-        taken_bytes: bytes in use.
-    """
+    """A limit on the bytes of request bodies in memory."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
@@ -152,17 +130,13 @@ class Reservation:
         self._memory, self._size = memory, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Reserves `n_bytes` more.
-
-        Raises:
-            Busy: if the bytes would exceed the limit.
-        """
+        """Raises Busy if the bytes would exceed the limit."""
         if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
             raise Busy
         self._memory.taken_bytes += n_bytes
         self._size += n_bytes
 
     def release(self) -> None:
-        """Releases all bytes. A repeated call changes nothing."""
+        """Releases all bytes."""
         self._memory.taken_bytes -= self._size
         self._size = 0

@@ -1,4 +1,4 @@
-"""The HTTP gateway, for devices that cannot use Kafka. The gateway appends the envelopes in a request's body to the log.
+"""The HTTP gateway, for devices that cannot use Kafka.
 
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
@@ -9,42 +9,28 @@
     GET  /openapi.json    this API as an OpenAPI document
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
-**Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey (``wrong
-survey``), but not for good: another gateway may have the survey, or this one later. A report of a survey whose topic cannot be
-used gets 503 (``survey unavailable``). So does an unknown fingerprint while a broken or changed survey file may hold a survey
-that the gateway does not know. A plain request for a survey with ``relay = "required"`` gets 403 (``relay required``).
+**Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey with 409
+(``wrong survey``). A report of a survey whose topic cannot be used gets 503 (``survey unavailable``). A plain request for a
+survey with ``relay = "required"`` gets 403 (``relay required``).
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
-000 bytes in all. The gateway accepts a whole batch or nothing, and the log appends the whole batch or nothing. If an envelope
-cannot be counted, the gateway refuses the batch (`producers.gateway.problems`). A batch of two surveys is refused too
-(``several surveys``). A single envelope may have at most 1 000 000 bytes.
+000 bytes in all. The log appends a whole batch or nothing. A single envelope may have at most 1 000 000 bytes.
 
-**Checks.** The gateway makes the same checks as the agents, before the append by its own clock, and afterwards by the append
-time in the acknowledgement. Up to 5 seconds after a step's close by its own clock, the gateway leaves the decision to the log.
-If no report counts at the append time, the answer is ``step too old`` or ``step in the future``. The log then has the records,
-and the agents reject them. An envelope for a future step may count later: the answer is 409, with the seconds until then in
-``Retry-After`` (at most a day).
+An envelope for a future step gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
 
-**Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. If some envelopes of a batch count,
-all others may count later, and the request has a key, the answer is 504. After a 4xx, a 501 or a 503 this attempt never counts.
-After 422 no later attempt with the same body counts either; after the others a later attempt may count. The outcome is unknown
-after 500, the 504 ``outcome unknown``, a proxy's own 502 or 504, and a missing answer.
+**Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. After the gateway's 4xx, 501 or
+503, this attempt does not count. After 422 no later attempt with the same body counts; after the others a later attempt may.
+The outcome is unknown after 500, 504 and a missing answer.
 
-With an ``Idempotency-Key``, the same in every attempt, the reports count at most once, whichever gateways get the attempts and
-whatever was restarted between them. The client may send the same body again at any time, to any gateway, until the step closes.
-Without a key, every attempt that reaches the log counts.
+With an ``Idempotency-Key``, the same in every attempt, the reports count at most once, within the limits that
+`agents.remembered_keys` states. Without a key, every attempt that reaches the log counts.
 
-The key has 16 to 64 letters, digits, ``-`` and ``_``. It must have at least 128 random bits, which need 22 characters. The
-client draws a new key for every body and keeps the key until a 202 or a 422. The log gets a hash of key and body
-(`producers.gateway.report_keys`), all attempts go to one partition (`producers.gateway.partitions`), and the agents count each
-hash once.
+The key has 16 to 64 letters, digits, ``-`` and ``_``, and at least 128 random bits. The client draws a new key for every body
+and keeps the key until a 202 or a 422.
 
-**Limits.** A client (one token at one address, or in one IPv6 /64) has a limit on the rates of its requests, bytes and reports.
-Above any of these limits the gateway answers 429 ``too many requests``. Without trusted proxies, the gateway also limits the
-connections of an address or /64, and closes any further connection at once.
+**Limits.** A client (one token at one address, or in one IPv6 /64) gets 429 above its rates of requests, bytes or reports.
 
-No log line or metric contains a client's address, token or key. The gateway drops an address a few seconds after no limit needs
-it any more.
+No log line or metric contains a client's address, token or key.
 """
 
 import asyncio
@@ -78,12 +64,6 @@ SECURITY = {
 
 
 def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
-    """Returns the ASGI application.
-
-    Args:
-        intake: receives the reports.
-        origins: web origins whose pages may report.
-    """
     surveys, openapi = intake.surveys, description(intake.tokens.required)
 
     async def reports(request: Request) -> Response:

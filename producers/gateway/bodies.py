@@ -1,4 +1,4 @@
-"""The body of a request: its kind, its idempotency key, and the checks of its envelopes. No clock, socket or broker."""
+"""The body of a request: its kind, its idempotency key, and the checks of its envelopes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -31,11 +31,7 @@ _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Returns the headers by name.
-
-    Raises:
-        Problem: if one of the headers in `ONCE` comes twice. A proxy might read the other one.
-    """
+    """Raises Problem if one of the headers in `ONCE` comes twice."""
     headers = dict[bytes, bytes]()
     for name, value in pairs:
         if name not in headers:
@@ -63,12 +59,10 @@ def is_batch(headers: Headers) -> bool:
 
 
 def largest_body(batch: bool) -> int:
-    """Returns the largest size of a body, in bytes."""
     return MAX_BATCH_BYTES if batch else MAX_ENVELOPE_BYTES
 
 
 def oversized(limit: int) -> Problem:
-    """Returns the problem of a body above its largest size."""
     return Problem("too large", f"a body of this kind takes at most {limit} bytes")
 
 
@@ -85,11 +79,7 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def unpack(body: bytes, batch: bool) -> list[bytes]:
-    """Returns the envelopes of a body.
-
-    Raises:
-        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries.
-    """
+    """Raises Problem if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries."""
     if not body:
         raise Problem("malformed request", "the request has no body")
     if not batch:
@@ -106,7 +96,6 @@ def unpack(body: bytes, batch: bool) -> list[bytes]:
 
 
 def _no_binaries(body: bytes) -> list[Element]:
-    """Returns the elements of a batch that are not binaries; none if the batch is not an array."""
     try:
         parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -116,15 +105,6 @@ def _no_binaries(body: bytes) -> list[Element]:
 
 
 class _Alike(NamedTuple):
-    """Envelopes of one length that differ only in their payloads.
-
-    Attributes:
-        header: the bytes before the payload.
-        envelope: the first of them, which is valid.
-        passed: its step and its number of reports.
-        indices, raws: the other envelopes.
-    """
-
     header: bytes
     envelope: AnyEnvelope
     passed: tuple[int, int]
@@ -133,21 +113,16 @@ class _Alike(NamedTuple):
 
 
 class Checks:
-    """The checks of a request's envelopes: the same as the agents'. All envelopes must belong to one survey.
+    """The checks of a request's envelopes. All envelopes must belong to one survey.
 
-    `check` uses the gateway's clock before the append, `count` the append time after the append, as the agents do.
+    `check` uses the gateway's clock before the append, `count` the append time.
 
     Args:
-        surveys: the surveys, by fingerprint.
-        now_ms: the gateway's time.
-        incomplete: True if a survey file is broken, so there may be surveys that the gateway does not know at present.
+        incomplete: True if there may be surveys that the gateway does not know at present.
         patience_ms: how long after a step's close, by the gateway's clock, an envelope of the step still passes `check`.
 
     Attributes:
-        now_ms: as given.
         survey: the survey of the envelopes; None until an envelope names one of the surveys.
-        reports: number of reports in the envelopes that passed so far.
-        earliest_step, latest_step: the earliest and the latest step of these envelopes.
     """
 
     __slots__ = (
@@ -165,10 +140,7 @@ class Checks:
         self._several = self._unknown = False
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
-        """Checks envelopes of the request; the index of the first one is `first`.
-
-        Envelopes that differ from an earlier valid one only in their payloads have these payloads checked together.
-        """
+        """Checks envelopes of the request; the index of the first one is `first`."""
         alike = dict[int, _Alike]()  # by length
         for index, raw in enumerate(envelopes, first):
             same = alike.get(len(raw))
@@ -233,12 +205,7 @@ class Checks:
             check_decoded(survey, envelope, self.now_ms - self._patience_ms)
 
     def require_countable(self, batch: bool) -> Survey:
-        """Returns the survey of the envelopes.
-
-        Raises:
-            Problem: if the envelopes belong to several surveys, if the survey may be one that the gateway does not know at
-                present, or if an envelope is refused.
-        """
+        """Raises Problem if an envelope is refused, or the envelopes belong to several surveys or to an unknown one."""
         if self._several:
             detail = "a batch must hold envelopes of one survey; post the envelopes of each survey as a batch of its own"
             raise Problem("several surveys", detail)
@@ -249,16 +216,10 @@ class Checks:
         return self.survey
 
     def count(self, appended_ms: int | None, batch: bool, keyed: bool) -> int | Problem:
-        """Returns the answer after the append: the number of reports that count, or the problem if they do not count.
-
-        If only some envelopes of a batch count, the answer is the number of their reports. But if all other envelopes may count
-        later, and the request has a key, the answer is the problem "outcome unknown": a further attempt with the same body and
-        key counts every envelope once. After "step in the future" a client may take the batch apart, and the counted envelopes
-        would count again under a new key.
+        """Returns the answer after the append: the number of reports that count, or a problem.
 
         Args:
             appended_ms: the append time, in ms since 1970; None if the log did not tell it.
-            batch: True for a batch.
             keyed: True if the request has an idempotency key.
         """
         survey = self.survey
@@ -285,13 +246,11 @@ class Checks:
 
     @staticmethod
     def _opens_in_s(survey: Survey, step: int, now_ms: int) -> int:
-        """Returns the seconds until a report of the step may count, at most a day."""
         wait_ms = survey.opens_ms(step) - survey.skew_ms - now_ms
         return min(-(-wait_ms // 1000) + 1, MAX_RETRY_S)  # 1 s more: the brokers' clocks may be behind the gateway's clock
 
 
 def _refusal(refused: list[Element], batch: bool) -> Problem:
-    """Returns the problem for refused envelopes: the first final reason, or the one with the longest wait if none is final."""
     final = next((element for element in refused if STATUS[element["reason"]] == FINAL), None)
     elements = refused if batch else []
     if final is not None:

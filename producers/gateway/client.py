@@ -22,19 +22,14 @@ PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """Collects envelopes and posts them in batches. All attempts for a batch carry the batch's idempotency key.
+    """All attempts for a batch carry the batch's idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. A
-    `TooLateError` is the exception: the gateway has refused the batch as "step too old", and the sink goes on.
+    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. After a
+    `TooLateError` the sink goes on.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
-        token: bearer token, if the gateway needs one.
-        patience_s: the sink retries a batch for this many seconds if the gateway does not answer, or answers that a retry may
-            succeed.
-
-    Raises:
-        SinkError: if the URL is malformed.
+        patience_s: how long the sink retries a batch, in seconds.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -113,7 +108,6 @@ def _problem(said: bytes) -> dict[str, Any]:
 
 
 def _reason(status: int, said: bytes, problem: dict[str, Any]) -> str:
-    """Returns the reason given in the problem document; without a document, the status or the text of the error."""
     with suppress(KeyError, TypeError, IndexError):
         return f"{problem['title']} ({status}){_places(problem)}"
     return f"status {status}" if status else said.decode(errors="replace")

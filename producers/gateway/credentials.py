@@ -23,7 +23,8 @@ def read_tokens(settings: Settings) -> list[str]:
     """Returns the bearer tokens of the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token of fewer than 16 characters.
+        SettingsError: if the file cannot be read, is not ASCII, has no token, has a token of fewer than 16 characters, or has
+            a token twice: each token stands for one client.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -37,15 +38,14 @@ def read_tokens(settings: Settings) -> list[str]:
         raise SettingsError(
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
         )
+    if (again := next((n for n, token in enumerate(tokens) if token in tokens[:n]), None)) is not None:
+        first = tokens.index(tokens[again]) + 1
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {again + 1} are equal")
     return tokens
 
 
 def read_relay_keys(settings: Settings) -> RelayKeys | None:
-    """Returns the keys for requests through a relay; None if the setting names no file.
-
-    Raises:
-        SettingsError: if the file cannot be read, or is not a file of relay keys.
-    """
+    """Returns the keys for requests through a relay; None if the setting names no file."""
     if settings.gateway_relay_keys_file is None:
         return None
     try:
@@ -55,11 +55,7 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
 
 
 def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
-    """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without TLS.
-
-    Raises:
-        SettingsError: if they cannot be used. `context` is then as before.
-    """
+    """Checks the certificate and its key, then lets `context` use them for new connections."""
     cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
     if cert is None and key is None:
         return
@@ -81,17 +77,9 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 
 
 class Credentials:
-    """The tokens, the certificate and the relay keys. Reads a changed file again once two looks see the same change.
+    """The tokens, the certificate and the relay keys.
 
-    If a changed file cannot be used, the gateway logs one line, goes on with the last good content, and reads the file again
-    at each look.
-
-    Args:
-        settings: names of the files.
-
-    Attributes:
-        tokens: the accepted tokens.
-        relay_keys: the keys for requests through a relay, or None.
+    If a changed file cannot be used, the gateway logs it and goes on with the last good content.
 
     Raises:
         SettingsError: if the tokens, the certificate or the relay keys cannot be used.
@@ -107,19 +95,11 @@ class Credentials:
         load_certificate(settings)
 
     async def follow(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks every second, until the task is cancelled.
-
-        Args:
-            intake: gets new tokens and relay keys.
-            context: gets a new certificate; None without TLS.
-        """
         while True:
             await asyncio.sleep(LOOK_S)
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        """Looks at the files, and reads those that changed. A file that cannot be used does not keep the others from use."""
-
         def tokens() -> None:
             self.tokens = read_tokens(self._settings)
             intake.tokens = Tokens(self.tokens)
@@ -139,18 +119,12 @@ class Credentials:
 
 
 class _Files:
-    """Files that are read together after a change."""
-
     def __init__(self, paths: list[Path | None]) -> None:
         self._paths = [path for path in paths if path is not None]
         self._seen = self._read = self._stamps()
         self._refused = ""
 
     def use_if_changed(self, use: Callable[[], None]) -> None:
-        """Calls `use` if two looks agree, and the files have changed since they were last used.
-
-        If `use` raises SettingsError, logs the error once, and calls `use` again at each look.
-        """
         before, self._seen = self._seen, self._stamps()
         if self._seen != before or self._seen == self._read:
             self._refused = ""

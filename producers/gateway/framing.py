@@ -1,8 +1,6 @@
-"""The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade. No socket.
+"""The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade.
 
-The parser, llhttp, refuses malformed lines, folded headers, contradictory lengths and blanks before a colon. It also accepts
-heads that RFC 9112 forbids. A proxy before the gateway may read such a head differently, and disagree about the end of the
-request or about its host (request smuggling).
+The parser, llhttp, accepts heads that RFC 9112 forbids. A proxy may read such a head differently (request smuggling).
 """
 
 import re
@@ -41,18 +39,13 @@ def head_fault(method: bytes, version: str, headers: Pairs) -> Problem | None:
 
 
 def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> bytes:
-    """Returns the request's head without its header ``Upgrade``, which a server may ignore (RFC 9110, section 7.8)."""
     lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
     lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def chunk_fault(read: bytes) -> Problem | None:
-    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer.
-
-    Args:
-        read: the input up to the chunk's data, at least the last `CHUNK_LINE_BYTES` of it.
-    """
+    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer."""
     if not read.endswith(b"\r\n"):
         return None  # within a trailer
     _, found, line = read[-CHUNK_LINE_BYTES:-2].rpartition(b"\r\n")

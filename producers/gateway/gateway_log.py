@@ -48,7 +48,6 @@ class GatewayLog(Protocol):
         """Starts to append 1 to `MAX_BATCH` envelopes of a request, all or none.
 
         Args:
-            envelopes: the envelopes.
             keyed: hash, step and time of a request with an idempotency key; None without a key.
             done: called once, after this method has returned, with the outcome and the append time.
 

@@ -1,8 +1,6 @@
 """The gateway process: sockets, signals, shutdown.
 
-uvicorn serves the gateway without an access log, so no client's address is logged. On SIGTERM or SIGINT the gateway refuses new
-requests, answers the requests in progress and exits within ten seconds, in any state of the broker. `/metrics` has a separate
-port, which devices need not reach.
+On SIGTERM or SIGINT the gateway refuses new requests, answers those in progress and exits.
 """
 
 import asyncio
@@ -42,13 +40,13 @@ GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake an
 
 
 class ProcessLogs(Logs, Protocol):
-    """The logs of all surveys. They start and end in the gateway's event loop."""
+    """The logs of all surveys."""
 
     async def start(self) -> None:
-        """Starts the appends. Logs that do not answer are not ready, and are tried again in the background."""
+        """Starts the appends."""
 
     async def close(self) -> None:
-        """Waits some seconds for appends in progress, then ends them."""
+        """Waits for appends in progress, for a limited time, then ends them."""
 
 
 def serve(
@@ -61,15 +59,10 @@ def serve(
     """Runs the gateway until SIGTERM or SIGINT. Accepts connections once Kafka has answered and a survey's topic can be used.
 
     Args:
-        watch: the survey files. In a folder, a file that is added, changed or removed takes effect within seconds.
-        settings: addresses of Kafka and of the gateway, tokens, certificate, limits.
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
-        logs: makes the logs of all surveys, in the thread of the event loop.
-        bound: called once the addresses are bound.
 
     Raises:
-        SettingsError: if the tokens, the certificate or the relay keys cannot be used, if a survey requires a relay and there
-            are no relay keys, or if an address cannot be bound.
+        SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
         UserError: if no survey's topic can be used at the start.
     """
     credentials = Credentials(settings)
@@ -89,7 +82,6 @@ def serve(
 
 @contextmanager
 def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[socket.socket]:
-    """Binds an address. Another socket may bind it, too, until one of them listens."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -199,8 +191,6 @@ class _GatewayServer(uvicorn.Server):
 
 
 def operations(intake: Intake) -> Starlette:
-    """Returns an application with `/metrics`, `/health` and `/ready`, for operators."""
-
     async def tell(_: Request) -> Response:
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

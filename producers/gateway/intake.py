@@ -1,7 +1,7 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
-`Intake.take` handles a request that has arrived whole, without a task: one on the direct path, or one inside a capsule.
-`Intake.accept` reads the body of any other request with reports. Both make the same checks and give the same answers.
+`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports. Both
+make the same checks and give the same answers.
 """
 
 import asyncio
@@ -64,15 +64,9 @@ class Intake:
     """Accepts requests with reports, and answers them.
 
     Args:
-        surveys: the surveys whose reports are accepted, and their logs.
-        tokens: accepted bearer tokens; if the list is empty, requests need no token.
-        limits: rates of one client (one token in one `neighbourhood`), per second; a burst may be twice as large.
+        limits: rates of one client, per second; a burst may be twice as large.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        now_ms: returns the time, in milliseconds since 1970 UTC.
         shuffle: holds the requests that come through a relay, and later their answers.
-
-    Attributes:
-        relay_keys: the keys for requests through a relay; None if the gateway takes none.
     """
 
     def __init__(
@@ -104,7 +98,7 @@ class Intake:
         return self.surveys.ready and not self._stopping
 
     def stop(self) -> None:
-        """Accepts no further reports, and shortens all time limits: to 0.5 s for a body, to 3 s for an acknowledgement."""
+        """Accepts no further reports, and shortens the time limits of bodies and acknowledgements."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for reading in self._reading:
@@ -115,7 +109,6 @@ class Intake:
         self._expire_later()
 
     async def tidy(self) -> None:
-        """Drops the clients with full buckets every `TIDY_S`, until cancelled."""
         while True:
             await asyncio.sleep(TIDY_S)
             now = time.monotonic()
@@ -128,9 +121,6 @@ class Intake:
         """Handles a request that has arrived whole.
 
         Args:
-            pairs: the request's headers, with names in lower case.
-            host: the client's address.
-            body: the body.
             answer: called once, now or later, with the number of reports acknowledged or the problem.
             relayed: True if the request came through a relay, inside another request.
         """
@@ -170,9 +160,6 @@ class Intake:
     async def accept(self, request: Request) -> int:
         """Admits a request, reads its body and appends its reports to the log.
 
-        Returns:
-            Number of reports acknowledged.
-
         Raises:
             Problem: if the request is refused or its outcome is unknown.
         """
@@ -210,16 +197,6 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        """Admits a request that contains an encapsulated request, and yields its body. The encapsulated request carries the
-        token.
-
-        Args:
-            request: the request.
-            limit: largest size of its body.
-
-        Raises:
-            Problem: if the request is refused.
-        """
         headers, reservation = read_headers(request.scope["headers"]), Reservation(self._memory)
         client = self.admit_anybody(request)
         try:
@@ -228,14 +205,6 @@ class Intake:
             reservation.release()
 
     def admit_capsule(self, host: str, size: int) -> Reservation:
-        """Admits a request of this size that contains an encapsulated request and has arrived whole.
-
-        Returns:
-            The request's memory; the caller releases it.
-
-        Raises:
-            Problem: if the request is refused.
-        """
         now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
         self._charge(client, now_s)
         self._bytes.charge(client, size, now_s)
@@ -246,11 +215,6 @@ class Intake:
         return reservation
 
     def admit(self, request: Request) -> None:
-        """Checks the token of a request without reports and the client's rates, and charges the client for one request.
-
-        Raises:
-            Problem: malformed request, unauthorized, too many requests, stopping.
-        """
         headers = read_headers(request.scope["headers"])
         self._admit(headers, _host(request), time.monotonic())
 
@@ -269,9 +233,6 @@ class Intake:
         return client
 
     def _charge(self, client: Client, now_s: float) -> None:
-        """Charges the client for a request, if the client's limits allow it. Raises Problem otherwise, and if the process
-        stops.
-        """
         waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
         if any(waits):
             kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
@@ -316,11 +277,6 @@ class Intake:
     # ---- to the log
 
     def _log(self, survey: Survey, relayed: bool = False) -> GatewayLog:
-        """Returns the survey's log.
-
-        Raises:
-            Problem: relay required, if the survey requires a relay and the request came without one; or as `log_of`.
-        """
         if survey.relay is not None and not relayed:
             raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
         return self.surveys.log_of(survey)
@@ -335,7 +291,6 @@ class Intake:
         client: Client,
         waiting: "_Waiting",
     ) -> None:
-        """Starts to append the envelopes. The append continues even if the request is cancelled."""
         waiting.envelopes, waiting.checks, waiting.keyed = len(envelopes), checks, key is not None
         keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
         self._reports.charge(client, checks.reports, waiting.since_s)
@@ -369,17 +324,6 @@ class Intake:
 
 
 class _Waiting:
-    """A request that waits for the log.
-
-    Attributes:
-        begun_s: the monotonic time of the request's head, or of the end of the shuffle.
-        since_s: the monotonic time since which the request has waited for the log, not for the shuffle.
-        answer: None once the request is answered.
-        batch, keyed: True for a batch, and for a request with an idempotency key.
-        envelopes: their number.
-        checks: the checks of the envelopes; None before the append.
-    """
-
     __slots__ = ("answer", "batch", "begun_s", "checks", "envelopes", "keyed", "reservation", "since_s")
 
     def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer, batch: bool) -> None:
@@ -389,7 +333,6 @@ class _Waiting:
         self.checks: Checks | None = None
 
     def go_on(self, append: Callable[[], None]) -> None:
-        """Starts the append of a request that the shuffle has held. If there is no append, answers the request."""
         self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
@@ -400,13 +343,11 @@ class _Waiting:
                 raise
 
     def give(self, result: int | Problem) -> None:
-        """Answers the request, unless it was answered before."""
         answer, self.answer = self.answer, None
         if answer is not None:
             _answer(result, self.begun_s, answer)
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
-        """Receives the outcome and the append time from the log."""
         self.reservation.release()
         if outcome is Outcome.APPENDED and self.checks is not None:
             metrics.counts.envelopes += self.envelopes

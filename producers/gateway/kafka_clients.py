@@ -1,7 +1,6 @@
 """The gateway's clients of Kafka: an idempotent producer, and a consumer that reads offsets and no records.
 
-While a partition's leader is known but unreachable, aiokafka's idempotent producer drops no record batch: it retries in order,
-without duplicates. An envelope that was not acknowledged in time may thus reach the log later.
+An envelope that was not acknowledged in time may reach the log later.
 """
 
 import asyncio
@@ -18,7 +17,6 @@ CLOSE_S = 1.5
 
 
 def kafka_producer(settings: Settings) -> AIOKafkaProducer:
-    """Returns an idempotent producer, not yet connected. Call it within a running event loop."""
     return AIOKafkaProducer(
         **settings.kafka_options(),
         enable_idempotence=True,
@@ -30,18 +28,10 @@ def kafka_producer(settings: Settings) -> AIOKafkaProducer:
 
 
 def kafka_consumer(settings: Settings) -> AIOKafkaConsumer:
-    """Returns a client that reads offsets and no records, not yet connected. Call it within a running event loop."""
     return AIOKafkaConsumer(**settings.kafka_options(), enable_auto_commit=False)
 
 
 class Clients:
-    """A producer and a consumer that start and end together.
-
-    Attributes:
-        producer, consumer: the clients.
-        pending: appends of the producer that are not yet acknowledged.
-    """
-
     def __init__(self, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer) -> None:
         self.producer, self.consumer = producer, consumer
         self.pending = set[asyncio.Future[Any]]()
@@ -50,7 +40,7 @@ class Clients:
         """Connects within `REQUEST_MS`.
 
         Raises:
-            KafkaError, TimeoutError: if the broker does not answer. The clients are then closed.
+            KafkaError, TimeoutError: if the broker does not answer.
         """
         try:
             async with asyncio.timeout(REQUEST_MS / 1000):
@@ -63,13 +53,13 @@ class Clients:
     def follow(self, topics: set[str]) -> None:
         """Makes these topics, at least one, the only ones whose partitions the clients ask for.
 
-        A broker may create a topic for which a client asks, so the clients must not ask for the topic of a removed survey.
+        A broker may create a topic for which a client asks.
         """
         self.producer.client.set_topics(topics)
         self.consumer._client.set_topics(topics)
 
     async def finish(self) -> None:
-        """Waits up to `REQUEST_MS` for the pending appends, then closes the clients. Closes at once if it is cancelled."""
+        """Waits up to `REQUEST_MS` for the pending appends, then closes the clients."""
         try:
             if self.pending:
                 await asyncio.wait(self.pending, timeout=REQUEST_MS / 1000)
@@ -77,7 +67,6 @@ class Clients:
             await self.close()
 
     async def close(self) -> None:
-        """Closes the clients within three times `CLOSE_S`. The outcome of appends still pending is unknown."""
         stopping = asyncio.create_task(self.producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records
             self.producer._sender.sender_task.cancel()

@@ -1,8 +1,6 @@
 """The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys, watched every second.
 
-**One survey does not disturb the others.** Each survey has its own `TopicLog`, with its own record batches and its own look at
-its partitions. If an append to a topic fails, or gets no acknowledgement for `GIVE_UP_S`, the gateway connects a second pair of
-clients for all topics. The old pair ends once it has answers for the other topics' appends, after `REQUEST_MS` at the latest.
+If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones.
 """
 
 import asyncio
@@ -27,17 +25,11 @@ GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the clients are 
 
 
 def kafka_logs(settings: Settings) -> "KafkaConnection":
-    """Returns the connection of a gateway with these settings, not yet started."""
     return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
 
 
 class KafkaConnection:
     """The reports topics of all surveys of a gateway.
-
-    Args:
-        make_producer: makes an idempotent producer.
-        make_consumer: makes a client that reads offsets.
-        now_ms: returns the time, in milliseconds since 1970 UTC.
 
     Attributes:
         answers: True if the broker answered the last look for one of the topics, or if there is no topic.
@@ -59,14 +51,14 @@ class KafkaConnection:
         self._watching: asyncio.Task[None] | None = None
 
     def add(self, survey: Survey) -> TopicLog:
-        """Returns the log of a survey whose reports topic exists. The log is ready after the next look, within seconds."""
+        """Returns the log of a survey whose reports topic exists."""
         topic = TopicLog(survey)
         topic.use(self._clients)
         self._topics.append(topic)
         return topic
 
     async def start(self) -> None:
-        """Connects. While the broker does not answer, no topic is ready and the gateway retries in the background."""
+        """Connects. While the broker does not answer, the gateway retries in the background."""
         try:
             await self._connect()
         except (KafkaError, TimeoutError) as error:
@@ -74,10 +66,7 @@ class KafkaConnection:
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Waits up to `CLOSE_S` seconds for acknowledgements, then closes the clients.
-
-        The outcome of appends still pending is unknown.
-        """
+        """Waits for acknowledgements, for a limited time, then closes the clients."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)
@@ -86,7 +75,6 @@ class KafkaConnection:
         await asyncio.gather(self._dispose(), *self._ending, return_exceptions=True)
 
     async def _connect(self) -> None:
-        """Replaces the clients by new ones, and looks at all topics."""
         clients = Clients(self._make_producer(), self._make_consumer())
         await clients.start()
         old, self._clients = self._clients, clients
@@ -123,7 +111,6 @@ class KafkaConnection:
             self._tell(before)
 
     async def _check(self) -> None:
-        """Health check: looks at the topics, and replaces clients that can no longer deliver."""
         overdue = [topic for topic in self._topics if topic.waits_s() > GIVE_UP_S]
         failed = bool(overdue) or any(topic.failed for topic in self._topics)
         # connect to the bootstrap address again if idle: the brokers may have new addresses
@@ -138,7 +125,6 @@ class KafkaConnection:
             await self._look(self._clients, PROBE_S)
 
     async def _look(self, clients: Clients, patience_s: float) -> None:
-        """Asks Kafka for all topics. Waits a limited time: a slow answer delays no other topic."""
         if not self._topics:
             self.answers = self.reachable = True
             return
@@ -150,9 +136,6 @@ class KafkaConnection:
         self.answers = self.reachable and any(topic.answers for topic in self._topics)
 
     def _tell(self, answered: bool) -> None:
-        """Logs changes: one line if the broker does not answer, otherwise one line for each topic that stops answering or
-        answers again.
-        """
         if self.answers != answered:
             log.warning("the log answers again" if self.answers else "the log does not answer")
         if self.answers:

@@ -10,12 +10,7 @@ from ldpstream.producers.gateway.problems import STATUS
 
 
 class RequestCounts(Collector):
-    """The counters of requests, as plain integers, which are faster than the library's counters.
-
-    Attributes:
-        requests: outcome -> number of requests with reports.
-        envelopes, reports: numbers that the log has acknowledged.
-    """
+    """The counters of requests."""
 
     def __init__(self) -> None:
         # all outcomes start at zero: a rate needs a sample before the first request
@@ -32,11 +27,7 @@ class RequestCounts(Collector):
 
 
 class SurveyReady(Collector):
-    """The gauge of the surveys. A removed survey leaves no series behind.
-
-    Attributes:
-        states: returns the name of each survey, and True if the survey's log takes reports.
-    """
+    """The gauge of the surveys."""
 
     def __init__(self) -> None:
         self.states: Callable[[], Iterable[tuple[str, bool]]] = tuple

@@ -5,16 +5,14 @@
     POST /ohttp                       the same
 
 The gateway is its own target: the request inside must be POST /v1/reports for the host that the outer request names. The
-gateway handles the request inside like a plain request, with the same checks, tokens, limits and answers. Differences:
+request inside gets the checks and answers of a plain request, with these differences:
 
-- The request inside must have an ``Idempotency-Key``. A relay could repeat a request without one, and each attempt would count.
+- The request inside must have an ``Idempotency-Key``.
 - The request inside must hold one envelope: a batch would link its reports.
-- All requests of a relay share the limits of the relay's address. The relay must limit its own clients.
+- All requests of a relay share the limits of the relay's address.
 
-A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. Examples are the relay's own
-limits, a capsule that is cut off or too large, and one that no key opens (type ``…http-problem-types#ohttp-key``). In the last
-case, the application must give its devices the present key configuration (docs/relay.md). All answers after the decryption are
-encapsulated, and padded to a multiple of `PADDED_BYTES`.
+A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. All answers after the
+decryption are encapsulated, and padded to a multiple of `PADDED_BYTES`.
 """
 
 import asyncio
@@ -58,7 +56,7 @@ PADDED_BYTES = 512
 
 
 def oblivious_routes(intake: Intake) -> list[Route]:
-    """Returns the routes of Oblivious HTTP. Without `intake.relay_keys` they answer 404."""
+    """Without `intake.relay_keys` the routes answer 404."""
 
     async def keys(request: Request) -> Response:
         try:
@@ -91,9 +89,6 @@ def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, ans
     """Handles an encapsulated request that has arrived whole, without a task, as `Intake.take` does.
 
     Args:
-        intake: receives the report.
-        pairs: the headers of the request outside, with names in lower case.
-        address: the relay's address.
         capsule: the encapsulated request, of at most `MAX_CAPSULE_BYTES`.
         answer: called once, now or later, with the encapsulated response, or with a problem in clear.
     """
@@ -123,11 +118,6 @@ def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, ans
 
 
 def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:
-    """Opens an encapsulated request, handles the request inside, and calls `answer` with the encapsulated response.
-
-    Raises:
-        Problem: if the capsule cannot be opened; `answer` is then never called.
-    """
     headers = read_headers(pairs)
     exchange = _open(intake, headers.get(b"content-type", b""), capsule)
 
@@ -146,11 +136,6 @@ def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer:
 
 
 def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
-    """Returns the opened request.
-
-    Raises:
-        Problem: if the request cannot be opened.
-    """
     if intake.relay_keys is None:
         raise _no_relay()
     if kind.partition(b";")[0].strip().lower() != REQUEST_TYPE.encode():
@@ -164,11 +149,6 @@ def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
 
 
 def _checked(message: bytes, host: bytes) -> BinaryRequest:
-    """Returns the request inside.
-
-    Raises:
-        Problem: if the message is not a request, or is not for `INNER_PATH`, or lacks a key, or holds a batch.
-    """
     try:
         asked = decode_request(message)
     except BinaryHttpError as error:

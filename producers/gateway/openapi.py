@@ -26,11 +26,7 @@ _ELEMENT = {
 
 
 def description(tokens_required: bool) -> dict[str, Any]:
-    """Returns the document.
-
-    Args:
-        tokens_required: true if requests need a bearer token.
-    """
+    """Returns the document."""
     guarded: dict[str, Any] = {"security": [{"bearer": []}]} if tokens_required else {}
     key = {
         "name": "Idempotency-Key", "in": "header", "required": False, "schema": {"type": "string", "pattern": f"^{KEY}$"},

@@ -1,7 +1,6 @@
 """Pages of other origins that may report (cross-origin resource sharing, CORS).
 
-By default no such page may report. The content type and the key of a report need permission, so a browser asks the gateway
-first (a preflight), and the gateway refuses. The gateway uses no cookies, so an allowed page has only the token that it brings.
+By default no such page may report.
 """
 
 from collections.abc import Sequence

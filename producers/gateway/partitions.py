@@ -1,8 +1,8 @@
 """The partition of a keyed request: every gateway chooses the same one for the same body and key, at any time.
 
 Agents remember report keys per partition, so all attempts for one body must reach one partition, also while partitions are
-added. Gateways share nothing but the log. They choose by facts of the log that never change: T_p, the append time of partition
-p's first record (`-infinity` if retention has deleted the first record), and by the earliest step s in the body.
+added. Gateways choose by facts of the log that do not change: T_p, the append time of partition p's first record (`-infinity`
+if retention has deleted it), and the earliest step s in the body.
 
     usable(s) = {p: T_p <= max(T_0 + BASE_MS, opens_ms(s) - margin)},  margin = skew_ms + MARGIN_MS
     partition = usable(s)[bytes 8 to 11 of H, big-endian, modulo the number of usable partitions]
@@ -11,23 +11,20 @@ So the partitions that got a record within `BASE_MS` of partition 0's first reco
 later takes the steps that open at least the margin after its first record. A gateway that finds a partition without a record
 appends a *marker*, a record with an empty value, which agents skip.
 
-**Gateways agree.** A gateway looks at the log every second; `View` holds one look. T_p of a partition with a record is
-the same in every look. Gateways can thus disagree about usable(s) only through a partition q that had no committed record in an
-older look and belongs to usable(s) in a later look. The older look began at b, so T_q >= b - d, where d bounds differences
-between clocks, the delay of replication and the delay of metadata together. Two rules exclude q from usable(s):
+**Gateways agree.** They can differ only through a partition q without a record in an older look, in usable(s) of a later look.
+The older look began at b, so T_q >= b - d, where d bounds the lags of clocks, replication and metadata. Two rules exclude q
+from usable(s):
 
 1. T_q > opens_ms(s) - margin: a gateway uses a look for at most `VIEW_MS`, and accepts no step that opens later than the
-   allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms, and opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if
-   d < MARGIN_MS - VIEW_MS (295 seconds).
-2. T_q > T_0 + BASE_MS: a gateway uses a look only if b >= T_0 + SETTLED_MS, so T_q >= T_0 + SETTLED_MS - d > T_0 + BASE_MS,
-   if d < SETTLED_MS - BASE_MS (6 seconds). This rule matters only for partitions that are added within the first seconds of a
-   topic. Once partition 0 has a record, no gateway marks such a partition before `SETTLED_MS` have passed.
+   allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms, and opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if d <
+   MARGIN_MS - VIEW_MS (295 seconds).
+2. T_q > T_0 + BASE_MS: a gateway uses a look only if b >= T_0 + SETTLED_MS, so T_q >= T_0 + SETTLED_MS - d > T_0 + BASE_MS, if
+   d < SETTLED_MS - BASE_MS (6 seconds).
 
-**Not covered.** After a topic is deleted and recreated, a gateway may use its last look at the old topic for some seconds.
-Attempts for one body may then reach two partitions of the new topic. Do not delete the topic of a running survey.
+**Not covered.** After a topic is deleted and recreated, attempts for one body may reach two partitions. Do not delete the topic
+of a running survey.
 
-Retention must keep the first record of partition p until all steps that open before T_p + margin have closed. Otherwise these
-steps can change their partition. The topics that we create keep a record for at least a week.
+Retention must keep the first record of partition p until all steps that open before T_p + margin have closed.
 """
 
 from collections.abc import Sequence
@@ -43,14 +40,13 @@ OLD_MS: Final = -(2**62)  # T_p if the first record is deleted
 
 
 class Unsettled(Exception):
-    """Raised if a look at the log cannot tell the partition: it is too old, or the topic is too new."""
+    """A look at the log cannot tell the partition: it is too old, or the topic is too new."""
 
 
 class View:
     """One look at the partitions of the reports topic.
 
     Args:
-        began_ms: the gateway's time before the look, in ms since 1970.
         first_ms: T_p of every partition in order; `OLD_MS` if the first record is deleted, None if the partition has no record.
     """
 
@@ -61,14 +57,9 @@ class View:
 
     @property
     def settled(self) -> bool:
-        """True if the topic is old enough for this look to tell the partitions."""
         return bool(self.first_ms) and self.first_ms[0] is not None and self.began_ms >= self.first_ms[0] + SETTLED_MS
 
     def unmarked(self) -> list[int]:
-        """Returns the partitions that need a marker now.
-
-        In a new topic partition 0 gets its marker last: then T_p <= T_0 for all other partitions, if the brokers' clocks agree.
-        """
         empty = [p for p, first in enumerate(self.first_ms) if first is None]
         if 0 in empty:
             return empty[1:] or empty
@@ -78,10 +69,7 @@ class View:
         """Returns the partition of a keyed request.
 
         Args:
-            survey: the survey.
             step: the earliest step in the body; not too early at `now_ms`.
-            hashed: H of the request (`producers.gateway.report_keys`).
-            now_ms: the gateway's time.
 
         Raises:
             Unsettled: if this look cannot tell the partition.

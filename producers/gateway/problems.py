@@ -5,17 +5,13 @@
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
 The problem document of a batch gives the number of `refused` envelopes. The document lists the first 100 refused envelopes as
-`elements`: index in the batch from 0, reason, and the seconds until the envelope may count, if it may count later. The problem
-repeats no content of an envelope.
+`elements`; `retry_after` is in seconds.
 
 The status of a problem alone determines what a client does:
 
-- 422: this body never counts, at any gateway and at any time;
+- 422: neither this attempt nor a later one for the same body counts, at any gateway;
 - 500, 504: the reports may count (`producers.gateway.app` explains how to retry);
 - any other status: the reports do not count by this attempt, and the same body may count later.
-
-A fault outside the body (head, framing, token, URL, no relay) is never final: the client or a proxy can mend it. Nor is a
-refusal that depends on this gateway: another gateway, or this one after an update, may know the survey or the version.
 """
 
 from collections.abc import Sequence
@@ -103,11 +99,8 @@ class Problem(Exception):
     """Raised to refuse a request, or because the request's outcome is unknown.
 
     Args:
-        cause: one of `STATUS`.
         detail: a sentence for people, without any token, key or part of a body.
-        elements: the refused envelopes of a batch.
         retry_s: seconds until the same body may count, in place of `RETRY_S`.
-        headers: more headers of the answer.
     """
 
     def __init__(
@@ -140,13 +133,12 @@ class Problem(Exception):
 
 
 def unknown_at_present() -> Problem:
-    """Returns the problem of a survey that the gateway does not know while a survey file is broken."""
     detail = "a survey file of this gateway is broken, so the gateway does not know every survey at present"
     return Problem("survey unavailable", detail)
 
 
 def urn(cause: Cause) -> str:
-    """Returns the type of a problem. The type of a stale key of Oblivious HTTP is registered (RFC 9458, section 5.3).
+    """Returns the type of a problem.
 
     >>> urn("step too old")
     'urn:ldpstream:problem:step-too-old'

@@ -1,21 +1,16 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
-**The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes straight from the parser to the
-intake, without an ASGI cycle, a task or an event. Every other request takes uvicorn's path to the application: for example a
-long body, a body in several pieces or chunks, an `Expect` header, or a second request before the first answer.
+**The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes from the parser to the intake. Other
+requests take uvicorn's path to the application.
 
-**An upgrade** is ignored: Java's HttpClient and `curl --http2` offer one. The parser ends a request with an upgrade at its
-head. The protocol then gives a new parser the head without the upgrade, and the rest of the input.
+**An upgrade** is ignored.
 
-**Faults.** The gateway answers input that is not a sound request (`producers.gateway.framing`) with 400 `malformed request`,
-405 for CONNECT or 501 for an unknown transfer coding, and closes the connection. If an answer to an earlier request is due, the
-gateway closes the connection without an answer: the client would take this answer for the earlier one. The gateway ignores
-trailers.
+**Faults.** The gateway answers an unsound request (`producers.gateway.framing`) with 400, 405 or 501, and closes the
+connection.
 
 **Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
-its own. If the gateway answers a request before the request's end, the rest of the request must arrive within `HEAD_S`. A head,
-and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond `MAX_CONNECTIONS` connections,
-a further connection gets 503 `busy` for its first request and is closed.
+its own. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond
+`MAX_CONNECTIONS` connections, a further connection gets 503 `busy` for its first request and is closed.
 """
 
 import asyncio
@@ -64,11 +59,8 @@ def gateway_protocol(
     """Returns the gateway's protocol.
 
     Args:
-        intake: handles the requests of the direct path.
-        headers: headers of every answer.
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
         connections: largest number of simultaneous connections from one address, or one IPv6 /64; None for no limit.
-        origins: web origins whose pages may report.
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
@@ -81,14 +73,11 @@ def gateway_protocol(
 
 
 async def _crowded(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application of connections beyond the limit."""
     problem = Problem("busy", "this gateway has too many connections", headers={"Connection": "close"})
     await problem.response()(scope, receive, send)
 
 
 class _Direct:
-    """A request on the direct path, in the place of uvicorn's cycle: the attributes are those that uvicorn's protocol uses."""
-
     __slots__ = ("disconnected", "keep_alive", "permission", "protocol", "response_complete")
     more_body = False
 
@@ -105,24 +94,12 @@ class _Direct:
         """Does nothing: no task waits for this request's events."""
 
     def answer(self, result: int | bytes | Problem) -> None:
-        """Sends the answer, unless the client has disconnected."""
         self.response_complete = True
         if not self.protocol.transport.is_closing():
             self.protocol.send(result, self.keep_alive, self.permission)
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """A connection. `gateway_protocol` makes the class with the attributes below.
-
-    Attributes:
-        intake: handles the requests of the direct path.
-        fixed: the headers of every answer, as bytes.
-        proxies: the trusted proxies, or None.
-        addresses: the limit on the connections of an address, or None.
-        crowded: the application of connections beyond `MAX_CONNECTIONS`.
-        permissions: for each allowed origin, the headers of an answer to its pages.
-    """
-
     intake: ClassVar[Intake]
     fixed: ClassVar[bytes]
     proxies: ClassVar[_TrustedHosts | None]
@@ -180,7 +157,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _feed(self, data: bytes) -> None:
-        """Gives the input to the parser, without upgrades."""
         rest = memoryview(data)
         while True:
             try:
@@ -194,7 +170,6 @@ class GatewayProtocol(HttpToolsProtocol):
                 return
 
     def _check_chunk(self, data: bytes) -> Problem | None:
-        """Checks the size of the chunk that the input ends in, once."""
         read = self._tail + data
         self._tail = read[-CHUNK_LINE_BYTES:]
         if self._chunk_bytes is None:
@@ -254,7 +229,6 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def _take_uvicorns_path(self) -> None:
-        """Begins uvicorn's cycle with the pieces of the body that have arrived."""
         parts, self._body = self._body, None
         self._begin_uvicorns_cycle()
         for part in parts or ():
@@ -299,7 +273,6 @@ class GatewayProtocol(HttpToolsProtocol):
             self._wait()
 
     def _client_host(self) -> str:
-        """Returns the client's address, as uvicorn's middleware for proxies finds it."""
         host = self.client[0] if self.client else ""
         if self.proxies is None or host not in self.proxies:
             return host
@@ -307,7 +280,6 @@ class GatewayProtocol(HttpToolsProtocol):
         return (forwarded and self.proxies.get_trusted_client_address(forwarded)[0]) or host
 
     def _permission(self) -> bytes:
-        """Returns the headers that let the page of the request's origin read the answer."""
         if not self.permissions:
             return b""
         return self.permissions.get(next((value for name, value in self.headers if name == b"origin"), b""), b"")
@@ -320,13 +292,11 @@ class GatewayProtocol(HttpToolsProtocol):
         Args:
             result: the number of reports acknowledged, an encapsulated response, or the problem.
             keep_alive: false to close the connection afterwards.
-            permission: the headers that let a page read the answer.
         """
         self._write(result, keep_alive, permission)
         self.on_response_complete()
 
     def _refuse(self, problem: Problem) -> None:
-        """Answers input that is not a sound request, and closes the connection."""
         cycle = self.cycle
         if self.transport.is_closing():
             return

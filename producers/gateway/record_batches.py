@@ -1,8 +1,7 @@
-"""Record batches: the gateway collects the envelopes of many requests into one append; one acknowledgement answers them all.
+"""Record batches: the gateway collects the envelopes of many requests into one append.
 
-The broker appends a record batch as a whole or not at all. All envelopes of a request are in one record batch, so the log has
-all of them or none. The log keeps the producer's timestamps beside the broker's append time. The timestamps are 0: otherwise
-they would tell when each request arrived.
+All envelopes of a request are in one record batch: the log has all of them or none. The producer's timestamps are 0: others
+would tell when each request arrived.
 """
 
 from collections.abc import Sequence
@@ -22,14 +21,7 @@ RECORD_BYTES: Final = 36  # upper bound of a record's size without its value
 
 
 class RecordBatch:
-    """Records for one partition, in one append.
-
-    Args:
-        began_s: the monotonic time of the first request.
-
-    Attributes:
-        builder: the records, as aiokafka sends them.
-    """
+    """Records for one partition, in one append."""
 
     def __init__(self, began_s: float) -> None:
         self.builder = BatchBuilder(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES, 0)
@@ -38,15 +30,7 @@ class RecordBatch:
         self._waiting: list[Done] = []
 
     def add(self, envelopes: Sequence[bytes], keys: Sequence[bytes] | None, done: Done) -> bool:
-        """Adds the envelopes of a request. Returns False, and adds nothing, if they do not fit.
-
-        An empty record batch takes every request within the limits of the gateway.
-
-        Args:
-            envelopes: 1 to `MAX_BATCH` envelopes.
-            keys: their report keys; None for records without a key.
-            done: called once, with the outcome and the append time.
-        """
+        """Adds the envelopes of a request; returns False, and adds nothing, if they do not fit."""
         size = sum(map(len, envelopes)) + RECORD_BYTES * len(envelopes)
         if self._size and self._size + size > MAX_ENVELOPE_BYTES:
             return False
@@ -59,7 +43,7 @@ class RecordBatch:
         return True
 
     def finish(self, outcome: Outcome, appended_ms: int | None = None) -> None:
-        """Tells all requests their outcome and append time. A repeated call changes nothing."""
+        """Tells all requests their outcome and append time."""
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             try:

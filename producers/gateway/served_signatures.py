@@ -1,7 +1,7 @@
 """The signatures of the surveys of a gateway, from the file `signatures.jsonl` beside each survey file.
 
-The gateway checks no signature: it has no key that a device could trust. It serves the signature that states the survey's
-canonical text, the last one if there are several.
+The gateway does not verify the signatures. It serves the signature that states the survey's canonical text, the last one if
+there are several.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,7 @@ log = structlog.get_logger("ldpstream.gateway")
 
 
 class ServedSignatures:
-    """The signatures by canonical text. If a file is broken, the gateway logs one line, keeps the last good signatures, and
-    reads the file again at each look.
-    """
+    """The signatures by canonical text."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, Stamp | None] = {}
@@ -27,7 +25,6 @@ class ServedSignatures:
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
-        """Reads the files beside these surveys that have changed or are broken. Returns True if one of these could be read."""
         seen = {path: stamp(path) for path in {text.path.parent / FILE for text in texts}}
         changed = [path for path, stamp in seen.items() if stamp != self._seen.get(path) or path in self._refused]
         self._seen = seen
@@ -35,7 +32,6 @@ class ServedSignatures:
         return any(read)
 
     def of(self, text: SurveyText) -> Signature | None:
-        """Returns the signature of a survey; None if it has none."""
         return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
 
     def _read(self, path: Path) -> bool:

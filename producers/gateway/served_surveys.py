@@ -36,12 +36,9 @@ class Logs(Protocol):
 
 
 class ServedSurveys:
-    """The surveys of the files, as surveys of a gateway. `check` runs in a thread before the start, `follow` afterwards.
+    """The surveys of the files, as surveys of a gateway.
 
     Args:
-        watch: the survey files.
-        surveys: the gateway's surveys, without any survey yet.
-        logs: the logs of all surveys.
         check: checks that a survey's topic is usable; runs in a thread.
     """
 
@@ -56,16 +53,14 @@ class ServedSurveys:
         surveys.incomplete = watch.incomplete
 
     def check(self) -> list[Survey]:
-        """Checks all surveys. Returns the usable surveys; `follow` retries the other surveys.
+        """Checks all surveys. Returns the usable surveys.
 
         Raises:
-            Unreachable: if the broker is unreachable.
             UserError: if no survey is usable: the first survey's error.
         """
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        """Gives each of these surveys its log. Drops each survey that `check` refused because it changes an open survey."""
         for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
             self._surveys.remove(fingerprint)
         for text in self._watch.surveys.values():
@@ -84,7 +79,6 @@ class ServedSurveys:
                 log.exception("internal error")
 
     async def look(self) -> None:
-        """Looks at the survey files, ends removed surveys, and starts new surveys and those that had no usable topic."""
         changes, renewed = await asyncio.to_thread(self._look_at_files)
         for text in changes.removed:
             self._surveys.remove(text.survey.fingerprint)
@@ -103,7 +97,6 @@ class ServedSurveys:
                 self._begin(survey)
 
     def _look_at_files(self) -> tuple[Changes, list[SurveyText]]:
-        """Returns the changes, and the surveys that devices get in another form: new, changed or newly signed ones."""
         changes = self._watch.look()
         renewed = [*changes.added, *changes.updated]
         for text in renewed:

@@ -1,9 +1,7 @@
 """Hides from readers of the log when, and in which order, requests arrived through a relay.
 
-The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The clock alone fixes the ends of
-the batches. So the order within a batch is independent of the order of arrival, and the append time in the log tells only the
-batch. The shuffle holds the answers, too: in the order of the log, they would tell the order of the log to somebody who sees
-them leave.
+The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The order within a batch is
+independent of the order of arrival. The shuffle also holds the answers and mixes them.
 
 The gateway's process and an observer of the network still see each request when it arrives.
 """
@@ -25,7 +23,6 @@ class Shuffle:
     """Holds requests and answers, and releases them in batches. Use it in one event loop.
 
     Args:
-        batch_s: length of a batch, in seconds.
         order: puts a list into another order; cryptographically random by default.
     """
 
@@ -34,11 +31,7 @@ class Shuffle:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, release: Callable[[], None]) -> None:
-        """Holds a request or an answer until the end of the present batch.
-
-        Args:
-            release: called once, to hand it over.
-        """
+        """Holds a request or an answer until the end of the present batch."""
         if not self._held:
             loop = asyncio.get_running_loop()
             loop.call_at((loop.time() // self._batch_s + 1) * self._batch_s, self._release)

@@ -35,10 +35,9 @@ class SurveyList(msgspec.Struct, frozen=True):
 
 
 class GatewaySurveys:
-    """The surveys of a gateway. `ServedSurveys` changes them while the gateway runs.
+    """The surveys of a gateway.
 
     Attributes:
-        by_fingerprint: the surveys.
         incomplete: True if there may be further surveys, in broken files.
     """
 
@@ -62,19 +61,11 @@ class GatewaySurveys:
     # ---- changes
 
     def put(self, survey: Survey, toml: str, signature: Signature | None = None) -> None:
-        """Adds a survey, without a log, or replaces the survey with the same fingerprint.
-
-        Args:
-            survey: the survey.
-            toml: the text of its file.
-            signature: its signature, if there is one.
-        """
         self.by_fingerprint[survey.fingerprint] = survey
         served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=signature)
         self._documents[survey.fingerprint] = msgspec.json.encode(served)
 
     def attach(self, survey: Survey, log: GatewayLog) -> None:
-        """Lets a survey's reports go to a log."""
         self._logs[survey.fingerprint] = log
 
     def remove(self, fingerprint: bytes) -> None:

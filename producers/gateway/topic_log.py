@@ -1,10 +1,6 @@
 """The reports topic of a survey as the gateway's log.
 
 Each append has one of three outcomes: acknowledged (in the log once), not appended, or unknown.
-
-The gateway collects the envelopes of `LINGER_S` into record batches for each partition (`producers.gateway.record_batches`). It
-gives the producer at most one record batch of a partition at a time. `ready` turns false as soon as the topic is known not to
-answer, and the gateway refuses new envelopes before they are queued.
 """
 
 import asyncio
@@ -35,19 +31,14 @@ ANSWER_S = 3.0  # time limit of a look at the partitions
 
 
 class TopicLog:
-    """The reports topic of a survey as the survey's log. `KafkaConnection.add` makes it.
+    """The reports topic of a survey as the survey's log.
 
     Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
     without a key go to the partitions that have a record, in turn.
 
-    Args:
-        survey: the survey; its reports topic accepts record batches of `MAX_ENVELOPE_BYTES` and their header.
-
     Attributes:
-        topic: the topic's name.
         answers: True if the last look at the partitions succeeded; None before the first look.
-        failed: True if a batch that the producer took has failed since the last change of clients. Replace them: after a gap in
-            a producer's sequence numbers, the broker accepts nothing more from this producer.
+        failed: True if a batch that the producer took has failed since the last change of clients.
     """
 
     def __init__(self, survey: Survey) -> None:
@@ -100,7 +91,6 @@ class TopicLog:
             self._timer = asyncio.get_running_loop().call_later(LINGER_S, self._flush)
 
     def _flush(self) -> None:
-        """Gives the producer the oldest record batch of every partition that has none in progress."""
         self._timer = None
         self._turn += 1
         if self._clients is None or self.failed:
@@ -143,9 +133,7 @@ class TopicLog:
     # ---- the connection
 
     def use(self, clients: Clients | None) -> None:
-        """Appends through these clients from now on. The record batches that wait go to the new producer. With None they are
-        dropped.
-        """
+        """Appends through these clients from now on. With None, the record batches that wait are dropped."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -157,26 +145,18 @@ class TopicLog:
             self._flush_soon()
 
     def give_up_pending(self) -> None:
-        """Ends all appends that wait for an acknowledgement. Their outcome is unknown."""
         for future in list(self._pending):
             future.cancel()
 
     def close(self) -> None:
-        """Takes no further append. The appends so far continue until `idle`."""
+        """Takes no further append."""
         self._closed = True
 
     @property
     def idle(self) -> bool:
-        """True if the log is closed and no append waits."""
         return self._closed and not self._sending and not any(self._collected.values())
 
     def look(self, clients: Clients, began_ms: int) -> asyncio.Task[None]:
-        """Starts a look at the partitions, unless one is in progress.
-
-        Args:
-            clients: the clients; they have asked for the topic's partitions since `began_ms`.
-            began_ms: the gateway's time at the beginning.
-        """
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(clients, began_ms))
         return self._looking
@@ -196,7 +176,6 @@ class TopicLog:
                 log.info("the topic is too new", topic=self.topic)
 
     async def _find_partitions(self, clients: Clients, began_ms: int) -> None:
-        """Finds the partitions and their first records, and appends missing markers."""
         found = clients.producer.client.cluster.partitions_for_topic(self.topic)
         if not found:
             raise UnknownTopicOrPartitionError(self.topic)
@@ -209,7 +188,6 @@ class TopicLog:
                 await asyncio.gather(*marking)
 
     async def _mark(self, producer: AIOKafkaProducer, partition: int) -> asyncio.Future[Any]:
-        """Starts to append a marker, unless one is on its way."""
         marker = self._markers.get(partition)
         if marker is None or marker.done():
             marker = self._markers[partition] = await producer.send(self.topic, b"", partition=partition)
@@ -220,7 +198,7 @@ class TopicLog:
 def append_time(acknowledged: RecordMetadata) -> int | None:
     """Returns the append time of an acknowledged record batch, in ms since 1970.
 
-    None if the broker did not tell it: it does not for a record batch that it had appended before.
+    None if the broker did not tell it.
     """
     return acknowledged.timestamp if acknowledged.timestamp_type == LOG_APPEND_TIME else None
 

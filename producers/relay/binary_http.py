@@ -1,8 +1,8 @@
 """Binary HTTP messages (RFC 9292): a request or a response as bytes, as Oblivious HTTP encrypts it.
 
 The decoders accept both forms, with known and with indeterminate lengths, and the encoders write known lengths. A message may
-end early where only empty parts would follow, and may end with zero bytes (section 3.8). Trailers are checked and dropped: the
-gateway ignores trailers. A decoder refuses more than `MAX_PIECES` fields and chunks, because each takes time and memory.
+end early where only empty parts would follow, and may end with zero bytes (section 3.8). A decoder refuses more than
+`MAX_PIECES` fields and chunks.
 """
 
 import re
@@ -53,16 +53,10 @@ def encode_request(request: BinaryRequest) -> bytes:
 
 
 def encode_response(response: BinaryResponse) -> bytes:
-    """Returns a response in the known-length form."""
     return bytes([RESPONSE]) + varint(response.status) + _parts(response.headers, response.content)
 
 
 def decode_request(message: bytes) -> BinaryRequest:
-    """Returns the request that the bytes hold.
-
-    Raises:
-        BinaryHttpError: if they hold no request.
-    """
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (REQUEST, OPEN_REQUEST):
@@ -72,11 +66,6 @@ def decode_request(message: bytes) -> BinaryRequest:
 
 
 def decode_response(message: bytes) -> BinaryResponse:
-    """Returns the final response that the bytes hold. Informational responses before it are checked and dropped.
-
-    Raises:
-        BinaryHttpError: if they hold no response.
-    """
     reader = _MessageReader(message)
     framing = reader.number()
     if framing not in (RESPONSE, OPEN_RESPONSE):
@@ -112,8 +101,6 @@ def _parts(headers: Fields, content: bytes) -> bytes:
 
 
 class _MessageReader:
-    """Reads the parts of a message in order. All methods raise `BinaryHttpError` for bytes that break the format."""
-
     def __init__(self, message: bytes) -> None:
         self._message, self._at, self._end, self._pieces = message, 0, len(message), 0
 
@@ -127,7 +114,6 @@ class _MessageReader:
         return self._take(self.number())
 
     def parts(self, known: bool) -> tuple[Fields, bytes]:
-        """Reads the headers, the content, the trailers and the padding. Returns the headers and the content."""
         headers = self.fields(known)
         known_content = known and self._at < self._end
         content = self.prefixed() if known_content else b"".join(self._until_empty())
@@ -137,7 +123,6 @@ class _MessageReader:
         return headers, content
 
     def fields(self, known: bool) -> Fields:
-        """Reads a section of fields. At the end of the message the section is empty."""
         found = list[tuple[bytes, bytes]]()
         if known:
             if self._at < self._end:
@@ -162,7 +147,6 @@ class _MessageReader:
         return name, value
 
     def _until_empty(self) -> Iterator[bytes]:
-        """Reads prefixed parts up to an empty one. At the end of the message there are no parts."""
         if self._at == self._end:
             return
         while part := self.prefixed():

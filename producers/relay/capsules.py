@@ -4,9 +4,8 @@
     response   nonce (of the length of the AEAD's key) | encrypted message
 
 The messages are binary HTTP (`producers.relay.binary_http`). The encryption is HPKE (RFC 9180) with X25519, HKDF-SHA256, and
-AES-128-GCM or ChaCha20-Poly1305. Another suite needs a new key configuration; devices ignore configurations that they do not
-know. Every request has a fresh key of the device, so two requests have only their size, the gateway's key id and the suite in
-common.
+AES-128-GCM or ChaCha20-Poly1305. Every request has a fresh key of the device, so two requests have only their size, the
+gateway's key id and the suite in common.
 """
 
 import secrets
@@ -37,7 +36,7 @@ OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that an encap
 
 
 class CapsuleError(ValueError):
-    """Raised for bytes that are neither a capsule nor a key configuration. The text repeats no part of them."""
+    """Raised for bytes that are neither a capsule nor a key configuration."""
 
 
 class UnknownKeyError(CapsuleError):
@@ -45,12 +44,7 @@ class UnknownKeyError(CapsuleError):
 
 
 class KeyConfig(NamedTuple):
-    """A key configuration of a gateway.
-
-    Attributes:
-        key_id: number of the key, in 0 … 255.
-        public: the public key, 32 bytes.
-    """
+    """A key configuration of a gateway."""
 
     key_id: int
     public: bytes
@@ -67,11 +61,7 @@ def encode_configs(configs: list[KeyConfig]) -> bytes:
 
 
 def decode_configs(document: bytes) -> list[KeyConfig]:
-    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`.
-
-    Raises:
-        CapsuleError: if the document is cut off, or a configuration has a wrong length.
-    """
+    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`."""
     found, at = list[KeyConfig](), 0
     ours = struct.pack(">HH", KDF.value, AEADS[0].value)
     while at < len(document):
@@ -90,7 +80,6 @@ def decode_configs(document: bytes) -> list[KeyConfig]:
 
 
 def public_key(private: KEMKeyInterface) -> bytes:
-    """Returns the public key of a private key."""
     return bytes(private.raw.public_key().public_bytes_raw())
 
 
@@ -100,19 +89,11 @@ def new_private_key() -> bytes:
 
 
 def load_key(private: bytes) -> KEMKeyInterface:
-    """Returns the private key with these 32 bytes."""
     return SUITES[AEADS[0].value].kem.deserialize_private_key(private)
 
 
 class Exchange:
-    """A request that was sealed or opened, and the keys of its response.
-
-    Args:
-        context: the HPKE context.
-        aead: number of the AEAD.
-        enc: the device's fresh public key.
-        message: the request, not encrypted.
-    """
+    """A request that was sealed or opened, and the keys of its response."""
 
     def __init__(self, context: ContextInterface, aead: int, enc: bytes, message: bytes) -> None:
         self.message = message
@@ -151,9 +132,6 @@ def seal_request(
     """Returns the encapsulated request, and what opens its response.
 
     Args:
-        config: key configuration of the gateway.
-        message: the request.
-        aead: one of `AEADS`.
         pair: a fresh pair of keys; only test vectors give it.
     """
     suite, head = SUITES[aead.value], HEAD.pack(config.key_id, KEM.value, KDF.value, aead.value)
@@ -165,12 +143,8 @@ def seal_request(
 def open_request(keys: Mapping[int, KEMKeyInterface], capsule: bytes) -> Exchange:
     """Returns the opened request.
 
-    Args:
-        keys: the gateway's private keys, by key id.
-        capsule: the encapsulated request.
-
     Raises:
-        UnknownKeyError: if no key has this id, we do not support the suite, or the key does not open the capsule.
+        UnknownKeyError: if no key of the gateway opens the capsule.
         CapsuleError: if the bytes are too few for a capsule.
     """
     if len(capsule) < OVERHEAD_BYTES:

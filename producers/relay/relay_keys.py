@@ -1,10 +1,7 @@
 """The gateway's keys for requests through a relay: their file, and their rotation without a lost report.
 
 The file is one JSON document, `RelayKeyFile`. It holds a new key and at most one former key, and the gateway opens requests of
-both. All gateways get the same file, but not at the same second. So a gateway publishes a key that has a former key only
-`LEAD_S` after its creation: by then every gateway must have the file. The former key stays in the file until the next rotation,
-for devices that still use it. `rotate` refuses a second rotation within `PAUSE_S`: it would remove a key that devices may still
-use.
+both. A gateway publishes a key that replaces another one only `LEAD_S` after its creation.
 """
 
 import os
@@ -24,7 +21,7 @@ LEAD_S, PAUSE_S = 3600, 7200
 
 
 class RelayKeyError(UserError):
-    """A file of relay keys cannot be used. The message is one line that names the file and repeats no key."""
+    """A file of relay keys cannot be used."""
 
 
 class RelayKey(Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,14 +40,7 @@ class RelayKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RelayKeys:
-    """The keys of a gateway.
-
-    Args:
-        keys: the newest key, and perhaps the former key.
-
-    Attributes:
-        private: the private keys by number, as `open_request` needs them.
-    """
+    """The keys of a gateway."""
 
     def __init__(self, keys: list[RelayKey]) -> None:
         self.private: dict[int, KEMKeyInterface] = {key.id: load_key(key.private) for key in keys}
@@ -67,16 +57,11 @@ class RelayKeys:
 
 
 def read_keys(path: Path) -> RelayKeys:
-    """Returns the keys of a file.
-
-    Raises:
-        RelayKeyError: if the file cannot be read, or is not a file of relay keys.
-    """
     return RelayKeys(_read(path).keys)
 
 
 def rotate(path: Path, now: datetime) -> RelayKeyFile:
-    """Makes a new key and writes it into the file, before the newest key so far. Makes the file if there is none.
+    """Makes a new key and writes it into the file; makes the file if there is none.
 
     Only the owner may read the file. If anything fails, the file is as before.
 

@@ -1,7 +1,4 @@
-"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own.
-
-Devices send each report at a random moment of the next step. The sink sends the envelopes of a flush at once, in random order.
-"""
+"""A sink that sends simulated users' envelopes through a relay, as devices do: each alone, in a request of its own."""
 
 import random
 import secrets
@@ -26,16 +23,13 @@ REFUSED: Final = (NEVER_COUNTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, H
 
 
 class RelaySink:
-    """Sends each envelope until the gateway accepts or refuses it. All attempts for an envelope carry its idempotency key.
+    """Sends each envelope until the gateway accepts or refuses it.
 
     After a `SinkError` the log may have some of the envelopes. A `TooLateError` means that the gateway refused some envelopes
     for good, and has all others.
 
     Args:
-        survey: the survey of the envelopes.
-        relay: the relay, the gateway behind it, and the gateway's key.
-        token: bearer token, if the gateway needs one.
-        patience_s: the sink retries an envelope for this many seconds.
+        patience_s: how long the sink retries an envelope, in seconds.
     """
 
     def __init__(self, survey: Survey, relay: Relay, token: str | None = None, patience_s: float = PATIENCE_S) -> None:

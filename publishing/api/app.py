@@ -67,7 +67,6 @@ def create_api(
     clock: Callable[[], int] = now_ms,
     replaced: Callable[[], Sequence[Replaced]] = tuple,
 ) -> Api:
-    """Returns the ASGI application of one survey. The arguments are those of `Served`."""
     only = Served(survey, source, rejected, truth, clock, replaced)
 
     async def served() -> Served:
@@ -82,8 +81,7 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
     """Returns the ASGI application of several surveys.
 
     Args:
-        all_served: the surveys by name. The mapping may change at any time.
-        clock: returns the Unix time in milliseconds.
+        all_served: the surveys by name; the mapping may change at any time.
     """
 
     async def served(survey: Annotated[str, Path(description="name of a survey", max_length=64)]) -> Served:
@@ -101,7 +99,6 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
 
     @api.get("/api/v1/surveys", responses=describe(Surveys))
     def get_surveys() -> Response:
-        """Summary of all surveys, by name."""
         return Response(msgspec.json.encode(summaries()), media_type="application/json")
 
     @api.get("/", include_in_schema=False)
@@ -118,7 +115,6 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
 
 
 def _api(title: str) -> Api:
-    """Returns an application without routes of surveys."""
     api = Api(
         title=title, version="1", docs_url=None, redoc_url=None,
         description="Histograms estimated from locally private reports, and their privacy losses.",

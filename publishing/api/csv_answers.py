@@ -43,7 +43,6 @@ class Csv(Response):
 
 
 def file_name(of: Estimates, kind: str) -> str:
-    """Returns the name of a file with these estimates, in ASCII."""
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
     own = None if isinstance(of, Table) else of.cohort
@@ -71,7 +70,6 @@ def time_zone(name: str | None) -> ZoneInfo | None:
 
 
 def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
-    """Returns one line per value."""
     columns: list[Sequence[Any]] = [
         h.values, h.labels, h.frequencies, h.standard_errors, h.low, h.high, h.truth or [None] * len(h.values),
     ]  # fmt: skip
@@ -81,7 +79,6 @@ def histogram_csv(h: Histogram, zone: ZoneInfo | None) -> Response:
 
 
 def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
-    """Returns one line per step and value."""
     rows = (
         (step, s.reports[i], s.complete[i], line.value, line.label, line.frequencies[i], line.low[i], line.high[i],
          utc(s.start_ms[i]), utc(s.end_ms[i]), s.interval_withheld[i], s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
@@ -92,7 +89,6 @@ def series_csv(s: Series, zone: ZoneInfo | None) -> Response:
 
 
 def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
-    """Returns one line per value."""
     columns: list[Sequence[Any]] = [
         c.values, c.labels, c.before.frequencies, c.after.frequencies, c.differences, c.standard_errors, c.low, c.high, c.clear,
         c.truth or [None] * len(c.values),
@@ -105,7 +101,6 @@ def comparison_csv(c: Comparison, zone: ZoneInfo | None) -> Response:
 
 
 def table_csv(t: Table, zone: ZoneInfo | None) -> Response:
-    """Returns one line per cell, row by row."""
     places = [(i, j, one, other) for i, one in enumerate(t.rows.labels) for j, other in enumerate(t.columns.labels)]
     truth: Sequence[float | None] = t.truth or [None] * len(places)
     parts = (part for of in (t.cells, t.within_rows, t.within_columns) for part in (of.shares, of.low, of.high))
@@ -118,7 +113,6 @@ def table_csv(t: Table, zone: ZoneInfo | None) -> Response:
 
 
 def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
-    """Returns one line per step and number."""
     rows = (
         (step, s.reports[i], s.complete[i], line.name, line.values[i], line.low[i], line.high[i],
          utc(s.start_ms[i]), utc(s.end_ms[i]), s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
@@ -129,7 +123,6 @@ def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
 
 
 def utc(time_ms: int) -> str:
-    """Formats a Unix time as ISO 8601, in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -1,6 +1,6 @@
 """The history before a survey's start: the estimates of the surveys that it replaces, where their values mean the same.
 
-`surveys.lineage.join` compares the meanings. A part that is not joined has no numbers, and gives the reason.
+A part that is not joined has no numbers, and gives the reason.
 """
 
 import math
@@ -18,7 +18,7 @@ MOST_STEPS = 1000  # largest number of steps that are read; a longer series is r
 
 
 class Source(Protocol):
-    """Reader of saved publications, implemented by `publishing.results`. Methods may raise StoreUnavailable."""
+    """Reader of saved publications, implemented by `publishing.results`."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""
@@ -38,8 +38,6 @@ class Shown(NamedTuple):
     """A value of a series.
 
     Attributes:
-        value: index of the value in the attribute.
-        label: label of the value.
         place: index of the value in the estimates; None if the estimates do not have the value.
     """
 
@@ -76,12 +74,7 @@ def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: f
 
 
 def chain(survey: Survey, served: Mapping[str, Replaced]) -> list[Replaced]:
-    """Returns the surveys that `survey` replaces, directly or through another one, latest first, as far as `served` has them.
-
-    Args:
-        survey: the survey.
-        served: surveys by fingerprint, as hexadecimal digits.
-    """
+    """Returns the surveys that `survey` replaces, directly or indirectly, latest first, as far as `served` has them."""
     found: list[Replaced] = []
     seen, before = {survey.fingerprint.hex()}, survey.replaces
     while before is not None and before in served and before not in seen:
@@ -104,15 +97,10 @@ def earlier_parts(
 ) -> list[EarlierPart]:
     """The parts of a series from the replaced surveys, the oldest part first.
 
-    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined. A part
-    whose estimates all come from other estimators is not joined.
+    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined.
 
     Args:
-        survey: the survey of the series.
-        replaced: the surveys that `survey` replaces, directly or through another one, latest first, as from `chain`.
-        name, span, estimator, values, confidence: as in the series.
-        n_steps: the largest number of steps of all parts together.
-        cohort: as in the series. The history of a cohort ends at a survey that does not have it under the same names.
+        cohort: as in the series; a cohort's history ends at a survey without this cohort.
     """
     parts: list[EarlierPart] = []
     attribute = survey.attributes[survey.index(name)]
@@ -149,7 +137,6 @@ def earlier_parts(
 
 
 def _missing(fingerprint: str) -> EarlierPart:
-    """Returns the part for a survey that is not served here, or that replaces one of its own successors."""
     return EarlierPart(
         survey="", fingerprint=fingerprint, joined=False, reason="no earlier survey with this fingerprint is served here",
         every=1, steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
@@ -157,7 +144,6 @@ def _missing(fingerprint: str) -> EarlierPart:
 
 
 def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
-    """True if both surveys have the cohort, as the same kind of fact."""
     if old.cohort is None or new.cohort is None:
         return False
     return old.cohort.name == new.cohort.name and cohort in old.cohort.values
@@ -183,5 +169,4 @@ def _part(
 
 
 def plain(x: float) -> float | None:
-    """The number; None for NaN, which JSON does not have."""
     return None if math.isnan(x) else float(x)

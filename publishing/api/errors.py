@@ -14,7 +14,7 @@ from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 
 
 class Api(FastAPI):
-    """FastAPI with the width of every number in the OpenAPI document. Without a width, client generators assume 32 bits."""
+    """FastAPI with a format for the numbers in the OpenAPI document. Without a width, client generators assume 32 bits."""
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())
@@ -73,7 +73,6 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 
 
 def describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI description of a response, with every reference replaced by its schema."""
     (schema,), parts = msgspec.json.schema_components([answer])
     return {200: {"content": {"application/json": {"schema": _resolve(schema, parts)}}}, **FAILURES}
 

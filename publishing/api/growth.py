@@ -21,15 +21,7 @@ def errors_of(
     mechanisms: Sequence[Mechanism], published: tuple[Publication, Publication], estimates: tuple[Estimate, Estimate],
     estimator: str, people: float, *, apart: bool,
 ) -> tuple[Basis, FloatArray]:  # fmt: skip
-    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
-
-    Args:
-        mechanisms: of the attribute's levels.
-        published, estimates: the two publications of one attribute and span, and their estimates.
-        estimator: name of the estimator of both.
-        people: see `estimators.differences.difference_errors`.
-        apart: true for two cohorts.
-    """
+    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,)."""
     one, other = estimates
     if apart and published[0].span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)
@@ -50,15 +42,8 @@ def people_of(survey: Survey, p: Publication | Overview) -> float:
 def growth_of(survey: Survey, source: Source, name: str, step: int) -> Growth | None:
     """Compares the window that ends with a step with the first kept whole window, if both have no step in common.
 
-    Args:
-        survey: the survey.
-        source: reads its publications.
-        name: name of the attribute.
-        step: the step.
-
     Returns:
-        None unless the share of the value for texts that are not listed has clearly grown, and both windows have at least
-        `GROWTH_PEOPLE` people.
+        None unless the share of the value for texts that are not listed has clearly grown.
     """
     attribute, width, progress = survey.attributes[survey.index(name)], survey.window_steps, source.progress()
     if attribute.catch_all is None or progress is None:

@@ -11,8 +11,6 @@ from ldpstream.surveys.errors import did_you_mean
 
 
 class HeadAsGet:
-    """Middleware that answers HEAD like GET. The server omits the body."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -23,8 +21,7 @@ class HeadAsGet:
 
 
 def known_parameters(request: Request) -> None:
-    """Checks the query of a request to the API. The pages accept unknown parameters, because links carry the state of the live
-    page in the query.
+    """Checks the query of a request to the API.
 
     Raises:
         NotAllowed: if a parameter is unknown, or is given more than once.

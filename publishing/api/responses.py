@@ -62,12 +62,10 @@ class ApiResponses:
     """Builds the bodies of responses from the saved publications.
 
     Args:
-        survey: the survey.
-        source: reads the survey's publications.
         truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
-    Raises (all methods):
+    Raises (some methods):
         NotFound: if something does not exist, or does not exist yet.
         NotAllowed: if an argument is not allowed.
         StoreUnavailable: if the source raises this error.
@@ -87,7 +85,6 @@ class ApiResponses:
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
     def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
-        """Returns the summary; `outlook` adds the losses now and in a year."""
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
@@ -133,7 +130,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def outlook(self, name: str, step: int) -> dict[str, Outlook]:
-        """Returns the privacy losses after this step and a year later, or after the survey's last step, by level."""
         attribute = self._survey.index(name)
         steps, last = step + 1, self._survey.n_steps
         later = steps + self._survey.steps_a_year
@@ -211,7 +207,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
-        """Returns the true shares of the cells of a table by cohort, row by row; None if a cohort's are unknown."""
         total = sum(p.reports for p in found if p is not None)
         truths = [(p.reports / total, self._truth(p)) for p in found if p is not None and total] if self._truth else []
         if len(truths) < len(found) or any(of is None for _, of in truths):
@@ -298,7 +293,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _detectable(self, attribute: Attribute, found: Sequence[Publication], values: Sequence[int]) -> float | None:
-        """Returns `Series.detectable`."""
         step = next((p.step for p in reversed(found) if p.reports), None)
         counted = None if step is None else self._source.get([publication_key(attribute.name, "step", step)])[0]
         if counted is None or INVERSION not in counted.estimators:
@@ -332,7 +326,6 @@ class ApiResponses:
         )  # fmt: skip
 
     def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
-        """Returns at least one publication of `kept_steps` up to `step` or the latest step, and the distance of these steps."""
         progress, latest = self._source.progress(), self.latest_step() if step is None else step
         steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
         keys = [publication_key(name, span, step, cohort) for step in steps]
@@ -342,7 +335,6 @@ class ApiResponses:
         return found, steps.step
 
     def people(self, p: Publication | Overview) -> float:
-        """See `growth.people_of`."""
         return people_of(self._survey, p)
 
     def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
@@ -395,7 +387,6 @@ class ApiResponses:
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
-    """Returns an estimator's result, without any number for a cohort below its least size."""
     return Frequencies.nothing(attribute.k) if p.below_least else p.estimators[estimator]
 
 
@@ -408,7 +399,6 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 
 
 def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
-    """Returns the n most frequent values, without the dummies of `choices`, and their frequencies; none without an estimate."""
     if p.below_least:
         return []
     frequencies = p.estimators[p.main].estimate().frequencies[: attribute.k - (attribute.most or 0)]

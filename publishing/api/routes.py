@@ -34,7 +34,7 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Span
 from ldpstream.publishing.summaries import Summarizer
 from ldpstream.runtime.clock import now_ms
-from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Reason, Survey
 
 PAGE = FilePath(page.__file__).parent / "static"
@@ -75,12 +75,8 @@ class Served:
     """A survey as the API and the page show it.
 
     Args:
-        survey: the survey.
-        source: reads the survey's publications.
         rejected: returns the number of envelopes rejected so far, by reason.
-        truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
-        clock: returns the Unix time in milliseconds.
-        replaced: returns the surveys whose history this survey continues, as for `ApiResponses`.
+        truth: returns the true frequencies of a publication's span; only for a simulation.
     """
 
     def __init__(
@@ -131,7 +127,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         post: Post = "none", confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
         zone: Zone = None, of: Served = found,
     ) -> Response:  # fmt: skip
-        """One estimate with its intervals, one line per value. The span begins at `start` and ends at `end`, in UTC."""
+        """One estimate with its intervals, one line per value."""
         h = of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort)
         return histogram_csv(h, time_zone(zone))
 
@@ -189,7 +185,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None, against: Against = None,
         of: Served = found,
     ) -> Response:  # fmt: skip
-        """Differences between the estimates at two times, or of two cohorts, with intervals, without post-processing."""
+        """Differences between the estimates at two times, or of two cohorts, with intervals."""
         return _named(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort, against))
 
     @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
@@ -231,8 +227,6 @@ class _Events(StreamingResponse):
 
 
 class News:
-    """Polls the progress while somebody listens, once for all listeners, and notifies the listeners of each change found."""
-
     def __init__(self, source: Source) -> None:
         self._source, self._changed = source, asyncio.Condition()
         self._progress: Progress | None = None
@@ -245,6 +239,8 @@ class News:
                 progress = await asyncio.to_thread(self._source.progress)
             except StoreUnavailable:
                 progress = self._progress
+            except StoreDamaged:  # a change: the listeners then ask for the status, and get the error
+                progress = None
             if progress != self._progress:
                 async with self._changed:
                     self._progress, self._number = progress, self._number + 1
@@ -255,7 +251,7 @@ class News:
         return self._number != number
 
     async def stream(self) -> AsyncGenerator[str, None]:
-        """Yields the events: one at once, one for each change of the progress that a poll finds, and keep-alives."""
+        """Yields an event at once, one for each change of the progress that a poll finds, and keep-alives."""
         self._listeners += 1
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
@@ -284,6 +280,5 @@ def _json(document: Any) -> Response:
 
 
 def _named(document: Estimates) -> Response:
-    """JSON with the name of the file in which a browser saves it."""
     headers = {"Content-Disposition": f'inline; filename="{file_name(document, "json")}"'}
     return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")

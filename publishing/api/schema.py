@@ -24,9 +24,9 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
 
     The best guesser sees the t reports of this attribute and considers all values equally likely beforehand. `eps_t` and
     `guess`: the value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at
-    every step. `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's reports of all other
-    attributes, if their values are the worst functions of this value. `bounds`: the names of those chances that are upper
-    bounds; the others are exact. eps_sequence is exact if `eps_sequence_exact`, else an upper bound.
+    every step. `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's other reports, in the
+    worst case. `bounds`: the names of the chances that are upper bounds. `eps_sequence` is exact if `eps_sequence_exact`, else
+    an upper bound.
     """
 
     t: int
@@ -53,9 +53,8 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
     """Growth of the share of the value that devices report for texts that are not listed, such as "other".
 
-    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window; `low` and
-    `high` are its 95 % interval. Both windows have at least 100 people. Without growth, chance alone causes a growth in fewer
-    than 1 of 1,000,000 comparisons.
+    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window. `low` and
+    `high` are the ends of its 95 % interval.
     """
 
     label: str
@@ -66,16 +65,12 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """Summary of an attribute's latest estimate: its three most frequent values (none without an estimate) and privacy loss.
+    """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
 
-    `span` is the requested span, or "step" if the request is for the filtered curve and the attribute has none. fit_z (by
-    level), drift_sigma, drift_p and drift_label (the value that changed most) describe the latest step, for all spans.
-    `step_reports` and `step_complete` are the number of reports and the completeness of the latest step alone. levels_sigma,
-    levels_p, levels_label and levels_pair describe the span, or the window if the span is "filtered". See
-    `publication.Diagnostics`. `change` is the jump that the filter detected at the latest step, for all spans; change_label is
-    the label of the value that jumped. `outlook` is by level. `crowd` is the crowd at the latest step, for all spans; None in a
-    survey without `crowd`. `growth` is the growth of the value for texts that are not listed, for all spans; None unless it is
-    clear.
+    `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
+    `drift_label`, `step_reports` and `step_complete` describe the latest step. The names with levels describe the span, or the
+    window if the span is "filtered". `change` is the jump that the filter detected at the latest step. `crowd` is the crowd at
+    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
     """
 
     attribute: str
@@ -107,8 +102,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of all attributes. `rejected` counts envelopes by reason.
 
     `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
-    next step closes at `due_ms`, and is published after that (None after the last step, and in a simulation, whose clock is
-    virtual). `now_ms` is the server's time. Times are Unix times in milliseconds.
+    next step closes at `due_ms`; None after the last step, and in a simulation. `now_ms` is the server's time. Times are Unix
+    times in milliseconds.
     """
 
     attributes: list[Overview]
@@ -122,24 +117,22 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
-    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered" this applies until
-    the first step with reports; a later step without reports is predicted. `interval_withheld` is the reason why an
-    estimate has no standard errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms` and ends at
-    `end_ms`, in Unix milliseconds. With several levels, `levels` has each level's own estimate of the values shown. The
-    intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
+    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a later step
+    without reports is predicted. `interval_withheld` is the reason why an estimate has no standard errors and no intervals: see
+    `frequencies.Frequencies`. The span begins at `start_ms` and ends at `end_ms`, in Unix milliseconds. With several levels,
+    `levels` has each level's own estimate of the values shown. The intervals are computed before post-processing. `change` and
+    `numbers`: see `publication.Publication`.
 
-    The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, each end's distance from
-    the share is scaled as for a normal distribution, which is an approximation. The intervals of `numbers` always have a
-    confidence of 0.95.
+    The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
+    scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
     `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span.
-    `others` is the sum of the frequencies of the values that are not shown; None if all values are shown, for an attribute with
-    `choices`, or without an estimate.
+    `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
-    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its least size:
-    then only the number of reports is known, and all numbers of the estimate are None.
+    `cohort` is None for the histogram of all people. `below_least`: a cohort with fewer reports than its least size has no
+    other number than the number of reports.
 
-    `crowd` is the crowd at the step, for the span "step" of a survey with `crowd`; otherwise None.
+    `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
     """
 
     survey: str
@@ -178,7 +171,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two estimates of a comparison. Fields as in `Histogram`."""
+    """One of the two estimates of a comparison."""
 
     step: int
     cohort: str | None
@@ -199,15 +192,13 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     time.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
-    step, since a device reports in one of them. The other formulas are upper bounds. "inversion": for the raw inversion of an
-    attribute with one level; it allows for memos and people that both times share. "any": s₁ + s₂, which holds for any
-    dependence between the two estimates. `low` and `high` are the ends of each value's interval. `clear` marks the differences
-    that are more than chance: of the marked values, a share of at most 1 - `confidence` is expected to have no true difference
-    (Benjamini and Hochberg over all k values). With `top`, the values with the largest differences in standard errors come
-    first. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear`
-    is false. `interval_withheld` is the reason; None without reports. `cohort` is as in `Histogram`; if one side is below the
-    least size, all differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference
-    in a simulation.
+    step, since a device reports in one of them. "inversion": for the raw inversion of an attribute with one level; it allows
+    for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two estimates.
+    `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
+    `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
+    intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
+    is the reason, if an estimate has a reason. `cohort` is as in `Histogram`; if one side is below the least size, all
+    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
     survey: str
@@ -242,11 +233,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of a series from a survey that the series' survey replaces. The steps are the earlier survey's steps.
+    """Part of a series from a survey that the series' survey replaces.
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
-    no steps. `survey` is "" if the earlier survey is not served here. `lines` has the values of the series; the numbers of an
-    added value are None. Other names are as in `Series`.
+    no steps. `survey` is "" if the earlier survey is not served here. `lines` has None for an added value.
     """
 
     survey: str
@@ -264,16 +254,13 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats. Times are as in `Histogram`.
+    """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats.
 
-    The numbers of a step without an estimate are None. If the request names no values, the lines are the five most frequent
-    values of the last step with an estimate; without such a step, there are no lines. For the span "filtered", `changes`
-    has the jumps of all values that the filter detected at these steps, and `change_labels` the labels of these values. For
-    other spans both are empty. `cohort` and `below_least` are as in `Histogram`. `earlier`: parts from the surveys that this
-    survey replaces, the oldest first, if the request reaches back beyond this survey's first step. `every`: the series has one
-    step in `every`; it is above 1 if the request covers more than 1000 kept steps. Jumps of the other steps are then missing.
-    `detectable` is a size of jumps of the values in `lines`: the filter finds a jump of this size within five steps in about 9
-    of 10 cases, at the noise of the latest step with reports. It is None for other spans, and without standard errors.
+    The numbers of a step without an estimate are None. Without values in the request, the lines are the five most frequent
+    values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
+    `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
+    `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
+    the size of a jump that the filter finds within five steps in about 9 of 10 cases; None for other spans.
     """
 
     survey: str
@@ -310,9 +297,8 @@ class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
 class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
-    The arrays have one entry per step. The numbers of a step without an estimate are None. If only the intervals are withheld,
-    only their ends are None. `estimator` is the estimator of the numbers: the attribute's default, or the filter. `every` is as
-    in `Series`. Times and `cohort` are as in `Histogram`.
+    The numbers of a step without an estimate are None. If only the intervals are withheld, only their ends are None.
+    `estimator` is the estimator of the numbers: the attribute's default, or the filter.
     """
 
     survey: str
@@ -332,9 +318,8 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
 class TableSide(msgspec.Struct, frozen=True, kw_only=True):
     """The rows or the columns of a cross table: an attribute or the survey's cohort, its values, and their shares.
 
-    `reports`: number of reports of this attribute alone that count for its shares; 0 for cohorts and for the attribute of a
-    table by cohort. The share of a cohort is its share of the reports, without an interval. A cohort below its least size has
-    no other numbers.
+    `reports`: number of reports of this attribute alone that count for its shares; 0 in a table by cohort. The share of a
+    cohort is its share of the reports, without an interval. A cohort below its least size has no other numbers.
     """
 
     name: str
@@ -351,12 +336,10 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     people in the row, the shares with the column. `within_columns`: of the people with the column, the shares in the row. The
     intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.cross_table`.
 
-    A pair is estimated from its own reports and from those of its two attributes (`estimator` "joint"), without bias, so a
-    share can be negative by chance. A table by cohort comes from the cohorts' histograms. The intervals of its `within_columns`
-    hold however the errors of the cohorts depend on each other, and are often wider than necessary. It has no test.
+    A pair is estimated without bias, so a share can be negative by chance.
 
     Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
-    a simulation. Other fields are as in `Histogram`.
+    a simulation.
     """
 
     survey: str

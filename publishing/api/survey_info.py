@@ -15,17 +15,16 @@ from ldpstream.surveys import Survey
 
 
 class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One privacy level. `mechanism` is the signature. eps_1: loss of one report; eps_inf: loss of any number of reports of an
-    unchanged value (None: no bound); both in nats.
+    """One privacy level. `mechanism` is the signature. `eps_1`: loss of one report, in nats. `eps_inf`: loss of any number of
+    reports of an unchanged value, in nats; None: no bound.
 
-    A device reports at one of every_steps steps, at most lifetime_reports times (None: no limit). eps_window: loss between two
-    value sequences that differ only within every_steps consecutive steps (None: memoized). eps_lifetime: bound of the loss of
-    all reports between any two value sequences (None: no bound).
+    A device reports at one of `every_steps` steps, at most `lifetime_reports` times (None: no limit). `eps_window`: loss
+    between value sequences that differ only within `every_steps` consecutive steps; None: memoized. `eps_lifetime`: bound of
+    the loss of all reports; None: no bound.
 
-    guess_1, guess_inf: chance, from 0 to 1, of a right guess of a value that never changes, from one report and from as many as
-    a device ever makes. The best guesser sees these reports of the attribute and considers all values equally likely
-    beforehand. guess_year: the same for the value at one step, from all reports of a year, if the value may change. `bounds`:
-    the names of those chances that are upper bounds; the others are exact.
+    `guess_1`, `guess_inf`: chance of a right guess of a value that never changes, from one report and from all reports.
+    `guess_year`: the same for the value at one step, from all reports of a year, if the value may change. `bounds`: the names
+    of the chances that are upper bounds.
     """
 
     name: str
@@ -46,14 +45,14 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute: its k values, its levels, and its published estimates.
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
-    published spans; an attribute with more than 10 000 values has no span "filtered".
-    `numbers`: names of the published numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`:
-    the spans for which they are published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None
-    for an attribute that is no pair.
+    published spans; an attribute with more than 10 000 values has no span "filtered". `numbers`: names of the published
+    numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`: the spans for which they are
+    published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None for an attribute that is no
+    pair.
 
     `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares do not sum to 1,
-    the last `choices` of the k values are small numbers of answers, and "mean" is the mean number of answers. `guessed`: number
-    of equally likely answers of which the guesser of the chances chooses one: k; 2 with `choices`, for "is this value chosen".
+    and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally
+    likely; 2 with `choices`.
     """
 
     name: str
@@ -98,15 +97,11 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey. `estimators`: all estimators of the service. `post_methods`: post-processings that requests may name.
+    """The survey. `post_methods`: post-processings that requests may name.
 
-    `thresholds`: the limits at which the page warns.
-
-    `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none.
-    `retention_steps`: number of steps whose estimates the API keeps. `cohort` is None for a survey without cohorts.
-    `relay` is "required" if devices send only through a relay, else None. `crowd`: number of reports of one attribute, level,
-    cohort and step that the promise behind the relay assumes; None if the survey assumes none.
-    `simulated`: the truth is known.
+    `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none. `retention_steps`:
+    number of steps whose estimates the API keeps. `relay` is "required" if devices send only through a relay, else None.
+    `crowd`: number of reports that the promise behind the relay assumes; None for none.
     """
 
     name: str
@@ -133,7 +128,6 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
-    """Describes a survey. `simulated`: the truth is known."""
     attributes = [
         AttributeInfo(
             name=a.name,
@@ -179,7 +173,6 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
 
 
 def named(**chances: Chance) -> dict[str, Any]:
-    """Returns the chances as numbers, with the names of the upper bounds as `bounds`."""
     return {name: float(chance) for name, chance in chances.items()} | {
         "bounds": [name for name, chance in chances.items() if not chance.exact]
     }

@@ -1,4 +1,4 @@
-"""The numbers of the cross tables of the API: of a pair from its publication, by cohort from the cohorts' publications."""
+"""The numbers of the cross tables of the API."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,7 +30,6 @@ class Parts(NamedTuple):
 
 
 def of_pair(first: Attribute, second: Attribute, table: CrossTable | None) -> Parts:
-    """The table of a pair; without numbers if nothing was published."""
     if table is None:
         rows, columns, cells = (_nothing(n) for n in (first.k, second.k, first.k * second.k))
         return Parts(JOINT, _side(first, rows, 0), _side(second, columns, 0), cells, cells, cells, None, None)
@@ -43,15 +42,8 @@ def of_pair(first: Attribute, second: Attribute, table: CrossTable | None) -> Pa
 def by_cohort(cohort: Cohort, attribute: Attribute, everybody: Publication, found: Sequence[Publication | None]) -> Parts:
     """The table of cohorts and values.
 
-    With the share of cohort c of all reports w_c and its share of a value f_c, of the people with the value the share
-    w_c f_c / Σ w f is in the cohort. It is lowest at the lowest f_c and the highest f of all other cohorts. These ends are an
-    interval however the errors depend on each other: the largest error of a sum is at most the sum of the largest errors.
-
-    Args:
-        cohort: the survey's cohorts.
-        attribute: the attribute.
-        everybody: the publication for all people.
-        found: for each cohort its publication of the same step and span, if there is one.
+    Of the people with a value, the share w_c f_c / Σ w f is in cohort c: w_c is its share of the reports, f_c its share of the
+    value.
     """
     shown = [p if p is not None and not p.below_least else None for p in found]
     of_each = [Frequencies.nothing(attribute.k) if p is None else p.estimators[p.main] for p in shown]
@@ -78,7 +70,6 @@ def by_cohort(cohort: Cohort, attribute: Attribute, everybody: Publication, foun
 
 
 def _numbers(found: Sequence[Frequencies]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The shares of each result and the ends of their 95 % intervals, in [0, 1]; NaN for what is unknown."""
     estimates = [of.estimate() for of in found]
     ends = [estimate.interval(0.95) for estimate in estimates]
     low, high = (np.clip([end[i] for end in ends], 0, 1) for i in (0, 1))

@@ -1,9 +1,8 @@
 """Copies estimates into files: from the topic of estimates, where the previous run ended, or from a data folder.
 
-The topic keeps the last publication of every attribute, span, step and cohort for ever. `export` reads the new records, adds
-their rows to the files, and then writes the topic's position to `export.json`. After a crash in between, the next run adds the
-same rows again, which changes nothing (`month_files.merged`). A data folder of `serve` keeps the estimates of `retention_steps`
-steps, and each run reads all of them.
+The topic keeps the last publication of every attribute, span, step and cohort for ever. `export` adds the rows of new records,
+then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows again, which
+changes nothing. A data folder of `serve` keeps the estimates of `retention_steps` steps, and each run reads all of them.
 """
 
 import fcntl
@@ -36,16 +35,13 @@ REQUEST_MS = 10_000
 
 
 class ExportError(UserError):
-    """The folder or the topic cannot be used. The message is one line."""
+    """The folder or the topic cannot be used."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """The position of an export, in `export.json`.
 
     Attributes:
-        survey, fingerprint: the survey; the fingerprint is in hex.
-        format: the files' format, Parquet or CSV.
-        state_format: format of the folder, of `export.json` and of the files' columns; 1 if `export.json` has none.
         topic_id: the topic's id; a recreated topic has another id.
         next_offset: offset of the topic's first record that is not in the files.
     """
@@ -62,9 +58,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a run.
 
     Attributes:
-        publications: number of publications read.
         skipped: number of records that this version cannot read, or that belong to another survey of the same name.
-        files: the files that were written.
     """
 
     publications: int
@@ -83,20 +77,12 @@ def export(
     """Adds the publications that are new since the previous run to the files of a folder.
 
     Args:
-        survey: the survey.
-        settings: Kafka's address and our credentials.
-        folder: the folder, which is created if necessary. A folder has one survey.
+        folder: the folder of one survey; created if missing.
         fmt: ``"parquet"`` or ``"csv"``; None for the format of the previous run, or Parquet.
-        seen: called after each record with the number of records read and the number to read. For Kafka these are distances
-            between offsets: they also count records that compaction has removed, and the ends of transactions.
-        data: the data folder of `serve`, which is read in place of Kafka. A running `serve` may use it meanwhile.
 
     Raises:
-        ExportError: if the folder belongs to another survey, has another format of files or a damaged `export.json`, if another
-            export uses the folder, or if the topic cannot be read.
+        ExportError: if the folder or the topic cannot be used.
         OtherFormat: if another version wrote the folder or a publication in another format.
-        FolderError: if the data folder cannot be read.
-        TopicError: if Kafka is unreachable or has no such topic.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
@@ -147,7 +133,6 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
 
 
 def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[int, bytes | None, int]]:
-    """Yields offset and value of each committed record from `start` on, and the topic's present end."""
     try:
         with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
             end = reader.end()
@@ -158,7 +143,6 @@ def _records(survey: Survey, settings: Settings, start: int) -> Iterator[tuple[i
 
 
 def _stored(survey: Survey, data: Path) -> Iterator[tuple[int, bytes | None, int]]:
-    """Yields number and value of each kept publication of a data folder, and how many there are."""
     of_survey = "FROM estimate JOIN survey ON survey.id = estimate.survey WHERE survey.fingerprint = ?"
     with looking(data / FILE) as db:
         (number,) = db.execute(f"SELECT count(*) {of_survey}", (survey.fingerprint,)).fetchone()

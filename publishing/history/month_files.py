@@ -52,7 +52,6 @@ TABLE = {  # estimator of the rows -> part of the cross table
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
-    """Returns the attribute and month whose file has a publication's rows."""
     return publication.attribute, f"{_time(survey.opens_ms(publication.step)):%Y-%m}"
 
 
@@ -90,11 +89,7 @@ def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame
 
 
 def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows of both tables, in the order of `ORDER`.
-
-    If both tables have a publication, the better one stays (`schedule.quality`): complete before incomplete, then the one with
-    more reports. If they are equally good, `new` replaces `kept`.
-    """
+    """Joins two tables. Of two publications with one key, the better one stays (`schedule.quality`)."""
     ranks = new.group_by(KEY).agg(pl.first("complete", "reports"))
     compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new", nulls_equal=True)
     better = (pl.col("complete") > pl.col("complete_new")) | (
@@ -106,23 +101,14 @@ def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 
 class MonthFiles:
-    """The files of a survey in a folder.
-
-    Args:
-        folder: the folder.
-        fmt: ``"parquet"`` or ``"csv"``.
-    """
-
     def __init__(self, folder: Path, fmt: Format) -> None:
         self._folder, self._format = folder, fmt
 
     def path(self, month: MonthOf) -> Path:
-        """Returns the path of a month's file."""
         attribute, name = month
         return self._folder / f"attribute={attribute}" / f"month={name}" / f"estimates.{self._format}"
 
     def read(self, month: MonthOf) -> pl.DataFrame:
-        """Returns a month's rows; no rows if there is no file."""
         path = self.path(month)
         if not path.exists():
             return pl.DataFrame(schema=SCHEMA)
@@ -131,7 +117,7 @@ class MonthFiles:
         return pl.read_csv(path, schema=SCHEMA, try_parse_dates=True)
 
     def add(self, month: MonthOf, rows: pl.DataFrame) -> None:
-        """Adds rows to a month's file. A crash leaves either the old file or the new file."""
+        """Adds rows to a month's file; a crash leaves the old file or the new file."""
         path = self.path(month)
         path.parent.mkdir(parents=True, exist_ok=True)
         table, part = merged(self.read(month), rows), path.with_name(path.name + ".part")
@@ -143,7 +129,6 @@ class MonthFiles:
 
 
 def replace_durably(part: Path, path: Path) -> None:
-    """Renames a new file over an old file. The new file survives a power failure that happens afterwards."""
     for written in (part, path.parent):
         descriptor = os.open(written, os.O_RDONLY)
         try:

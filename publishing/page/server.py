@@ -15,12 +15,6 @@ class PageServer:
 
     Args:
         api: an application of `publishing.api.app`.
-        host: address to listen on.
-        port: port to listen on; 0 for a free one.
-
-    Attributes:
-        port: the port that the server listens on.
-        url: address of the page for a browser on this machine.
 
     Raises:
         OSError: if the address cannot be bound.
@@ -51,7 +45,7 @@ class PageServer:
             self._server.run(sockets=[self._socket])
 
     def close(self) -> None:
-        """Stops the server. Open event streams end within three seconds."""
+        """Stops the server."""
         self._server.should_exit = True
         self._thread.join(END_S + 3)
         self._socket.close()

@@ -47,7 +47,6 @@ FOOT = """</main>
 
 
 def with_query(index: str, query: str) -> str:
-    """Returns the live page. The links for browsers without JavaScript get the page's query."""
     return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 
@@ -63,10 +62,7 @@ def page_table(
     """Returns the page and its HTTP status.
 
     Args:
-        survey: the survey.
-        responses: the estimates.
-        attribute: name of one attribute, to show at most 1000 of its values; None for at most ten values of every attribute.
-        step, span, estimator, cohort: as in the API. An attribute without this span is shown for the window.
+        span: as in the API. An attribute without this span is shown for the window.
 
     Raises:
         StoreUnavailable: if the store of results does not answer.
@@ -88,7 +84,6 @@ def page_table(
 
 
 def _whose(survey: Survey) -> str:
-    """The survey's own words about itself, as one section; "" if it has none."""
     asked = [f"Purpose: {survey.purpose}"] if survey.purpose else []
     asked += [f"Owner: {survey.owner}"] if survey.owner else []
     asked += [f"Contact: {survey.contact}"] if survey.contact else []
@@ -132,7 +127,6 @@ def _name(survey: Survey, cohort: str | None) -> str:
 
 
 def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
-    """Links to the histograms of all people and of the other cohorts."""
     if survey.cohort is None:
         return []
     shown = "step" if h.span == "step" else "window"
@@ -146,7 +140,6 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 
 
 def _privacy(survey: Survey, a: Attribute, outlook: dict[str, Outlook]) -> str:
-    """The privacy of all levels in one line, and below it the chances of each level."""
     relayed = "" if survey.crowd is None else f"<p>{BEHIND_RELAY.format(crowd=survey.crowd)}</p>\n"
 
     def both(name: str) -> str:
@@ -199,7 +192,6 @@ def _about(survey: Survey, h: Histogram) -> str:
 
 
 def _crowd(h: Histogram) -> str:
-    """A warning if the crowd at the step is smaller than the survey assumes; otherwise ""."""
     if h.crowd is None or h.crowd.reached:
         return ""
     level, least = min(((level, n) for level, n in h.crowd.reports.items() if n), key=itemgetter(1))
@@ -210,7 +202,6 @@ def _crowd(h: Histogram) -> str:
 
 
 def _numbers(h: Histogram, several: bool) -> str:
-    """The mean and percentiles, or with `several` answers their mean number, with 95 % intervals; "" without numbers."""
     shown = []
     for name, number in h.numbers.items():
         interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
@@ -245,5 +236,4 @@ def _guess(chances: Chances, name: str) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """Returns a Unix time as text, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

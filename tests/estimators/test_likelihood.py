@@ -17,11 +17,20 @@ from scipy.optimize import minimize
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import PROVEN_GAP, em
-from ldpstream.estimators.optimum import duality_gap, evaluate, projected_maximum, separable_maximum
+from ldpstream.estimators.optimum import (
+    _background,
+    _nearest,
+    _quasi_newton,
+    duality_gap,
+    evaluate,
+    projected_maximum,
+    separable_maximum,
+)
 from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.geometric import TruncatedGeometric
+from ldpstream.mechanisms.local_hashing import Hashing
 from ldpstream.mechanisms.score_moments import MAX_DENSE_K
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.terms import SupportTerm, Term
@@ -349,6 +358,69 @@ def test_projected_steps_reach_one_maximum_from_any_start() -> None:
     ]
     assert value(terms, ends[0]) == pytest.approx(value(terms, ends[1]), abs=1e-6)
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
+
+
+@given(st.lists(tables(wild=False), min_size=1, max_size=3))
+def test_the_maximum_of_true_likelihoods_is_proven_by_dense_channels(groups: list[Group]) -> None:
+    """Also for tables that no honest people make, such as one report or equal counts."""
+    exact = [(m, table) for m, table in groups if table.n and (isinstance(m, Hashing) or m.marks == 1)]
+    assume(any(isinstance(m, Hashing) for m, _ in exact))
+    found, n = mle(exact), sum(table.n for _, table in exact)
+    dense = [DenseTerm(m.channel().reshape(K, -1), table) for m, table in exact]
+    gap = duality_gap(found.frequencies, evaluate([*dense], found.frequencies)[1])
+    assert found.converged
+    assert gap <= n * (PROVEN_GAP + 1e-11)
+    assert (found.frequencies >= 0).all()
+    assert found.frequencies.sum() == pytest.approx(1, abs=1e-12)
+    slow = em([*dense], np.full(K, 1 / K), 200)[0]
+    assert value([*dense], slow) <= value([*dense], found.frequencies) + gap + 1e-12 * n
+
+
+def test_hashed_reports_need_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: with the metric of EM alone, the maximum needs at least three times as many."""
+    m = make("OLH", 1000)
+    table = collect(m, 10_000, 19)
+    quick = mle(m, table)
+    monkeypatch.setattr("ldpstream.estimators.optimum.POWERS", np.array([-1.0]))
+    slow = mle(m, table)
+    assert quick.converged
+    assert slow.converged
+    assert quick.iterations < 30
+    assert slow.iterations > 3 * quick.iterations
+    np.testing.assert_allclose(quick.frequencies, slow.frequencies, atol=1e-4)
+
+
+@given(arrays(np.float64, st.integers(1, 8), elements=st.floats(-10, 10)), st.integers(0, 2**32 - 1))
+def test_the_nearest_distribution_meets_its_conditions(x: FloatArray, seed: int) -> None:
+    """A bin above zero has moved by one number μ times its metric; a bin at zero would have moved below zero."""
+    metric = np.random.default_rng(seed).uniform(0.01, 1, x.size)
+    y = _nearest(x, metric)
+    on = y > 0
+    mu = (x - y)[on] / metric[on]
+    assert y.sum() == pytest.approx(1)
+    np.testing.assert_allclose(mu, mu[0], atol=1e-11)
+    assert (x[~on] - mu[0] * metric[~on] <= 1e-11).all()
+
+
+def test_directions_keep_the_sum_and_solve_the_first_hessian() -> None:
+    ascent, metric = np.linspace(-1, 2, 5), np.linspace(0.1, 0.3, 5)
+    first = _quasi_newton(ascent, metric, [])
+    assert first.sum() == pytest.approx(0, abs=1e-15)
+    np.testing.assert_allclose(np.ptp(first / metric - ascent), 0, atol=1e-14)
+    step = np.array([0.3, -0.1, 0.1, -0.2, -0.1])
+    bend = 5 * step / metric + 3
+    np.testing.assert_allclose(_quasi_newton(bend, metric, [(step, bend)]), step)  # the secant equation
+    one = np.array([0.2]), np.array([3.0])
+    assert np.isfinite(_quasi_newton(np.ones(1), np.ones(1), [one])).all()  # a single free bin has no direction
+
+
+@pytest.mark.parametrize("power", [-3, -2, -1, 0])
+def test_the_background_is_that_of_the_curvature(power: int) -> None:
+    f = np.array([0.5, 0.3, 0.19, 0.01, 0.0, 0.0, 0.0, 0.0])
+    metric = f + 8.0**power
+    step = metric * np.random.default_rng(20).standard_normal(8)
+    step -= metric * (step.sum() / metric.sum())
+    assert _background(f, step, 1e150 * step / metric) == 8.0**power
 
 
 @pytest.mark.parametrize(("k", "eps"), [(40, 8.0), (40, 300.0), (6, 300.0)])

@@ -27,6 +27,7 @@ from ldpstream.estimators.numbers import _Cells, _likelihood, _unbiased, mean_va
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.square_wave import SquareWave
 
 estimate = partial(empirical_bayes, ordered=True)
@@ -421,6 +422,15 @@ def test_the_edges_of_the_domain() -> None:
         assert forged.frequencies.argmax() == 7
     with pytest.raises(ValueError, match="widths must be 8 positive finite numbers"):
         estimate(m, m.empty_table() + m.table(1, np.eye(m.cells, dtype=int)[0]), widths=np.zeros(8))
+
+
+def test_a_mechanism_of_too_many_numbers_is_refused_by_name() -> None:
+    m = TruncatedGeometric(5000, 0.01)
+    table = m.tabulate(np.arange(5000, dtype=np.uint16))
+    with pytest.raises(
+        ValueError, match=r"channel of truncated-geometric\(k=5000, eps=0.01\) would have more than 16777216 ent"
+    ):
+        empirical_bayes(m, table, ordered=True)
 
 
 def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldpstream.estimators import empirical_bayes, matrix_inversion, plateaus
+from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered, plateaus
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
 from ldpstream.estimators.smooth_prior import EQUAL, smooth_posterior
@@ -89,6 +89,29 @@ def test_plateaus_help_where_shares_jump(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("ldpstream.estimators.ordered.FITTED", less)
         errors.append(sum(np.square(empirical_bayes(m, table, ordered=True).frequencies - shares).sum() for table in tables))
     assert 2 * errors[0] < errors[1], errors
+
+
+def test_plateaus_without_weight_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The estimate is that with their derivatives. Control: for shares with jumps, they are not left out."""
+    m, tail = build("OUE", 1000, 1.0), 1 / (1 + np.arange(1000)) ** 1.1
+    smooth, stepped = draw(m, tail / tail.sum(), 100_000, 1), draw(m, steps_of(1000), 100_000, 1)
+    moved = plateaus.shares_with_plateaus
+    calls: list[int] = []
+
+    def counted(z: FloatArray, variance: FloatArray) -> FloatArray:
+        calls.append(z.size)
+        return moved(z, variance)
+
+    monkeypatch.setattr(ordered, "shares_with_plateaus", counted)
+    quick = empirical_bayes(m, smooth, ordered=True)
+    assert not calls
+    empirical_bayes(m, stepped, ordered=True)
+    assert len(calls) == 1
+    monkeypatch.setattr(ordered, "CERTAIN", np.inf)
+    whole = empirical_bayes(m, smooth, ordered=True)
+    assert len(calls) == 2
+    np.testing.assert_allclose(quick.frequencies, whole.frequencies, atol=1e-7 * whole.standard_errors.max())
+    np.testing.assert_allclose(quick.interval(), whole.interval(), atol=1e-7 * whole.standard_errors.max())
 
 
 def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.MonkeyPatch) -> None:

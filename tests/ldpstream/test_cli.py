@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream import __version__
+from ldpstream.processes import THREADS
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import SurveyError, load_survey
@@ -230,6 +231,24 @@ def test_output_without_utf_8_replaces_letters(command: str, setting: dict[str, 
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
     assert "?_" in done.stdout  # `?` stands for ε
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc, which only Linux has")
+@pytest.mark.parametrize("asked", [None, "2"])
+def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more(asked: str | None) -> None:
+    program = (
+        "import os, sys; sys.argv = ['ldpstream', 'check', 'surveys/samples/demo.toml']\n"
+        "from ldpstream.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)"
+    )
+    env = {key: value for key, value in os.environ.items() if key not in THREADS} | {"PYTHONPATH": str(ROOT)}
+    env |= {} if asked is None else {"OPENBLAS_NUM_THREADS": asked}
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    threads, numpy_is_loaded = done.stdout.splitlines()[-1].split()
+    assert numpy_is_loaded == "True"
+    assert (threads == "1") == (asked is None)
 
 
 def test_the_package_lists_and_lazily_loads_its_names() -> None:

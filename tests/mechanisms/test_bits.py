@@ -1,5 +1,8 @@
 """Packed bit rows have exactly the stated probabilities and are counted without error."""
 
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -8,9 +11,20 @@ import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from ldpstream.mechanisms.bits import _bernoulli_words, bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
-from ldpstream.mechanisms.random_kernels import LANES, bernoulli_words
+from ldpstream.mechanisms.bits import (
+    _bernoulli_words,
+    bernoulli_rows,
+    count_ones,
+    dyadic,
+    padding_mask,
+    plan,
+    row_bytes,
+    row_ones,
+    set_bits,
+)
+from ldpstream.mechanisms.random_kernels import BLOCK, LANES, bernoulli_words, dyadic_words
 
 MASK = 2**64 - 1
 SEED = (1, 2, 3, 4)
@@ -45,6 +59,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
         with mock.patch("ldpstream.mechanisms.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
+            assert row_ones(rows).tolist() == bits.sum(axis=1).tolist()
     assert np.array_equal(rows, before)
 
 
@@ -55,6 +70,7 @@ def test_count_ones_is_exact_for_many_rows_and_views(n: int, k: int) -> None:
     for view in (rows, sealed, rows[::-3], rows[:, ::-1][:, ::-1], np.asfortranarray(rows), np.full_like(rows, 255)):
         expected = np.unpackbits(view, axis=1, count=k, bitorder="little").sum(axis=0, dtype=np.int64)
         assert np.array_equal(count_ones(view, k), expected)
+        assert np.array_equal(row_ones(view), np.bitwise_count(view).sum(axis=1, dtype=np.int64))
 
 
 @given(st.integers(1, 100), st.data())
@@ -75,33 +91,145 @@ def test_set_bits_changes_only_the_given_bits(k: int, data: st.DataObject) -> No
 # ---- drawing
 
 
-def xoshiro(count: int, seed: tuple[int, ...] = SEED) -> list[int]:
-    """xoshiro256++ in Python integers, from Blackman and Vigna's description."""
-
-    def rotate(x: int, by: int) -> int:
-        return (x << by | x >> (64 - by)) & MASK
-
-    a, b, c, d = seed
-    out = []
-    for _ in range(count):
-        out.append((rotate((a + d) & MASK, 23) + a) & MASK)
-        a, b, c, d = a ^ b ^ d, a ^ b ^ c, c ^ a ^ (b << 17 & MASK), rotate(d ^ b, 45)
-    return out
+def sfc64(count: int, state: Any = SEED) -> list[int]:
+    """Words of NumPy's SFC64 from a state of four words."""
+    source = np.random.SFC64()
+    source.state = source.state | {"state": {"state": np.array(state, np.uint64)}}
+    return [int(word) for word in source.random_raw(count)]
 
 
-def test_the_generator_is_xoshiro256plusplus() -> None:
-    """Compares the first outputs for the state 1, 2, 3, 4 with outputs of Rust's rand_xoshiro and of the authors' C program."""
-    assert xoshiro(4) == [41943041, 58720359, 3588806011781223, 3591011842654386]
-    words = np.empty(4 * LANES, np.uint64)
-    draw(words, 2**63)  # a threshold with one binary digit: each bit is the complement of the first of ten random words
-    assert [MASK ^ int(word) for word in words[::LANES]] == xoshiro(40)[::10]
+def dyadic_bits(words: list[int], a: int, mask: int = MASK) -> int:
+    """Folds random words, each with a binary digit of many numbers, along the digits of a, the least significant first."""
+    x = 0
+    for place, word in enumerate(words):
+        x = word ^ mask | x if a >> place & 1 else word & x
+    return x
 
 
-def draw(words: npt.NDArray[np.uint64], threshold: int, seed: tuple[int, ...] = SEED) -> None:
-    """Calls the compiled loop. Only the first lane has the seed."""
-    states = np.random.default_rng(0).integers(0, 2**64, (4, LANES), np.uint64)
-    states[:, 0] = seed
-    bernoulli_words(words, np.uint64(threshold), states)
+def states(seed: int) -> npt.NDArray[np.uint64]:
+    return np.random.default_rng(seed).integers(0, 2**64, (4, LANES + 1), np.uint64)
+
+
+EVERY_BYTE = [sum((number >> place & 1) << number for number in range(256)) for place in range(8)]  # bit n: digit of n
+EVERY = 2**256 - 1
+
+
+def test_a_byte_of_random_digits_has_the_dyadic_probability_exactly() -> None:
+    """Enumerates all 2^8 values of the eight random bits of one bit. Control: a digit less has other probabilities."""
+    assert [dyadic_bits(EVERY_BYTE, a, EVERY).bit_count() for a in range(256)] == list(range(256))
+    assert dyadic_bits(EVERY_BYTE[1:], 77, EVERY).bit_count() != 77
+
+
+@pytest.mark.parametrize("a", [0, 1, 2, 77, 127, 128, 129, 254, 255])
+@pytest.mark.parametrize("complement", [False, True])
+def test_the_compiled_loop_folds_the_words_of_sfc64(a: int, complement: bool) -> None:
+    """Each lane folds the words of its own generator, also in the last, shorter block."""
+    seeds, words = states(1), np.empty(2 * LANES + 3, np.uint64)
+    flips, last = dyadic(a, complement)
+    dyadic_words(words, flips, last, seeds.copy())
+    places = len(flips)
+    for i, word in enumerate(words):
+        lane, turn = i % LANES, i // LANES
+        drawn = sfc64(places * (turn + 1), seeds[:, lane])[places * turn :]
+        assert int(word) == dyadic_bits(drawn, a if places == 8 else a >> 7) ^ MASK * complement
+
+
+PLANNED = (0.0, 1e-300, 2.0**-60, 1e-4, 0.003, 0.1, 0.25, 0.2689414213699951, 0.5, 0.7310585786300049, 255 / 256, 1 - 1e-4, 1.0)
+
+
+@pytest.mark.parametrize("probability", PLANNED)
+def test_a_plan_has_the_given_probability(probability: float) -> None:
+    """Enumerates the random bits of one bit, and calculates the table of N anew. Control: another probability."""
+    found, x = plan(probability), 0
+    for flip, word in zip(found.flips, EVERY_BYTE[-len(found.flips) :]):
+        x = word & (x ^ EVERY * bool(flip))
+    share, p = Fraction((x ^ EVERY * bool(found.last)).bit_count(), 256), Fraction(probability)
+    table = [int(high) << 64 | int(low) for high, low in zip(found.high, found.low)]
+
+    def largest_error(p: Fraction) -> Fraction:
+        unchanged = (1 - p) / (1 - share) if found.change else p / share  # Pr[no draw hits the bit]
+        assert 0 < unchanged <= 1
+        with localcontext(prec=100):
+            mean = -(2**14) * (Decimal(unchanged.numerator) / Decimal(unchanged.denominator)).ln()
+            terms = [(-mean).exp() * (mean**n if n else 1) / math.factorial(n) for n in range(len(table) + 1)]
+            right = [Fraction(sum(terms[: n + 1])) for n in range(len(terms))]
+        return max(abs(Fraction(got, 2**128) - sought) for got, sought in zip([*table, 2**128], right))
+
+    assert largest_error(p) < Fraction(1, 2**127)
+    if table:
+        assert largest_error(p * (1 - Fraction(1, 10**12))) > Fraction(1, 2**127)
+
+
+def test_the_number_of_changes_is_compared_with_both_words_of_the_table() -> None:
+    u, v = sfc64(2, states(2)[:, LANES])
+    position = sfc64(3, states(2)[:, LANES])[2] % 2**14
+
+    def changed(high: list[int], low: list[int]) -> list[int]:
+        out = np.empty(BLOCK, np.uint64)
+        bernoulli_words(out, *dyadic(0), True, np.array(high, np.uint64), np.array(low, np.uint64), states(2))
+        return [64 * int(at) + bit for at in np.flatnonzero(out) for bit in range(64) if int(out[at]) >> bit & 1]
+
+    assert changed([], []) == changed([u + 1], [0]) == changed([u], [v + 1]) == []
+    assert changed([u], [v]) == changed([u - 1], [v + 1]) == changed([u, u], [v, v + 1]) == [position]
+    assert len(changed([u - 1, u], [0, 0])) == 2
+
+
+@pytest.mark.parametrize("probability", [0.003, 0.2689414213699951, 0.9])
+@pytest.mark.parametrize("size", [1, LANES, 100])
+def test_a_shorter_block_is_the_start_of_a_whole_block(probability: float, size: int) -> None:
+    whole, part = np.empty(BLOCK, np.uint64), np.empty(size, np.uint64)
+    for out in (whole, part):
+        bernoulli_words(out, *plan(probability), states(3))
+    assert np.array_equal(part, whole[:size])
+
+
+@pytest.mark.parametrize("probability", [0.0015, 0.003, 0.9965, 0.1 + 1 / 512])
+def test_the_ones_of_words_and_of_pairs_of_words_are_binomial(probability: float) -> None:
+    """Three quarters or more of these ones or zeros are positions drawn one by one, except for the last probability.
+
+    Chi-squared tests of the ones of single words, and of the joint ones of a byte in two words. The p-values are compared with
+    1e-9; the false-alarm rate is 8e-9. Controls: a probability that is wrong by 15 %, and a word that is repeated.
+    """
+    words = np.empty(400 * BLOCK, np.uint64)
+    bernoulli_words(words, *plan(probability), states(4))
+    rare = min(probability, 1 - probability)
+    ones = np.bitwise_count(words if probability < 0.5 else ~words).astype(np.int64)
+
+    def p_value(found: npt.NDArray[np.int64], chances: npt.NDArray[np.float64]) -> float:
+        expected = chances * found.sum()
+        few = expected < 10
+        observed, expected = np.append(found[~few], found[few].sum()), np.append(expected[~few], expected[few].sum())
+        return float(stats.chisquare(observed[expected > 0], expected[expected > 0], sum_check=False).pvalue)
+
+    def of_words(share: float) -> float:
+        return p_value(np.bincount(ones, minlength=65), stats.binom.pmf(np.arange(65), 64, share))
+
+    assert of_words(rare) > 1e-9
+    assert of_words(rare * 1.15) < 1e-9
+    single = stats.binom.pmf(np.arange(65), 64, rare)
+
+    def of_pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> float:
+        return p_value(np.bincount(65 * first + second, minlength=65**2), np.outer(single, single).ravel())
+
+    assert of_pairs(ones[:-1:2], ones[1::2]) > 1e-9
+    assert of_pairs(ones[::2], ones[::2]) < 1e-9
+
+
+@each_path
+@pytest.mark.parametrize("k", [1, 9, 1000])
+def test_each_part_of_the_rows_is_finished_once(kind: str, k: int) -> None:
+    memo = np.random.default_rng(1).integers(0, 256, (1000, row_bytes(k)), np.uint8)
+    sizes = []
+
+    def finish(rows: Any, part: slice) -> None:
+        rows ^= memo[part]
+        sizes.append(len(rows))
+
+    with mock.patch("ldpstream.mechanisms.bits.PART", 1 << 11):
+        rows = bernoulli_rows(0.3, 1000, k, generator(kind, 7), finish)
+        assert np.array_equal(rows ^ memo, bernoulli_rows(0.3, 1000, k, generator(kind, 7)))
+    assert sum(sizes) == 1000
+    assert len(sizes) == (1 if k == 1 else 1 if k == 9 else 63)
 
 
 class Recorded(np.random.Generator):
@@ -124,12 +252,9 @@ class Recorded(np.random.Generator):
 def test_a_bit_is_one_if_its_number_is_below_the_threshold(threshold: int, seed: tuple[int, int, int, int]) -> None:
     """Tests that the comparison with the threshold is exact. Bit j of the i-th random word is digit i of lane j's uniform
     number."""
-    words = xoshiro(64, seed)
+    words = sfc64(64, seed)
     uniform = [sum((word >> lane & 1) << (63 - i) for i, word in enumerate(words)) for lane in range(64)]
     expected = sum((u < threshold) << lane for lane, u in enumerate(uniform))
-    compiled = np.empty(1, np.uint64)
-    draw(compiled, threshold, seed)
-    assert int(compiled[0]) == expected
     assert int(_bernoulli_words(threshold, 1, Recorded(words, 1))[0]) == expected
 
 
@@ -150,23 +275,11 @@ def test_both_paths_have_the_stated_share_of_ones(threshold: int) -> None:
     """
     size = 20_000
     compiled = np.empty(size, np.uint64)
-    draw(compiled, threshold, (11, 12, 13, 14))
+    bernoulli_words(compiled, *plan(threshold / 2**64), states(11))
     for words in (compiled, _bernoulli_words(threshold, size, np.random.default_rng(1))):
         ones, mean = int(np.bitwise_count(words).sum()), 64 * size * threshold / 2**64
         tail = 4 if threshold == 2**40 else 1e-6 * (threshold < 2**40)
         assert abs(ones - mean) <= 6 * np.sqrt(mean * (1 - threshold / 2**64)) + tail
-
-
-def test_each_lane_is_a_generator_of_its_own() -> None:
-    """A word is the same whatever the other lanes do, also if it continues beyond ten digits and in a last, shorter block."""
-    rng, threshold = np.random.default_rng(3), np.uint64(0x5555555555555555)
-    states, words = rng.integers(0, 2**64, (4, LANES), np.uint64), np.empty(300 * LANES + 5, np.uint64)
-    others = rng.integers(0, 2**64, (4, LANES), np.uint64)
-    others[:, 3], again = states[:, 3], np.empty_like(words)
-    bernoulli_words(words, threshold, states)
-    bernoulli_words(again, threshold, others)
-    np.testing.assert_array_equal(words[3::LANES], again[3::LANES])
-    assert not np.array_equal(words, again)
 
 
 @each_path

@@ -7,6 +7,7 @@ wrong mechanism or parameter.
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,10 @@ from scipy import stats
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
-from ldpstream.mechanisms.bits import padding_mask, row_bytes
+from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.random_kernels import LANES, few_members, many_members
+from ldpstream.mechanisms.subset import byte_near
 
 from . import reference
 from .reference import Floats, build
@@ -95,6 +97,19 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) ->
         if isinstance(m, Longitudinal):
             redrawn = joint_counts(m, *two_reports(m, np.full(N, value), rng, keep=False))
             assert p_value(redrawn, reference.sequences(m, 2)[value]) < LIMIT
+
+
+@sources(("OUE", "L-OSUE", "L-OUE"))
+def test_reports_that_are_drawn_in_many_parts_follow_the_rounds(name: str, source: Source) -> None:
+    """Neighbours have different values, so a part with the values or memos of other people gives another distribution."""
+    m = build(name, 3, 2.0, 1.0)
+    values = np.arange(N) % 3
+    with mock.patch("ldpstream.mechanisms.bits.PART", 1 << 10):
+        first, second = two_reports(m, values, source(20240610))
+    for value in range(3):
+        counts = joint_counts(m, first[values == value], second[values == value])
+        assert p_value(counts, reference.sequences(m, 2)[value]) > LIMIT
+        assert p_value(counts, reference.sequences(m, 2)[value - 1]) < LIMIT
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
@@ -206,11 +221,11 @@ def test_subsets_of_one_kind_are_equally_likely() -> None:
 def drawn_subsets(loop: str, k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The bits of subsets that one of the two loops draws, (n, k)."""
     rng, rows = np.random.default_rng([k, omega]), np.zeros((values.size, row_bytes(k)), np.uint8)
-    state, states = rng.integers(0, 2**64, 4, np.uint64), rng.integers(0, 2**64, (4, LANES), np.uint64)
     if loop == "few":
-        few_members(values, with_value, omega, k, rows, state)
+        few_members(values, with_value, omega, k, rows, rng.integers(0, 2**64, 4, np.uint64))
     else:
-        many_members(values, with_value, omega, k, rows, state, states)
+        near, states = dyadic(byte_near(k, omega)), rng.integers(0, 2**64, (4, LANES), np.uint64)
+        many_members(values, with_value, omega, k, rows, *near, states)
     assert not (rows[:, -1] & ~np.uint8(padding_mask(k))).any()
     return np.unpackbits(rows, axis=1, count=k, bitorder="little").astype(np.int64)
 

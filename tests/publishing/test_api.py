@@ -29,7 +29,7 @@ from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.stores.count_store import StoreUnavailable
+from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import parse_survey
 
 from .api_rig import STEPS, SURVEY, TOML, api_of, published
@@ -374,6 +374,29 @@ async def test_events_report_every_change_once_and_at_once(monkeypatch: pytest.M
     for _ in range(2):
         beats += (await asyncio.wait_for(anext(stream), 20)).startswith(":")
     assert beats == 2  # without publications, only keep-alives
+    await stream.aclose()
+
+
+async def test_listeners_hear_that_the_store_is_damaged_and_that_it_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They then ask for the status, whose answer has the error."""
+    monkeypatch.setattr("ldpstream.publishing.api.routes.POLL_S", 0.01)
+    damaged = False
+
+    class Source(MemoryResults):
+        def progress(self) -> Progress | None:
+            if damaged:
+                raise StoreDamaged("the data folder is damaged")
+            return super().progress()
+
+    results = Source()
+    assert results.save([], None, Progress(first_step=0, next_step=4))
+    stream = News(results).stream()
+    for told in ("data: -1", "data: 3"):
+        assert told in await asyncio.wait_for(anext(stream), 5)
+    damaged = True
+    assert "data: -1" in await asyncio.wait_for(anext(stream), 5)
+    damaged = False
+    assert "data: 3" in await asyncio.wait_for(anext(stream), 5)
     await stream.aclose()
 
 

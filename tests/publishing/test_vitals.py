@@ -77,6 +77,9 @@ def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
 @pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
 def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) -> None:
     watched = Watched(MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults())
+    unknown = watched.gauge("next_estimate_due_timestamp_seconds")
+    assert unknown is not None
+    assert math.isnan(unknown)  # 0 would be overdue
     for later in range(3):
         watched.vitals.look(SURVEY.opens_ms(now_step + later) + 1)
         assert watched.gauge("next_estimate_due_timestamp_seconds") == due_s(due)

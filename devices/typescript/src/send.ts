@@ -34,7 +34,7 @@ export interface GatewayOptions {
 /** The outcome of one attempt. */
 export interface Attempt {
   readonly accepted: number; // number of reports that are in the log
-  readonly refused: number; // number of reports that never count
+  readonly refused: number; // number of reports that the gateway refused for good
   readonly waiting: number; // number of reports that may count later
   /** Time to the next attempt: the shortest Retry-After of the reports that wait, 0 if one of them got none. With a relay: the time to
    * the next moment of a report. */

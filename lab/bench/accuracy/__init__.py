@@ -1,1 +1,1 @@
-"""The accuracy benchmark: every estimator's errors on the same reports, over a grid of cells."""
+"""The accuracy benchmark: the estimators' errors over a grid of cells."""

@@ -1,5 +1,3 @@
-"""The cells of the accuracy benchmark."""
-
 import msgspec
 import numpy as np
 

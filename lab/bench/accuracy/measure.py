@@ -1,4 +1,4 @@
-"""Measures every estimator's error in every cell: mean squared error, and Wasserstein distance of ordered values.
+"""Measures the estimators' errors in each cell: mean squared error, and Wasserstein distance of ordered values.
 
 The truth of a run is the histogram of the people drawn. A missing estimate counts as the uniform distribution.
 """
@@ -31,10 +31,10 @@ DIGITS = 5  # significant digits of a stored error
 
 
 class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """The errors in one cell: for each method a number for each run.
+    """The errors in one cell, by method, one for each run.
 
     Attributes:
-        mse: mean squared errors over the values; another library has fewer runs, the first.
+        mse: mean squared errors over the values.
         wasserstein: Wasserstein distances of the values 0, 1/k, 2/k …; empty if the values are not ordered.
     """
 
@@ -46,7 +46,7 @@ class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinesError(UserError):
-    """A file of lines cannot be continued; the message names the file."""
+    """A file of lines cannot be continued."""
 
 
 def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:

@@ -1,5 +1,3 @@
-"""A picture of the accuracy benchmark: every method's ratio to the winner, a point for each cell."""
-
 import math
 from pathlib import Path
 

@@ -18,10 +18,7 @@ DATA_SHAPES = ("ages", "countries", "kosarak", "visits", "weights", "hours", "bm
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A family of distributions: `make` returns the (k,) frequencies, `domains` has the numbers of values k.
-
-    `held_out` shapes were held back during development of the first version of the default estimate.
-    """
+    """A family of distributions: `make` returns the (k,) frequencies."""
 
     make: Callable[[int], FloatArray]
     domains: tuple[int, ...] = DOMAINS

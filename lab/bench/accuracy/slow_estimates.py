@@ -1,5 +1,3 @@
-"""Slow estimates of the accuracy benchmark."""
-
 from collections.abc import Iterator
 
 from ldpstream.advice.methods import BEST

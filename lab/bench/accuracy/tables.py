@@ -1,5 +1,3 @@
-"""Tables of the accuracy benchmark: every method's summary, the default by shape, and the default's worst cells."""
-
 import csv
 import io
 from collections.abc import Sequence

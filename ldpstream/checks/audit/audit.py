@@ -1,22 +1,16 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
-For every mechanism and ε the audit draws reports of values of a small domain and carries out a distinguishing attack. The
-attack computes a likelihood ratio (for L-PS-GRR a score) from the values that the reports support (`mechanisms.ratios`). An
-event of the attack is "the ratio is at least c", for each c and each ordered pair of values. For mechanisms of sets, the values
-are whole sets (`Mechanism.audited`). On one half of the reports, the audit chooses the event with the largest bound. On the
-other half, the audit counts this event among the reports of each of the two values a and b:
+An attack distinguishes two values by an event: the score of a report (`mechanisms.ratios`) is at least c. On one half of the
+reports, the audit chooses the event with the largest bound. On the other half, the audit counts this event among the reports of
+each of the two values a and b:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
-with Clopper-Pearson bounds. The error probability is divided among all losses of a run (Bonferroni). If every claim holds, then
-with probability at least 0.999 no bound of the run exceeds the claimed loss. The audit covers a single report (ε₁), for
-memoized mechanisms also t reports of an unchanged value (ε_t) and the memo (ε∞), and the three losses of a spaced level
-(`ldpstream.checks.audit.spaced`).
+with Clopper-Pearson bounds. If every claim holds, then with probability at least 0.999 no bound of the run exceeds the claimed
+loss. The audit covers ε₁, for memoized mechanisms also ε_t and ε∞, and the losses of a spaced level.
 
-The audit of the device's code path covers the device's randomizers (`Mechanism.randomizer`), but not the device's memo file.
-Only the audit of the spaced level runs whole devices. The audit covers neither the ways of collecting several attributes nor
-the mechanisms for locations. From each report, the audit only uses whether the report supports each of the two values.
-Mechanisms broken on purpose (`controls`) show that the audit finds faults.
+The audit covers neither the ways of collecting several attributes nor the mechanisms for locations. Mechanisms broken on
+purpose (`controls`) show that the audit finds faults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -60,13 +54,9 @@ class Audited:
     """One mechanism's claims, with the results of enumeration and of the attacks.
 
     Attributes:
-        mechanism: the mechanism's signature.
         eps_1, eps_inf: claimed losses; eps_inf is None for a one-time mechanism.
-        enumerated_eps_1: loss of a report, from the dense channel.
-        enumerated_eps_inf: loss of the memo, by enumeration.
-        eps_t: claimed losses of t reports, for t in `HORIZONS`; t · eps_1 for a one-time mechanism.
-        enumerated_eps_t: losses of t reports, by enumeration of all classes of reports.
-        findings: audited losses, by code path and loss.
+        enumerated_eps_1, enumerated_eps_inf: losses of a report and of the memo, by enumeration.
+        eps_t, enumerated_eps_t: losses of t reports, claimed and enumerated, for t in `HORIZONS`.
     """
 
     mechanism: str
@@ -85,9 +75,7 @@ class Report:
 
     Attributes:
         seed: seed of the vectorised reports and of the controls; devices use the operating system's randomness.
-        k: domain size.
         joint_confidence: lower bound on the probability that no bound exceeds a claim, if every claim holds.
-        n_bounds: number of bounds that share the error probability.
     """
 
     seed: int
@@ -100,17 +88,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """True if no bound is above its claim and every broken mechanism is caught."""
         return all(f.kept for f in self.findings) and all(c.caught for c in self.controls)
 
     @property
     def findings(self) -> list[Finding]:
-        """The audited losses of all mechanisms and of the spaced level."""
         return [f for row in self.rows for f in row.findings] + self.spaced
 
 
 def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
-    """The one-time mechanism with the parameter ε, or the memoized mechanism with eps_1 = ε and eps_inf = 2ε."""
     if name in SETS:
         options["choices"] = CHOICES
     if one_time(name):
@@ -122,9 +107,8 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
     """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
-        counts: support counts by value. If a value has more rows than another, its last rows are not used.
+        counts: support counts by value.
         ratios: (t+1, t+1) from `Mechanism.ratios`.
-        alpha: probability with which the bound may exceed the true loss.
 
     Returns:
         bound in nats, the pair of values, hits and false hits of the event in the second half.
@@ -133,7 +117,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
     order = np.argsort(-ratios, axis=None, kind="stable")
 
     def cumulated(rows: Supports, a: int, b: int) -> IntArray:
-        """Counts of each event "(i, j) is among the first e+1 outcomes, sorted by likelihood ratio"."""
         cells = rows[:, a].astype(np.intp) * side + rows[:, b]
         return np.cumsum(np.bincount(cells, minlength=side * side)[order])
 
@@ -147,7 +130,6 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
 
 
 def losses(m: Mechanism) -> tuple[Loss, ...]:
-    """Names of the losses that the audit covers for a mechanism."""
     return ("eps_1", "eps_t", "eps_inf") if m.memoized else ("eps_1",)
 
 
@@ -177,13 +159,11 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
 
 
 def channel_loss(m: Mechanism) -> float:
-    """The largest |ln ratio| of two rows of the dense channel, in nats; for small domains."""
     logs = np.log(m.channel())
     return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def _total_supports(m: Mechanism, observed: SampledReports) -> Supports:
-    """For each device and value, the number of the device's reports that support the value."""
     total = supports(m, observed.reports[0])
     for reports in observed.reports[1:]:
         total += supports(m, reports)
@@ -223,14 +203,8 @@ def audit(
     """Audits mechanisms at every ε of `EPS`, and a spaced level.
 
     Args:
-        names: names of registered mechanisms.
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
-        seed: at least 0; every mechanism, ε and path has its own random stream.
-        progress: called with the signature of each mechanism before its audit.
         devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
-
-    Returns:
-        All bounds, and the controls. If all claims hold, then with probability at least 0.999 no bound exceeds its claim.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
     n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)

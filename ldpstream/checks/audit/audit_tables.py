@@ -10,7 +10,6 @@ from ldpstream.terminal import NONE, table
 
 
 def audit_tables(result: Report) -> list[Table]:
-    """Four tables: claimed, enumerated and audited losses; the loss of t reports; the spaced level; the controls."""
     paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
     bounds = [f"≥ {path}" for path in paths]
     losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
@@ -37,7 +36,6 @@ def audit_tables(result: Report) -> list[Table]:
 
 
 def audit_verdict(result: Report) -> str:
-    """Summary of the run in a few sentences."""
     failed = sum(not f.kept for f in result.findings)
     caught = sum(control.caught for control in result.controls)
     sizes = {f.path: f.n for row in result.rows for f in row.findings}
@@ -55,13 +53,11 @@ def _loss(x: float | None) -> str:
 
 
 def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
-    """The audited bounds of a loss; a bound above its claim is red."""
     found = [next((f for f in row.findings if (f.path, f.loss) == (path, loss)), None) for path in paths]
     return [NONE if f is None else _bound(f) for f in found]
 
 
 def _bound(finding: Finding) -> str:
-    """An audited bound; red if it is above its claim."""
     return _loss(finding.bound) if finding.kept else f"[bold red]{finding.bound:.3f}[/]"
 
 
@@ -70,10 +66,8 @@ def _devices(result: Report) -> str:
 
 
 def _agreement(row: Audited) -> str:
-    """Largest difference between enumeration and formula, over all t."""
     return f"±{max(abs(a - b) for a, b in zip(row.eps_t, row.enumerated_eps_t, strict=True)):.0e}"
 
 
 def _short(signature: str) -> str:
-    """A mechanism's signature without the parts that the table's title shows."""
     return re.sub(r"k=\d+, |, exact", "", signature)

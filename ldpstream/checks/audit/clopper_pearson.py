@@ -29,7 +29,6 @@ def loss_bound(hits: npt.ArrayLike, false_hits: npt.ArrayLike, trials: int, alph
     Args:
         hits: count of an event among reports of one value; the event was fixed before these reports were seen.
         false_hits: count of the same event among the same number of reports of another value.
-        trials: reports of each value.
         alpha: probability of error, half of it for each of the two bounds.
     """
     low, high = lower(hits, trials, alpha / 2), upper(false_hits, trials, alpha / 2)

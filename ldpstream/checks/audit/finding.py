@@ -11,16 +11,10 @@ class Finding:
     """One audited loss.
 
     Attributes:
-        path: name of the code path that made the reports.
-        loss: eps_1 of a single report, eps_t of t reports of an unchanged value, or eps_inf of the memo; for a spaced level
-            eps_window, eps_sequence or eps_lifetime.
         t: number of reports; 0 for the memo.
-        claimed: the claimed loss, in nats.
         bound: audited lower bound, in nats.
         pair: the values a and b that the attack distinguished.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
-        n: number of reports of each value. One half chooses the event, and the other half is counted. At a spaced level, all n
-            devices are counted.
     """
 
     path: str
@@ -35,19 +29,15 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """True if the bound is not above the claim."""
         return self.bound <= self.claimed
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A mechanism broken on purpose, and the audit's finding."""
-
     fault: str
     mechanism: str
     finding: Finding
 
     @property
     def caught(self) -> bool:
-        """True if the bound is above the claim; a correct audit catches every control."""
         return not self.finding.kept

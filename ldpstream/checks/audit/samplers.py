@@ -33,11 +33,8 @@ class CodePath:
     """An audited path through the code.
 
     Attributes:
-        name: name shown in the tables.
-        sample: the sampler that runs the path.
         n: reports of each value, at least 2.
-        values: two or more values, which the attack tries to distinguish; for mechanisms of sets, it distinguishes all sets of
-            `Mechanism.audited`.
+        values: two or more values, which the attack tries to distinguish.
     """
 
     name: str
@@ -47,8 +44,6 @@ class CodePath:
 
 
 def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
-    """The simulations' path, with n reports of each of k values, and the devices' path, with fewer reports of two values: the
-    first and the last."""
     return (
         CodePath("vectorised", vectorised, n, tuple(range(k))),
         CodePath("device", device, max(n // DEVICE_SHARE, 2), (0, k - 1)),
@@ -64,7 +59,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the code of `producers.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
 
-    Each device makes one memo. For a one-time mechanism t must be 1.
+    For a one-time mechanism t must be 1.
     """
     device, random, held = m.randomizer(m.parameters()), SecureRandom(), m.audited()[value]
     functions = [device.enroll(random) for _ in range(n)]
@@ -102,7 +97,7 @@ def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generat
 
 def one_member(size: int) -> Sampler:
     """A sampler that names only one member of the padded sets with `size` values: the last value, or for no values the last
-    dummy. It treats all other sets correctly, so sets of one value do not show these faults."""
+    dummy."""
 
     def sample(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
         observed, code = vectorised(m, value, n, t, rng), m.audited()[value]

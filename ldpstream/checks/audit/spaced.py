@@ -1,15 +1,14 @@
 """The audit of a spaced level: bounds of the losses between sequences of values, from the reports of real devices.
 
-The level has GRR with k = 2 and ε = 1. A device reports once in w = 2 steps, and at most B = 3 times. `producers.device.Device`
-makes the reports of 10 steps, with its file. Each device holds one of three sequences: 0 at every step, 1 at every step, or 1
-only at w consecutive steps. The claims of `mechanisms.kinds.OneTime.spaced` are:
+The level has GRR with k = 2 and ε = 1. A device reports once in w = 2 steps, and at most B = 3 times. Each device holds one of
+three sequences: 0 at every step, 1 at every step, or 1 only at w consecutive steps. The claims of
+`mechanisms.kinds.OneTime.spaced` are:
 
     eps_window     the first and the third sequence: the loss of all steps is at most ε
     eps_sequence   the first and the second sequence: the loss of 4 consecutive steps is at most 2 ε
     eps_lifetime   the first and the second sequence: the loss of all steps is at most 3 ε
 
-The attack counts the devices that reported 0, and nothing else, at the observed steps (`CLAIMS`). For correct devices this
-event has the largest possible likelihood ratio. The event is fixed in advance, so all devices are counted.
+The attack counts the devices that reported 0, and nothing else, at the observed steps (`CLAIMS`).
 """
 
 import os
@@ -47,7 +46,6 @@ Due = npt.NDArray[np.bool_]  # (n, steps) true if a device reports
 
 
 def spaced_survey() -> Survey:
-    """The survey of the audited level."""
     level = {"name": "spaced", "mechanism": "GRR", "eps": 1.0, "every_steps": W, "lifetime_reports": B}
     return parse_survey({
         "name": "audit", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": W,
@@ -60,7 +58,6 @@ def spaced_findings(n: int, alpha: float) -> list[Finding]:
 
     Args:
         n: number of devices of each sequence.
-        alpha: probability with which each bound may exceed the true loss.
     """
     m = spaced_survey().mechanisms[0][0]
     sent = {name: device_reports(sequence, n) for name, sequence in SEQUENCES.items()}

@@ -1,7 +1,6 @@
 """Exact binomial tests of many counts at once.
 
-Every test compares a count of successes with its binomial distribution under the claim. The two-sided p-value is twice the
-smaller tail, so a p-value of at most a has probability at most a.
+A two-sided p-value of at most a has probability at most a.
 """
 
 import math
@@ -24,12 +23,9 @@ class BinomialCounts:
     """Counts that one check compares with the claim.
 
     Attributes:
-        place: attribute and level, or what else the counts belong to.
-        check: what is counted.
         successes, trials: (m,) counts.
         probabilities: (m,) probability of a success if the claim holds.
-        rival: (m,) probability of a success for a device with the fault that the check must be able to detect; None for no
-            such fault.
+        rival: (m,) probability of a success for a device with the fault to detect; None for none.
     """
 
     place: str
@@ -57,7 +53,6 @@ def counts(
     probabilities: npt.ArrayLike,
     rival: npt.ArrayLike | None = None,
 ) -> BinomialCounts:
-    """Counts as arrays of one shape, without those that have no trials."""
     x, n, p, r = np.broadcast_arrays(np.atleast_1d(successes), trials, probabilities, math.nan if rival is None else rival)
     kept = n > 0
     x, n, p, r = x[kept].astype(np.int64), n[kept].astype(np.int64), p[kept].astype(np.float64), r[kept].astype(np.float64)
@@ -75,10 +70,7 @@ def by_probability(
 
 
 def uniform(place: str, check: str, numbers: IntArray, n: int) -> BinomialCounts:
-    """Counts of numbers that the claim makes uniform in [0, n): of each outcome, and of all outcomes below each outcome.
-
-    Above `CELLS` outcomes, neighbouring outcomes form `GROUPS` groups.
-    """
+    """Counts of numbers that the claim makes uniform in [0, n)."""
     edges = np.arange(n + 1) if n <= CELLS else np.arange(GROUPS + 1) * n // GROUPS
     below = np.searchsorted(np.sort(numbers), edges)
     cells, sizes = np.diff(below), np.diff(edges)
@@ -87,10 +79,7 @@ def uniform(place: str, check: str, numbers: IntArray, n: int) -> BinomialCounts
 
 
 def uniform_given(place: str, check: str, numbers: IntArray, n: int, values: IntArray, k: int) -> BinomialCounts:
-    """Counts of numbers that the claim makes uniform in [0, n), whatever the value in [0, k): of each number for each value.
-
-    Neighbouring numbers and values form at most `VALUE_GROUPS` groups.
-    """
+    """Counts of numbers that the claim makes uniform in [0, n), for each value in [0, k)."""
     columns, rows = min(n, VALUE_GROUPS), min(k, VALUE_GROUPS)
     shares = np.bincount(np.arange(n) * columns // n) / n
     seen = np.bincount(values * rows // k * columns + numbers * columns // n, minlength=rows * columns).reshape(rows, columns)

@@ -20,7 +20,7 @@ MAX_STEP = 2**53  # the largest integer that every JSON library keeps
 
 
 class ConformanceError(UserError):
-    """The check cannot give a verdict. The message is one line."""
+    """The check cannot give a verdict."""
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -39,15 +39,12 @@ class Call(NamedTuple):
     """One call of a device.
 
     Attributes:
-        place: file and line.
-        device: name of the device: the identity that the program gave to the device.
+        device: the identity that the program gave to the device.
         attribute: index of the attribute in the survey.
         value: index of the true value; for an attribute with `choices`, the code of the true set.
-        step: time step.
         envelope: the envelope that the device returned; None if the device made no report.
-        key: the envelope's idempotency key.
         level, cohort: the indices of the level and cohort that the program chose.
-        run: number of the run. The same device in another run has a fresh store.
+        run: number of the run; a device has a fresh store in another run.
     """
 
     place: str
@@ -103,7 +100,6 @@ def _call(survey: Survey, place: str, line: _Line) -> Call:
 
 
 def _value(asked: Attribute, given: int | list[int]) -> int:
-    """The index of a value; the code of a set, which a line gives as the list of its values' indices."""
     if asked.most is None:
         if isinstance(given, list) or not 0 <= given < asked.k:
             raise ValueError(f"value must be the index of a value of {asked.name}, 0 to {asked.k - 1}")
@@ -122,7 +118,6 @@ def _value(asked: Attribute, given: int | list[int]) -> int:
 
 
 def _level(survey: Survey, attribute: int, name: str | None) -> int:
-    """The index of the chosen level, which a line may leave out if there is only one."""
     names = [level.name for level in survey.attributes[attribute].levels]
     if name is None and len(names) == 1:
         return 0

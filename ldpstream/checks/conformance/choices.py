@@ -25,7 +25,6 @@ def choice_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts
 
 
 def _sampled(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
-    """The attribute that a device answers, also given the first value of each attribute."""
     devices, sampled = observed.sampled.T
     d = len(survey.attributes)
     found = [uniform("all devices", SAMPLED, sampled, d)]
@@ -35,7 +34,6 @@ def _sampled(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 
 def _keys(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
-    """The bits of keys: alone, in two keys of a device, and given the value."""
     bits = np.unpackbits(observed.keys, axis=1)
     devices, attributes, values = observed.key_calls.T
     first, second = pairs(devices)
@@ -73,7 +71,6 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 
 def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[BinomialCounts]:
-    """Two attributes of a device: independent under spl; under rs+fd at most one of them has true values."""
     found = []
     for (first, one), (second, two) in pairwise(sorted(rows.items())):
         m1, m2 = survey.mechanisms[first[0]][first[1]], survey.mechanisms[second[0]][second[1]]
@@ -92,18 +89,15 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
 
 
 def _grouped(attribute: Attribute, values: IntArray) -> tuple[IntArray, int]:
-    """The values, and their number; for an attribute with several answers, the numbers of answers."""
     if attribute.most is None:
         return values, attribute.k
     return np.bitwise_count(values).astype(np.int64), attribute.most + 1
 
 
 def _own_and_fake(m: Mechanism, values: IntArray) -> tuple[FloatArray, FloatArray]:
-    """The probabilities that a report supports these values, if the device encodes them, or a fake value."""
     own = m.own_chances(values)
     return own, own if m.choices is not None else m.support_chances()[1][values]  # sets have no fake data
 
 
 def joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the devices that are in both arrays; each array has a device once."""
     return np.intersect1d(left, right, assume_unique=True, return_indices=True)[1:]

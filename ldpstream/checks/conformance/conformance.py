@@ -1,12 +1,9 @@
 """The conformance check: tests whether a foreign device behaves like a device of the survey.
 
-A correct device fails with probability at most `FALSE_ALARM`. One half of this probability is divided evenly among the checks,
-and within a check among its binomial tests. The other half is divided among the audited losses.
+A correct device fails with probability at most `FALSE_ALARM`.
 
-A sample is large enough for a verdict if single tests of each attribute and level detect these faults with probability 0.9. The
-first fault is a p that is too small by a quarter of p - q. The second fault, for memoized levels, is a fresh memo for every
-report. For several answers, the third fault is a p that is too small by half of p - q for the sets of no value, of one value,
-or of as many values as possible. A sample also needs calls that show the choices of devices, and devices with two runs.
+A verdict needs a sample that shows, with probability 0.9, a p that is too small by a quarter of p - q. For memoized levels the
+sample must also show a fresh memo for every report.
 """
 
 from collections.abc import Iterable
@@ -33,11 +30,7 @@ class Tested:
     """The tests of one check: the worst of them, and what they can detect.
 
     Attributes:
-        place, check: as in `BinomialCounts`.
-        tests: number of tests.
         expected, observed: claimed probability and observed share of the test with the smallest p-value.
-        trials: its number of trials.
-        p_value: its two-sided p-value.
         detectable: the change of its probability that it detects with probability 0.9.
         needed: the number of trials for which it detects its rival with probability 0.9; None without a rival.
         passed: false if the p-value shows a fault.
@@ -66,12 +59,7 @@ class Conformance:
     """Results of a check.
 
     Attributes:
-        calls, devices, reports: their numbers.
-        faults: broken rules.
-        tested: the tests of the distribution.
-        bounds: the audited losses.
         false_alarm: upper bound on the probability that a correct device fails.
-        check_alpha: error probability of one check, divided evenly among its tests.
     """
 
     calls: int
@@ -85,7 +73,6 @@ class Conformance:
 
     @property
     def failures(self) -> list[str]:
-        """One line for each broken rule, failed check and exceeded claim."""
         exceeded = [
             f"{b.place}: at least {b.bound:.3f} nats from {plural(b.t, 'report')} of an unchanged value, "
             f"claimed {b.claimed:.3f}"
@@ -137,7 +124,6 @@ def _tested(group: BinomialCounts, alpha: float) -> Tested:
 
 
 def _require_enough(survey: Survey, found: Conformance) -> None:
-    """Raises the error of a sample that could miss a wrong device."""
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             place = f"{attribute.name}, {level.name}"
@@ -154,7 +140,6 @@ def _require_enough(survey: Survey, found: Conformance) -> None:
 
 
 def _require(found: Conformance, place: str, check: str, what: str) -> None:
-    """Raises the error if no test of this check has the trials that it needs."""
     tests = [one for one in found.tested if place in ("", one.place) and one.check.startswith(check)]
     having = [(one.trials, one.needed) for one in tests if one.needed]
     if not any(trials >= needed for trials, needed in having):

@@ -10,7 +10,6 @@ from ldpstream.terminal import table
 
 
 def conformance_tables(found: Conformance) -> list[Table]:
-    """A table of the tests for each attribute and level, and a table of the audited losses."""
     tables = []
     for place in dict.fromkeys(one.place for one in found.tested):
         tests = table(f"Shares: {place}", "check", "reports", "expected", "observed", "detects ±")
@@ -28,7 +27,6 @@ def conformance_tables(found: Conformance) -> list[Table]:
 
 
 def conformance_verdict(found: Conformance) -> str:
-    """One line: passed or failed, with the size of the sample and the probability of a false alarm."""
     tests = sum(one.tests for one in found.tested)
     reports = f"{plural(found.reports, 'report')} of {plural(found.devices, 'device')}"
     size = f"{plural(found.calls, 'call')}, {reports}, {plural(tests, 'test')}"
@@ -37,5 +35,4 @@ def conformance_verdict(found: Conformance) -> str:
 
 
 def passed_or_failed(failures: Sequence[str]) -> str:
-    """The verdict in a word, with the number of findings."""
     return f"failed: {len(failures)} finding{'s' if len(failures) > 1 else ''}" if failures else "passed"

@@ -1,11 +1,9 @@
 """A small gateway that checks how a device sends: `ldpstream conformance SURVEY --listen PORT`.
 
-It listens on loopback, writes no file, and simulates the answers of a gateway with faults. The first attempt of each request
-gets the next one of these answers, in turn; every further attempt is accepted:
+It listens on loopback, writes no file, and checks bodies and envelopes as the gateway does, by the clock of this machine. Of
+each request that passes, the first attempt gets the next one of these answers, in turn, and every further attempt is accepted:
 
     202, 503, no answer (the request was accepted), 409, 429, 504 (the request was accepted)
-
-The check includes the real gateway's checks of content types, keys and envelopes, by the clock of this machine.
 """
 
 import sys
@@ -48,11 +46,7 @@ LEAST = 2 * len(ANSWERS)  # requests for a verdict
 
 
 class Sending:
-    """The requests of devices, checked. Thread-safe.
-
-    Args:
-        survey: the survey that the devices answer.
-    """
+    """The requests of devices, checked. Thread-safe."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
@@ -66,15 +60,10 @@ class Sending:
 
     @property
     def requests(self) -> int:
-        """Number of different keys."""
         return len(self._bodies)
 
     def take(self, pairs: Sequence[tuple[bytes, bytes]], body: bytes) -> int | Problem | None:
         """Checks one attempt.
-
-        Args:
-            pairs: the request's headers, with names in lower case.
-            body: the body.
 
         Returns:
             The number of reports accepted, the problem to answer, or None to close the connection without an answer.
@@ -133,11 +122,7 @@ class Sending:
             self._faults.add("an attempt came before Retry-After had passed", place)
 
     def verdict(self) -> list[Fault]:
-        """The faults of all attempts so far.
-
-        Raises:
-            ConformanceError: if there are too few requests for a verdict, and no fault is visible.
-        """
+        """Raises ConformanceError if there are too few requests for a verdict, and no fault is visible."""
         with self._lock:
             faults = self._faults.all()
             open_ends = Faults()
@@ -151,7 +136,6 @@ class Sending:
 
 class _CallServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a client that has gone."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -161,7 +145,6 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
     """Serves on loopback; yields the checks and the URL.
 
     Args:
-        survey, toml: the survey, and the text of its file.
         port: the port; 0 for any free port.
 
     Raises:
@@ -176,7 +159,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
         timeout = READ_S
 
         def log_message(self, *_: object) -> None:
-            """Logs nothing: the check prints what it finds."""
+            """Logs nothing."""
 
         def do_GET(self) -> None:
             self._answer(_json(definition) if self.path in served else _unknown())

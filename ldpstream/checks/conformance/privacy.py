@@ -19,9 +19,7 @@ class Bound:
     """One audited loss.
 
     Attributes:
-        place: attribute and level.
         t: number of reports of an unchanged value.
-        claimed: the claimed loss, in nats.
         bound: audited lower bound, in nats; None if the sample is too small for an attack.
         n: devices with the two values of the attack.
     """
@@ -34,7 +32,6 @@ class Bound:
 
     @property
     def kept(self) -> bool:
-        """True if the bound is not above the claim."""
         return self.bound is None or self.bound <= self.claimed
 
 
@@ -53,7 +50,6 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
 
 
 def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
-    """The calls sorted by device and value, the beginnings of these groups, and their sizes."""
     groups = reports.devices * 2**31 + reports.values
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
@@ -61,7 +57,6 @@ def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
-    """The number of reports that half of the devices have made of their most reported value (the median), at most `MOST`."""
     order, begins, sizes = _groups(m, reports)
     most = np.zeros(int(reports.devices.max()) + 1, np.int64)
     np.maximum.at(most, reports.devices[order[begins]], sizes)
@@ -69,10 +64,6 @@ def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
 
 
 def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
-    """For some values, numbered from 0: how many of the first t reports of each device support each of these values.
-
-    Each device counts once: for the smallest value of which it has at least t reports.
-    """
     order, begins, sizes = _groups(m, reports)
     begins = begins[sizes >= t]
     devices = reports.devices[order[begins]]

@@ -1,14 +1,13 @@
 """The distribution of the reports of one attribute and level, compared with the mechanism's channel.
 
-All counts are exactly binomial if the device is correct, because only independent reports are counted together: one of each
-memo, or with fake data one of each device. Two reports of a memo are compared with the exact distribution of such pairs:
+Only independent reports are counted together, so the counts of a correct device are binomial. Two reports of a memo are
+compared with the exact distribution of such pairs:
 
     Pr[both reports support v] = A = a p₂² + (1-a) q₂²     if v was encoded,   (a, b, p₂, q₂) as in `Mechanism.rounds`
                                  B = b p₂² + (1-b) q₂²     otherwise
 
 A one-time mechanism has a = 1 and b = 0: its reports must be independent. With fake data (rs+fd), a device encodes a fake value
-with probability 1 - 1/d, and every formula is the mixture. The chances of a mechanism that is not pure differ by value
-(`Checked.support_chances`).
+with probability 1 - 1/d, and every formula is the mixture.
 """
 
 import numpy as np
@@ -26,7 +25,6 @@ DISTANCES = (1, 8)  # between the two bits of a pair; 8 finds a byte that is use
 
 
 def channel_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
-    """Compares reports with the channel, and pairs of reports of one value with the distribution of such pairs."""
     fresh = _independent(m, reports)
     if m.choices is not None:
         return [*reports_of_sets(place, HELD, 1 / SIGNAL_SHARE, m, fresh), *_repeated(place, m, reports)]
@@ -45,12 +43,10 @@ def take(reports: Rows, positions: IntArray) -> Rows:
 
 
 def one_of_each(reports: Rows) -> Rows:
-    """The first report of each device."""
     return take(reports, np.sort(np.unique(reports.devices, return_index=True)[1]))
 
 
 def _independent(m: Mechanism, reports: Rows) -> Rows:
-    """Reports that are independent given the values: all, the first of each memo, or the first of each device (fake data)."""
     if m.fakes > 1:
         return one_of_each(reports)
     if not m.memoized:
@@ -59,7 +55,6 @@ def _independent(m: Mechanism, reports: Rows) -> Rows:
 
 
 def _memos(m: Mechanism, reports: Rows) -> IntArray:
-    """(n,) for each report, a number that identifies its device and memo key."""
     hashed = m.functions(reports.rows)
     enrolment = np.zeros(reports.values.size, np.int64) if hashed is None else hashed[0]
     return reports.devices * 2**31 + m.memo_keys(reports.values, enrolment)
@@ -69,7 +64,6 @@ def _memos(m: Mechanism, reports: Rows) -> IntArray:
 
 
 def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """(k,) for each value, the mean of the probabilities of true and fake answers, weighted by their frequencies."""
     own, fake = chances
     return np.asarray((own + (m.fakes - 1) * fake) / m.fakes)
 
@@ -111,14 +105,12 @@ def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]
 
 
 def _pairs_of_values(m: Mechanism, fresh: Rows) -> tuple[IntArray, IntArray]:
-    """For the device's value and another value: the supports of the other value, and the reports."""
     seen = np.array([m.device.support(m.device.tabulate(fresh.rows[fresh.values == v])) for v in range(m.k)])
     trials = np.bincount(fresh.values, minlength=m.k)[:, None] * (1 - np.eye(m.k, dtype=np.int64))
     return np.where(trials > 0, seen, 0), trials
 
 
 def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
-    """Compares the reports with every column of a small channel, and the uniform parts of reports with their distribution."""
     found = [uniform(place, *part) for part in m.uniform_parts(fresh.rows, fresh.values)]
     columns = m.outcomes(fresh.rows)
     if columns is not None and m.k * m.table_shape[0] <= CELLS:
@@ -145,14 +137,12 @@ def _functions(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
 
 
 def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
-    """Pairs of bits that are both set. Each row has one pair, and the rows go through all pairs."""
     k, d = m.k, m.fakes
     if (chances := m.device.pair_chances()) is None:
         return []
     with_value, without = chances
 
     def mixed(true: float) -> float:
-        """The probability with fake data. A fake value is one of the two values with probability 2/k."""
         return true / d + (1 - 1 / d) * (2 / k * with_value + (1 - 2 / k) * without)
 
     place_in_row = np.arange(fresh.values.size)
@@ -174,7 +164,6 @@ def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 
 
 def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the second member of each group that has two."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     begins = begins[np.diff(begins, append=order.size) > 1]
@@ -182,7 +171,6 @@ def pairs(groups: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def ends(groups: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the last member of each group that has three or more."""
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     sizes = np.diff(begins, append=order.size)
@@ -202,7 +190,6 @@ def _repeated(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
 
 
 def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[BinomialCounts]:
-    """Compares two reports of one memo. The rival of a check is a device that draws a fresh memo for every report."""
     if m.choices is not None:
         return pairs_of_sets(place, which, m, first.values, first, second)
     device, n = m.device, first.values.size
@@ -222,7 +209,6 @@ def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows
 
 
 def _other_pairs(place: str, which: str, m: Mechanism, first: Rows, second: Rows) -> list[BinomialCounts]:
-    """Compares the supports of other values in two reports of one memo."""
     a, b, p2, q2 = m.device.rounds()
     both, neither = a * p2**2 + (1 - a) * q2**2, b * p2**2 + (1 - b) * q2**2
     p, q = m.device.p, m.device.q

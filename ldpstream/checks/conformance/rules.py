@@ -1,7 +1,6 @@
 """The rules that every call of a device must keep, and the reports of the calls.
 
-One violation shows a fault of the device. Only the rule for keys has false alarms: a probability below 10^-7 for a million
-envelopes.
+One violation shows a fault of the device.
 """
 
 import base64
@@ -26,9 +25,7 @@ class Fault:
     """A broken rule.
 
     Attributes:
-        rule: the rule, in words.
         place: file and line of the first violation.
-        times: number of violations.
     """
 
     rule: str
@@ -60,9 +57,6 @@ class Rows:
     """Reports of one attribute and level, one of each device and step, in the order of the calls.
 
     Attributes:
-        devices: (n,) numbers of the devices, from 0.
-        values: (n,) true values.
-        steps: (n,) time steps.
         rows: (n,) reports, rows of the mechanism's `report_dtype`.
     """
 
@@ -74,8 +68,6 @@ class Rows:
 
 @dataclass(slots=True)
 class _Asked:
-    """One device and attribute, in the course of the calls."""
-
     chosen: int  # the level that the program chose
     value: int  # value of the first call
     level: int = -1
@@ -91,8 +83,6 @@ class CheckedCalls:
     """All calls, checked.
 
     Attributes:
-        calls: number of calls.
-        faults: the broken rules.
         rows: the accepted reports, by attribute and level.
         keys: (n, 16) uint8, the keys of the envelopes.
         key_calls: (n, 3) device, attribute and value of each key's envelope.
@@ -114,8 +104,6 @@ class CheckedCalls:
 
 
 class _Rules:
-    """Goes through the calls once."""
-
     def __init__(self, survey: Survey) -> None:
         self.survey, self.calls = survey, 0
         self.faults = Faults()
@@ -215,7 +203,6 @@ class _Rules:
         return np.array([numbers[:2] for numbers in runs.values() if len(numbers) > 1], np.int64).reshape(-1, 2)
 
     def _whole_cycle(self, device: int, attribute: int) -> bool:
-        """True if the calls include every phase, so that a device that answers the attribute has reported."""
         asked = self.asked.get((device, attribute))
         if asked is None:
             return False
@@ -223,7 +210,6 @@ class _Rules:
         return len({step % width for step in asked.steps if not self.survey.ended(step)}) == width
 
     def _silence(self) -> None:
-        """Finds calls for which the device had to make a report."""
         for (device, attribute), asked in self.asked.items():
             if not asked.reported:
                 if self.survey.collection != "smp" and asked.silent and self._whole_cycle(device, attribute):
@@ -262,7 +248,6 @@ class _Rules:
 
 
 def check_rules(survey: Survey, calls: Iterable[Call]) -> CheckedCalls:
-    """Checks every call against the rules, and collects the accepted reports."""
     rules = _Rules(survey)
     for call in calls:
         rules.see(call)

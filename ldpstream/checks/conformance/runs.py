@@ -1,7 +1,7 @@
-"""Two runs of one device: the same identity and values, but fresh stores. All choices and reports must be independent.
+"""Two runs of one device: the same identity and values, but fresh stores. Choices and reports of the two runs must be
+independent.
 
-A device that derives coins from its identity, for example from the user's name as a seed, repeats them in the second run. An
-observer who knows the identity can then compute the coins and the true value.
+A device that derives coins from its identity repeats them in the second run.
 """
 
 import numpy as np
@@ -17,7 +17,6 @@ TWO_RUNS = "first reports of two runs: both support the value"
 
 
 def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
-    """Compares the choices and first reports of two runs of each device with those of independent devices."""
     d = len(survey.attributes)
     found = [_equal("all devices", "two runs with one sampled attribute", observed.sampled, d, observed.twins)]
     for (a, level), phases in observed.phases.items():
@@ -40,13 +39,11 @@ def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 
 def _equal(place: str, check: str, chosen: IntArray, n: int, twins: IntArray) -> BinomialCounts:
-    """Counts the equal choices of two runs; a choice is a device and a number, uniform in [0, n)."""
     left, right = _twins(chosen[:, 0], twins)
     return counts(place, check, (chosen[left, 1] == chosen[right, 1]).sum(), left.size if n > 1 else 0, 1 / n)
 
 
 def _twins(devices: IntArray, twins: IntArray) -> tuple[IntArray, IntArray]:
-    """The positions of the first and of the second run, where both are among the devices."""
     left, i = joined(devices, twins[:, 0])
     right, j = joined(devices, twins[:, 1])
     _, one, two = np.intersect1d(i, j, assume_unique=True, return_indices=True)

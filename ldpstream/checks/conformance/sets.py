@@ -1,6 +1,6 @@
 """The reports of an attribute with several answers, compared with the mechanism (`Mechanism.choices`).
 
-The true value of a call is the code of a set. A report supports the set if it names a member of the padded set.
+A report supports the set if it names a member of the padded set.
 """
 
 import numpy as np
@@ -17,11 +17,7 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
     """Compares independent reports with the distribution of the symbols, for members and for other symbols.
 
     Args:
-        place: attribute and level.
-        check: name of the first check.
         signal: part of the difference between members and others that the first check must be able to detect.
-        m: the mechanism.
-        fresh: the reports.
     """
     assert m.choices is not None
     chances = m.symbol_chances()
@@ -48,7 +44,6 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
 
 
 def of_answers(size: int) -> str:
-    """The name of the check of the reports of sets with this number of answers."""
     return f"the same, for {plural(size, 'answer')}"
 
 
