@@ -5,6 +5,7 @@ are one consumer group, the agents of a folder another one.
 """
 
 import asyncio
+import gc
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ import faust
 from faust.app import BootStrategy
 
 from ldpstream.agents import metrics
-from ldpstream.agents.consumer.batches import CHUNK_BYTES
+from ldpstream.agents.consumer.batches import CHUNK_BYTES, PIECE_RECORDS
 from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from ldpstream.agents.consumer.second_client import SecondClient
 from ldpstream.agents.counted_surveys import CountedSurveys
@@ -52,6 +53,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go to another agent
 WAITING_CHUNKS = 8
+COLLECT_AFTER = 2 * PIECE_RECORDS  # new objects before a garbage collection; by default, each piece would cause many
 STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for the last commit (`Counting.close`)
 UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
@@ -173,6 +175,7 @@ class AgentApp(faust.App):
         """
         settings = self.agent_settings
         keep_freed_memory()
+        gc.set_threshold(COLLECT_AFTER)
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.ready)
         usable = wait_for(f"Kafka at {settings.kafka}", self._check, self.stopping.wait, log.warning)

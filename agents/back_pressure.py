@@ -16,7 +16,7 @@ class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
     Attributes:
-        store_answers: False after a failed request to the store, until `Counting.step` has finished a commit.
+        store_answers: False after a failed request to the store, until `Counting.step` has reached the store again.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:

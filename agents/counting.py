@@ -15,7 +15,7 @@ and what the agent does:
     the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no chunks, retry with pauses of up to 5 s
 
-Before each commit, the broker must confirm that the counts belong to the present topic and to its present records.
+Before a commit, the agent asks the broker whether the topic was recreated and whether counted records were replaced.
 
 The agent sends dead letters before the commit that counts their rejection. After a fault it may send a dead letter twice.
 """
@@ -138,7 +138,7 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Waits until `BackPressure` accepts chunks, then counts the chunk."""
+        """Waits until `BackPressure` accepts chunks. Ignores a chunk that was read before the partition's last seek."""
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)

@@ -15,7 +15,7 @@ class Refusal(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Consecutive records of a partition, from one read.
+    """Records of a partition, from one read.
 
     Attributes:
         placement: number of the last seek (`place`) before the read.

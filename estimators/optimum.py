@@ -10,6 +10,7 @@ from ldpstream.mechanisms.terms import TINY, SupportTerm, Term
 PAIRS = 20  # number of past steps that L-BFGS keeps
 POWERS = np.array([-3.0, -2.0, -1.0, 0.0])  # of k, for b in `_background`
 SHORTEST = 1e-9  # smallest fraction of a quasi-Newton step to try
+FARTHEST = 1e6  # largest change of a bin by a direction; `_nearest` loses the last digits of far points
 ROUNDING = 1e-14  # log-likelihoods with a smaller relative difference are treated as equal
 
 
@@ -97,6 +98,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
         nearly_zero = min(1e-3, float(np.abs(_nearest(f + direction, metric) - f).sum())) / f.size
         free = (f > nearly_zero) | (ascent >= 0)
         direction[free] = _quasi_newton(ascent[free], metric[free], [(s[free], y[free]) for s, y in pairs])
+        direction *= FARTHEST / max(FARTHEST, float(np.abs(direction).max()))
         length = 1.0
         while length > SHORTEST and evaluations < max_evaluations:
             after = _nearest(f + length * direction, metric)
@@ -121,7 +123,7 @@ def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_e
                 value, gradient = evaluate(terms, f)
                 evaluations += 1
             pairs.clear()
-    return f / f.sum(), evaluations
+    return f, evaluations
 
 
 def _background(f: FloatArray, step: FloatArray, bend: FloatArray) -> float:
@@ -149,7 +151,8 @@ def _nearest(x: FloatArray, metric: FloatArray) -> FloatArray:
         if not after > mu:
             break
         mu = after
-    return np.asarray(np.maximum(x - mu * metric, 0.0))
+    y = np.maximum(x - mu * metric, 0.0)
+    return np.asarray(y / y.sum())
 
 
 def _quasi_newton(ascent: FloatArray, metric: FloatArray, pairs: list[tuple[FloatArray, FloatArray]]) -> FloatArray:

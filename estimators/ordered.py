@@ -41,6 +41,7 @@ from ldpstream.mechanisms.inference import Variance
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
 LEVELS = np.array([0.02, 0.25, 0.5, 0.7, 0.85, 0.95, 0.99, 0.998])  # levels of intervals, whose ends are percentiles of a share
+CERTAIN = 20.0  # nats; the model with plateaus is left out if it is less likely by this, even without derivatives
 FITTED = 3.0  # nats by which the evidence of the model with plateaus is too large
 LEAST_VARIANCE = 0.01  # smallest variance for the model with plateaus, relative to that at equal shares; limits its grid
 SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by more than this many standard deviations of R
@@ -66,9 +67,13 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
     by = h * np.random.default_rng(3).choice([-1.0, 1.0], k)
     risk = partial(_risk, by=by, z=z, noise=noise)
     found = np.array([smooth.frequencies, stepped.frequencies])
-    moved = np.array([smooth.moved(z + by), shares_with_plateaus(z + by, variance)])
+    moved = np.array([smooth.moved(z + by), stepped.frequencies])
     smooth_risk, stepped_risk = map(risk, found, moved)
-    of_smooth = expit((stepped_risk - smooth_risk) / 4 + smooth.log_evidence - stepped.log_evidence + FITTED)
+    by_evidence = smooth.log_evidence - stepped.log_evidence + FITTED
+    if (stepped_risk - smooth_risk) / 4 + by_evidence < CERTAIN:  # else positive derivatives only add to the certainty
+        moved[1] = shares_with_plateaus(z + by, variance)
+        stepped_risk = risk(found[1], moved[1])
+    of_smooth = expit((stepped_risk - smooth_risk) / 4 + by_evidence)
     weights = np.array([of_smooth, 1 - of_smooth])
     without = risk(unordered.frequencies, _without_order(groups, steps, by))
     of_unordered = expit((risk(weights @ found, weights @ moved) - without) / 4)
@@ -119,7 +124,8 @@ def _combined(
     shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
-    drawn = np.concatenate([_percentiles(*each) for each in zip(intervals, rows, strict=True)])[: len(shares)]
+    others = [_percentiles(*each) for each in zip(intervals, rows, strict=True) if each[1]]
+    drawn = np.concatenate([*others, np.empty((0, misfit.size))])[: len(shares)]
     replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # keeps smooth draws of every τ
     shares[replaced] = drawn
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
@@ -133,8 +139,6 @@ def _combined(
 
 
 def _percentiles(interval: Callable[[float], tuple[FloatArray, FloatArray]], rows: int) -> FloatArray:
-    if rows == 0:
-        return np.empty((0, interval(0.5)[0].size))
     ends = np.array([interval(level) for level in LEVELS])  # (levels, 2, k)
     quantiles = np.concatenate([ends[::-1, 0], ends[:, 1]])
     chances = np.concatenate([(1 - LEVELS[::-1]) / 2, (1 + LEVELS) / 2])

@@ -28,68 +28,54 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
     """
     k = weights.size
     log_det, product = 0.0, 1.0
+    # l1[i-1], l2[i-1], l2[i-2], d[i-1] and d[i-2]; local, because a number just written is slow to read
+    first = second = third = last = before = 0.0
     for i in range(k):
-        pivot = weights[i] + bands[0, i]
-        if i > 0:
-            pivot -= l1[i - 1] ** 2 * d[i - 1]
-        if i > 1:
-            pivot -= l2[i - 2] ** 2 * d[i - 2]
-        d[i] = pivot
+        pivot = weights[i] + bands[0, i] - first**2 * last - third**2 * before
         product *= pivot
         if not SMALLEST < product < LARGEST:
             log_det, product = log_det + np.log(product), 1.0
         inverse = 1 / pivot
-        if i < k - 1:
-            below = bands[1, i]
-            if i > 0:
-                below -= l2[i - 1] * l1[i - 1] * d[i - 1]
-            l1[i] = below * inverse
-        if i < k - 2:
-            l2[i] = bands[2, i] * inverse
+        first = (bands[1, i] - second * first * last) * inverse
+        third, second, before, last = second, bands[2, i] * inverse, last, pivot
+        l1[i], l2[i], d[i] = first, second, pivot
     return float(log_det + np.log(product))
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
     """Replaces x by the solution y of Lᵀ y = x."""
-    k = x.size
-    for i in range(k - 2, -1, -1):
-        x[i] -= l1[i] * x[i + 1]
-        if i < k - 2:
-            x[i] -= l2[i] * x[i + 2]
+    near = far = 0.0  # local, because a number just written is slow to read
+    for i in range(x.size - 1, -1, -1):
+        near, far = x[i] - l1[i] * near - l2[i] * far, near
+        x[i] = near
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
     """Replaces x by the solution y of L D Lᵀ y = x."""
-    k = x.size
-    for i in range(1, k):
-        x[i] -= l1[i - 1] * x[i - 1]
-        if i > 1:
-            x[i] -= l2[i - 2] * x[i - 2]
-    for i in range(k):
-        x[i] /= d[i]
+    near = far = 0.0  # l1[i-1] y[i-1], and l2[i-2] y[i-2]
+    below = 0.0
+    for i in range(x.size):
+        y = x[i] - near - far
+        near, far, below = l1[i] * y, below, l2[i] * y
+        x[i] = y / d[i]
     solve_upper(l1, l2, x)
 
 
 @numba.njit(cache=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
-    k = x.size
-    for i in range(1, k):
-        x[i] -= l1[i - 1] * x[i - 1]
-        y[i] -= l1[i - 1] * y[i - 1]
-        if i > 1:
-            x[i] -= l2[i - 2] * x[i - 2]
-            y[i] -= l2[i - 2] * y[i - 2]
-    for i in range(k):
-        x[i] /= d[i]
-        y[i] /= d[i]
-    for i in range(k - 2, -1, -1):
-        x[i] -= l1[i] * x[i + 1]
-        y[i] -= l1[i] * y[i + 1]
-        if i < k - 2:
-            x[i] -= l2[i] * x[i + 2]
-            y[i] -= l2[i] * y[i + 2]
+    near_x = far_x = below_x = near_y = far_y = below_y = 0.0
+    for i in range(x.size):
+        u, v = x[i] - near_x - far_x, y[i] - near_y - far_y
+        near_x, far_x, below_x = l1[i] * u, below_x, l2[i] * u
+        near_y, far_y, below_y = l1[i] * v, below_y, l2[i] * v
+        x[i], y[i] = u / d[i], v / d[i]
+    near_x = far_x = near_y = far_y = 0.0
+    for i in range(x.size - 1, -1, -1):
+        near_x, far_x = x[i] - l1[i] * near_x - l2[i] * far_x, near_x
+        near_y, far_y = y[i] - l1[i] * near_y - l2[i] * far_y, near_y
+        x[i], y[i] = near_x, near_y
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -1,6 +1,6 @@
 """The loss of reports behind a relay, beside their loss to everybody: `ledger --relay` and `check --relay`.
 
-Behind a relay the operator sees each report, but not its sender. They are a second promise, under the conditions of
+Behind a relay the operator sees each report, but not its sender. The smaller loss is a second promise, under the conditions of
 docs/privacy.md.
 """
 

@@ -195,8 +195,8 @@ def rounds(
     """Makes the next surveys.
 
     Args:
-        steps: number of steps of a round; None for a window if there are several rounds, and for no end if there is one.
-        mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
+        steps: number of steps of a round. None: `window_steps` if there are several rounds, no end if there is one round.
+        mechanism: one-time mechanism of the attribute's one-time levels; None: the survey's.
         after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
 
     Raises:

@@ -61,7 +61,7 @@ class EmbeddedService:
                 fold.committed(change)
 
     def estimate(self) -> list[Publication]:
-        """Publishes every step that has closed by the log's clock."""
+        """Publishes the steps that are due by the log's clock."""
         made = self._schedule.run(self.log.now_ms)
         while self.log.ends() != self.store.positions():  # the schedule has marked idle partitions
             self.count()

@@ -8,8 +8,8 @@ n. s(f) is:
     window    V_t max(1, t w / W)                 W steps; values do not change, as `matrix_inversion` assumes
     filter    V_∞ + U (w V_1 - V_∞) / T           T steps; shares are constant, V_∞ is the lasting noise (`step_noise`)
 
-t = min(⌈W/w⌉, `lifetime_reports`) is the number of reports that a person sends in a window. The step and the filter assume that
-no device has sent its last report yet.
+t = min(⌈W/w⌉, `lifetime_reports`) is the largest number of reports that a person sends in a window. The step and the filter
+assume that no device has sent its last report yet.
 
 The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
 """

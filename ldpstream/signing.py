@@ -173,7 +173,10 @@ def signers(lines: Sequence[SignedLine], keys: Sequence[bytes]) -> list[bytes | 
 
 
 def state_of(survey: Survey, toml: str, lines: Sequence[SignedLine]) -> str:
-    """Returns "signed", or why devices or people cannot rely on the signature. Only the newest line of a name counts."""
+    """Returns "signed" if the newest line of the survey's name states this survey and text; otherwise what differs.
+
+    Verifies no signature: see `signers`.
+    """
     named = [stated for stated in (line.read() for line in lines) if stated.survey == survey.name]
     found = [stated for stated in named if stated.canonical_sha256 == sha256(survey.canonical)]
     if not found:

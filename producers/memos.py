@@ -27,7 +27,7 @@ class Memos:
         Args:
             devices: (n,) numbers of devices, each at most once.
             keys: (n,) the devices' memo keys (`Mechanism.memo_keys`), in [0, n_keys).
-            draw: gets the positions in `devices` of the devices without a memo, and returns a memo for each position.
+            draw: gets the positions in `devices` of the missing memos, and returns a memo for each position.
 
         Returns:
             (n,) memos, rows of the mechanism's `report_dtype`.

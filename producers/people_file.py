@@ -6,7 +6,7 @@ the attribute's name. A column may give the cohort; others are ignored. A cell b
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
 - The spelling of a number does not matter: 1.0 and 1e0 are 1.
 - A text that differs from one listed value only in case is this value.
-- Any other cell becomes the value that a device reports for it (`Attribute.find`).
+- Any other cell becomes the value that a device reports for it (`Attribute.find`), or none if a device refuses it.
 - For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
   lone semicolon is a person with none of the values.
 """

@@ -101,7 +101,7 @@ def find_column(table: TableFile, header: Sequence[str], attribute: str, first: 
     """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
 
     Raises:
-        DataError: if no column or more than one column fits. The message shows no name of a column, which may be a person's
+        DataError: if no column or more than one column fits. The message shows no other name of a column: it may be a person's
             value.
     """
     names = [name.strip() for name in header]

@@ -147,7 +147,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             For an attribute with `choices`, "mean" is the mean number of values of a person, and shares are shares of people.
             `numbers` is empty for other attributes, without reports, and for more than 10 000 values. For the span "filtered"
             they come from the filter's shares; empty for Square Wave.
-        levels: each level's own estimate, for all people and the spans "step" and "window", if there are several levels.
+        levels: the estimates of single levels, for all people and the spans "step" and "window". Empty for one level, or if
+            levels times values exceed `conclusions.MAX_LEVEL_NUMBERS`.
         crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise the JSON has no such key.
         change: the jump that the filter detected at this step; None without a jump.
         table: the cross table of a pair, for all people and the spans "step" and "window". For other publications, the JSON has

@@ -193,7 +193,7 @@ class Schedule:
 
     @property
     def leads(self) -> bool:
-        """True if the last run finished without conflict."""
+        """True if the last run ended without conflict."""
         return self._leads
 
     def due_ms(self) -> int | None:

@@ -20,7 +20,7 @@ class Alert(msgspec.Struct, frozen=True):
     """A warning about a survey or, with an attribute, about this attribute. `late`: the next estimate is overdue by more than
     two minutes. `silent`: no report of the latest step has been counted. `fit`: the counts do not fit the mechanism.
     `incomplete`: reports of the latest estimate may be missing. `levels`: two levels differ. `jump`: a share jumped. `other`:
-    the value for texts that are not listed has grown. `drift`: a share moved in the latest step."""
+    the share of the value for texts that are not listed has grown. `drift`: a share moved in the latest step."""
 
     kind: Kind
     attribute: str | None = None

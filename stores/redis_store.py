@@ -142,7 +142,7 @@ class RedisCountStore(CountStore):
         check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
 
     def check_estimating(self) -> None:
-        """Checks that Redis grants an estimator's rights."""
+        """Checks that Redis grants an estimator's rights to the counts; otherwise as `check_counting`."""
         pruned = self._pruned_key(0)
         counts = self._key(0)
         needed: list[Command] = [("EVALSHA", "", 2, counts, pruned), ("GET", pruned), ("SET", pruned, 0)]

@@ -5,7 +5,7 @@ The count store's offsets decide which records are read and counted. Faust's own
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
 number. Every chunk carries the number of its placement, and a sequence number from 0.
 
-A survey whose waiting chunks have reached a limit gets no further chunk, and the other surveys go on.
+A survey whose waiting chunks have reached a limit gets no further chunk.
 """
 
 import asyncio

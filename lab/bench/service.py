@@ -216,16 +216,17 @@ def _recovery(site: Site, load: Load, seen: Seen) -> Recovery:
 def _growth(settings: Settings, folder: Path, workers: int, partitions: int, records: int) -> Growth:
     with Site(settings, folder, DAY_S, ATTRIBUTES, partitions) as site:
         topic = site.survey.reports_topic
-        warm_up = make_load(site.survey, (0, 1), 0, WARM_UP_RECORDS * partitions)
-        asyncio.run(fill(settings, topic, warm_up, partitions))
         agents = [site.agent() for _ in range(workers)]
         processes: list[Process] = [*agents]
 
         def stand_ready() -> bool:
             shares = [agent.partitions() for agent in agents]
-            return min(shares) > 0 and sum(shares) == partitions and site.counted() == warm_up.records
+            return min(shares) > 0 and sum(shares) == partitions
 
         site.until(stand_ready, processes, "all agents are ready")
+        warm_up = make_load(site.survey, (0, 1), 0, WARM_UP_RECORDS * partitions)
+        asyncio.run(fill(settings, topic, warm_up, partitions))  # only now, so that every agent loads its compiled loops
+        site.until(lambda: site.counted() == warm_up.records, processes, "the warm-up is counted")
         load = make_load(site.survey, (0, 1), 0, records)
         began = time.perf_counter()
         fill_s = asyncio.run(fill(settings, topic, load, partitions))

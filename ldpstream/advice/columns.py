@@ -280,7 +280,7 @@ def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> 
 
 
 def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | float]:
-    """Returns edges of about ten equal bins that enclose the range, at multiples of 1, 2 or 5 times a power of ten.
+    """Returns edges of at most 11 equal bins that enclose the range, at multiples of 1, 2 or 5 times a power of ten.
 
     >>> even_edges(Decimal("18"), Decimal("87"), True)
     [10, 20, 30, 40, 50, 60, 70, 80, 90]

@@ -45,7 +45,7 @@ class Binned(msgspec.Struct, frozen=True, kw_only=True):
         edges: the bins' edges.
         candidate: the mechanism; its `deviation` is the exact standard error of the unbiased mean.
         errors, standard_errors: simulated error of each of `TARGETS`, and its standard error.
-        best: True for each error that is not significantly larger than the smallest.
+        best: True if the target's error is not significantly larger than the smallest.
     """
 
     edges: list[float]

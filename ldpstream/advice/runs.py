@@ -1,6 +1,6 @@
 """Simulated errors of every mechanism, estimator and post-processing, with reduced noise.
 
-Each repetition draws one population for all mechanisms, and one count table for each mechanism.
+Each repetition has one population for all mechanisms, and draws one count table for each mechanism.
 
 A regression on `luck` (control variates) reduces the noise of the errors.
 

@@ -57,7 +57,7 @@ def cached() -> bool:
 
 
 def fetch() -> Path:
-    """Returns the folder of the jars.
+    """Fetches the jars, unless the cache has them.
 
     Returns:
         A folder of `*.jar`: the broker, its runtime dependencies and its log binding.

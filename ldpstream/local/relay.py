@@ -2,7 +2,7 @@
 
     python -m ldpstream.local.relay PORT GATEWAY_PORT
 
-The relay forwards the body of each POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
+The relay forwards the body of a POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
 keeps no log. docs/relay.md names relays for real surveys.
 """
 

@@ -4,9 +4,9 @@ The folder counts its whole log first, so no report depends on the log any more.
 
 - **Records are not copied.** Kafka would give them new append times (LogAppendTime), and agents judge lateness by these times.
 - **All report keys go to partition 0.** Its first record, a marker, is deleted, so the partition is older than all others.
-  Gateways therefore send every report of a step that is open at the move to partition 0 (`producers.gateway.partitions`).
-- **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records. The steps of the move
-  are then published as incomplete.
+  Gateways therefore send every request with a key, for a step that is open at the move, to partition 0
+  (`producers.gateway.partitions`).
+- **If Redis loses everything**, agents find a log that begins after offset 0, and note missing records.
 - **The clock.** If the folder's last append time is later than the clock of Kafka or of this machine, move
   refuses.
 - **The topic of estimates** is filled by the estimator from the results (`copies.REFILLING`).

@@ -29,7 +29,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         usable: called as soon as surveys, settings, folder and addresses can be used.
 
     Raises:
-        UserError: if a survey, a setting, the folder or an address cannot be used.
+        UserError: if no survey can be used, or a setting, the folder or an address cannot be used.
     """
     watch = SurveyWatch(paths)
     with closing(DataFolder(data)) as folder:

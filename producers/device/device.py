@@ -107,7 +107,7 @@ class Device:
     Raises:
         ValueError: if an argument is invalid, or `signature` is given without `signed_by`.
         NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
-        ModuleNotFoundError: if `signed_by` is given and the package cryptography is not installed.
+        ModuleNotFoundError: if there is a signature to verify, and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
         WrongSurvey: if the file or the pin belongs to another survey.
         CostlySurvey: if the survey may cost more than `max_eps`, at this device's levels.

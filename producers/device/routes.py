@@ -1,7 +1,7 @@
 """The two ways of a report to the gateway: directly, or through a relay that hides who sent it.
 
-Through a relay, the requests of a survey with one token have the same size, each with a fresh key. The report, its key and the
-token travel inside the encryption (RFC 9458).
+Through a relay, all requests with the same survey, gateway and token have the same size. The report, its key and the token
+travel inside the encryption (RFC 9458).
 """
 
 import http.client
@@ -47,9 +47,9 @@ class Answer(NamedTuple):
     """The answer to one attempt for one report.
 
     Attributes:
-        status: the HTTP status; 0 for no answer.
+        status: the HTTP status; 0 without a usable answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
-        from_gateway: false if an attempt through a relay got no answer of the gateway. A relay's own answer settles no report.
+        from_gateway: false if an attempt through a relay got no encrypted answer. A relay's own answer settles no report.
     """
 
     status: int

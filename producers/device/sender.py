@@ -80,7 +80,7 @@ class Sender:
         Between attempts it waits for `retry_after_s` and, without a relay, a random time of up to 5 minutes.
 
         Args:
-            To stop early, raise an exception: the reports stay in the device's file.
+            pause: waits for a number of seconds. To stop early, raise an exception: the reports stay in the device's file.
         """
         attempts = 0
         while (outcome := self.attempt()).waiting:

@@ -16,14 +16,14 @@ survey with ``relay = "required"`` gets 403 (``relay required``).
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The log appends a whole batch or nothing. A single envelope may have at most 1 000 000 bytes.
 
-An envelope for a future step gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
+An envelope for a step that is too early gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
 
 **Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. After the gateway's 4xx, 501 or
 503, this attempt does not count. After 422 no later attempt with the same body counts; after the others a later attempt may.
 The outcome is unknown after 500, 504 and a missing answer.
 
 With an ``Idempotency-Key``, the same in every attempt, the reports count at most once, within the limits that
-`agents.remembered_keys` states. Without a key, every attempt that reaches the log counts.
+`agents.remembered_keys` states. Without a key, each attempt that reaches the log can count.
 
 The key has 16 to 64 letters, digits, ``-`` and ``_``, and at least 128 random bits. The client draws a new key for every body
 and keeps the key until a 202 or a 422.

@@ -42,7 +42,7 @@ class GatewayLog(Protocol):
 
     @property
     def ready(self) -> bool:
-        """True if the log answers."""
+        """True if the log is ready for appends."""
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         """Starts to append 1 to `MAX_BATCH` envelopes of a request, all or none.

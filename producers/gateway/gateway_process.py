@@ -56,14 +56,14 @@ def serve(
     logs: Callable[[], ProcessLogs],
     bound: Callable[[], None] = lambda: None,
 ) -> None:
-    """Runs the gateway until SIGTERM or SIGINT. Accepts connections once Kafka has answered and a survey's topic can be used.
+    """Runs the gateway until SIGTERM or SIGINT. Accepts connections once a survey's log can be used.
 
     Args:
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
 
     Raises:
         SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
-        UserError: if no survey's topic can be used at the start.
+        UserError: if no survey's log can be used at the start.
     """
     credentials = Credentials(settings)
     behind = [text.survey.name for text in watch.surveys.values() if text.survey.relay is not None]

@@ -32,8 +32,8 @@ class KafkaConnection:
     """The reports topics of all surveys of a gateway.
 
     Attributes:
-        answers: True if the broker answered the last look for one of the topics, or if there is no topic.
-        reachable: True if the broker answered the last look, even if its answer was that no topic exists.
+        answers: True after a look in which a topic answered, or for which there was no topic.
+        reachable: True after a look in which the broker answered, or for which there was no topic.
     """
 
     def __init__(

@@ -4,8 +4,8 @@
      "elements": [{"index": 3, "reason": "step too old"},
                   {"index": 9, "reason": "step in the future", "retry_after": 40}]}
 
-The problem document of a batch gives the number of `refused` envelopes. The document lists the first 100 refused envelopes as
-`elements`; `retry_after` is in seconds.
+If envelopes of a batch are refused, the document can have their number, `refused`, and the first 100 of them, `elements`.
+`retry_after` is in seconds.
 
 The status of a problem alone determines what a client does:
 

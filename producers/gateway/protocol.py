@@ -1,6 +1,6 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
-**The direct path.** A `POST /v1/reports` or `POST /ohttp` that arrives in one piece goes from the parser to the intake. Other
+**The direct path.** A `POST /v1/reports` or `POST /ohttp` of at most `DIRECT_BYTES` can go from the parser to the intake. Other
 requests take uvicorn's path to the application.
 
 **An upgrade** is ignored.

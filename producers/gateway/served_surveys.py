@@ -56,6 +56,7 @@ class ServedSurveys:
         """Checks all surveys. Returns the usable surveys.
 
         Raises:
+            Unreachable: if the server of the check is unreachable.
             UserError: if no survey is usable: the first survey's error.
         """
         return self._checks.check_all()

@@ -79,7 +79,7 @@ class GatewaySurveys:
         """Returns the survey's log.
 
         Raises:
-            Problem: survey unavailable, if the survey has no log at present.
+            Problem: "survey unavailable", if the survey has no log at present.
         """
         log = self._logs.get(survey.fingerprint)
         if log is None:
@@ -96,7 +96,7 @@ class GatewaySurveys:
         """Returns the `ServedSurvey` with this fingerprint, in hexadecimal digits, as JSON.
 
         Raises:
-            Problem: not found; survey unavailable, if the survey may be in a broken file.
+            Problem: "survey unavailable" if a broken file may hold the survey, otherwise "not found".
         """
         try:
             return self._documents[bytes.fromhex(fingerprint)]
@@ -109,7 +109,7 @@ class GatewaySurveys:
         """Returns the only survey's `ServedSurvey` as JSON.
 
         Raises:
-            Problem: not found, unless the gateway has exactly one survey.
+            Problem: "not found", unless the gateway has exactly one survey.
         """
         if len(self._documents) != 1:
             detail = f"this gateway has {len(self._documents)} surveys; GET /v1/surveys lists them"

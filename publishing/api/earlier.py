@@ -59,7 +59,7 @@ def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int
 
 
 def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: float) -> list[Line]:
-    """One line for each value, with one number for each estimate; None where there is no estimate."""
+    """Returns one line for each value. Each list of a line has one number for each result, or None."""
     estimates = [result.estimate() for result in results]
     ends = [estimate.interval(confidence) for estimate in estimates]
     return [
@@ -97,7 +97,7 @@ def earlier_parts(
 ) -> list[EarlierPart]:
     """The parts of a series from the replaced surveys, the oldest part first.
 
-    A part has the steps that end at or before the start of the next survey. No part precedes a part that is not joined.
+    All steps of a part end at or before the start of the next survey. No part precedes a part that is not joined.
 
     Args:
         cohort: as in the series; a cohort's history ends at a survey without this cohort.

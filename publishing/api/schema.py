@@ -117,16 +117,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
-    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a later step
-    without reports is predicted. `interval_withheld` is the reason why an estimate has no standard errors and no intervals: see
-    `frequencies.Frequencies`. The span begins at `start_ms` and ends at `end_ms`, in Unix milliseconds. With several levels,
-    `levels` has each level's own estimate of the values shown. The intervals are computed before post-processing. `change` and
-    `numbers`: see `publication.Publication`.
+    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a step without
+    reports has a prediction if an earlier step had reports. `interval_withheld` is the reason why an estimate has no standard
+    errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms` and ends at `end_ms`, in Unix
+    milliseconds. `levels` has the published estimates of single levels, for the values shown. The intervals are computed before
+    post-processing. `change` and `numbers`: see `publication.Publication`.
 
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
-    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span.
+    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span,
+    rounded up.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least`: a cohort with fewer reports than its least size has no
@@ -188,8 +189,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Differences of the frequencies, `after` minus `before`, one entry per value shown.
 
-    The two sides are all people or one cohort at two times, or the cohorts `against` (`before`) and `cohort` (`after`) at one
-    time.
+    The two sides are all people at two times, one cohort at two times, or two cohorts at one time. Of two cohorts, `against` of
+    the request is the side `before`, and `cohort` is the side `after`.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
     step, since a device reports in one of them. "inversion": for the raw inversion of an attribute with one level; it allows

@@ -42,8 +42,8 @@ def of_pair(first: Attribute, second: Attribute, table: CrossTable | None) -> Pa
 def by_cohort(cohort: Cohort, attribute: Attribute, everybody: Publication, found: Sequence[Publication | None]) -> Parts:
     """The table of cohorts and values.
 
-    Of the people with a value, the share w_c f_c / Σ w f is in cohort c: w_c is its share of the reports, f_c its share of the
-    value.
+    Of the people with a value, the share w_c f_c / Σ w f is in cohort c. w_c is the cohort's share of the reports. f_c is the
+    value's share in the cohort.
     """
     shown = [p if p is not None and not p.below_least else None for p in found]
     of_each = [Frequencies.nothing(attribute.k) if p is None else p.estimators[p.main] for p in shown]

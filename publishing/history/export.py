@@ -58,7 +58,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a run.
 
     Attributes:
-        skipped: number of records that this version cannot read, or that belong to another survey of the same name.
+        skipped: number of records that are not publications, or that belong to another survey of the same name.
     """
 
     publications: int

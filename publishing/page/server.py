@@ -1,4 +1,4 @@
-"""Serves the API and the page from a background thread, while the schedule runs."""
+"""Serves the API and the page from a background thread."""
 
 import socket
 import threading

@@ -377,7 +377,7 @@ def test_the_maximum_of_true_likelihoods_is_proven_by_dense_channels(groups: lis
 
 
 def test_hashed_reports_need_few_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: with the metric of EM alone, the maximum needs at least three times as many."""
+    """Control: with the background 1/k in every step, the maximum needs at least three times as many."""
     m = make("OLH", 1000)
     table = collect(m, 10_000, 19)
     quick = mle(m, table)
@@ -400,6 +400,30 @@ def test_the_nearest_distribution_meets_its_conditions(x: FloatArray, seed: int)
     assert y.sum() == pytest.approx(1)
     np.testing.assert_allclose(mu, mu[0], atol=1e-11)
     assert (x[~on] - mu[0] * metric[~on] <= 1e-11).all()
+
+
+def test_steps_with_large_directions_keep_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding would change the sum of the shares by 2e-7 if the directions had no limit."""
+    farthest, sums = [0.0], []
+
+    def far(*arguments: Any) -> FloatArray:
+        direction = _quasi_newton(*arguments)
+        farthest.append(float(np.abs(direction).max()))
+        return direction
+
+    def seen(terms: list[Term], f: FloatArray) -> tuple[float, FloatArray]:
+        sums.append(float(f.sum()))
+        return evaluate(terms, f)
+
+    monkeypatch.setattr("ldpstream.estimators.optimum._quasi_newton", far)
+    monkeypatch.setattr("ldpstream.estimators.optimum.evaluate", seen)
+    hashing, grr = make("L-OLH", 4, 0.001), make("L-GRR", 4, 2.0)
+    rng = np.random.default_rng(1313)
+    hashed = hashing.tabulate(hashing.simulate(rng.integers(0, 4, 1000), rng))
+    found = mle([(hashing, hashed), (grr, grr.table(2, np.array([1, 1, 0, 0])))])
+    assert found.converged
+    assert max(farthest) > 1e7
+    np.testing.assert_allclose(sums, 1, rtol=0, atol=1e-14)
 
 
 def test_directions_keep_the_sum_and_solve_the_first_hessian() -> None:

@@ -2,8 +2,8 @@
 
 A correct device fails with probability at most `FALSE_ALARM`.
 
-A verdict needs a sample that shows, with probability 0.9, a p that is too small by a quarter of p - q. For memoized levels the
-sample must also show a fresh memo for every report.
+The verdict "passed" needs a sample that shows, with probability 0.9, a p that is too small by a quarter of p - q. For memoized
+levels the sample must also be large enough to find a device that draws a fresh memo for every report.
 """
 
 from collections.abc import Iterable
