@@ -160,7 +160,7 @@ class AgentApp(faust.App):
 
     @property
     def ready(self) -> bool:
-        """True once this process is in the group and counts."""
+        """True if this process has started its surveys, and one of them is being counted or there is none."""
         return self.surveys.started and self.dispatcher.ready
 
     def prepare(self) -> None:

@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Log(Protocol):
-    """The interface to one topic. A coroutine that gets no answer of the broker raises LogUnavailable."""
+    """The interface to one topic. If the broker does not answer, a coroutine raises LogUnavailable; exception: `later`."""
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""

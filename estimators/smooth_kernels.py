@@ -23,7 +23,7 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
     """Factors H = diag(weights) + Q = L D Lᵀ in O(k), and returns ln det H.
 
     Args:
-        bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers unused).
+        bands: (3, k) Q: its diagonal, and the first and the second diagonal above it (the last 1 and 2 numbers are 0).
         l1, l2, d: (k,) overwritten with the factors: L[i+1, i] = l1[i], L[i+2, i] = l2[i], D[i, i] = d[i].
     """
     k = weights.size

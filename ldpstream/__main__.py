@@ -13,9 +13,8 @@ def main() -> None:
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
     """
     _open_streams()
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # read when NumPy loads; idle threads would spin and slow other processes
+    # NumPy reads it when it loads. Idle threads would spin and slow other processes.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     told: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:

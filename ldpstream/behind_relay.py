@@ -1,7 +1,7 @@
 """The loss of reports behind a relay, beside their loss to everybody: `ledger --relay` and `check --relay`.
 
-Behind a relay the operator sees each report, but not its sender. The smaller loss is a second promise, under the conditions of
-docs/privacy.md.
+Behind a relay the operator sees each report, but not its sender. The loss behind a relay is a second promise, under the
+conditions of docs/privacy.md.
 """
 
 import math

@@ -32,7 +32,7 @@ def conformance_command(
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Check a device of another author. Exit status 1 if the device does not keep the promises of the survey."""
+    """Check a device of another author. Exit status 1 if the check finds a fault."""
     if (calls is None) == (listen is None):
         raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
     survey = load_survey(survey_file)

@@ -88,7 +88,7 @@ class WithPairs:
 
 
 class MarkovValues:
-    """Simulated values: a Markov chain for every person and attribute. The two attributes of a pair are dependent.
+    """Simulated values: a Markov chain for every person and attribute. With pairs, some attributes are dependent.
 
     At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
     value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute at every step.

@@ -66,7 +66,7 @@ class MemoryResults:
 class KeptResults(Results, ABC):
     """Base of the stores that hold the JSON of each publication by its key.
 
-    A publication that this version cannot decode counts as missing (`StoredReader`).
+    A damaged publication counts as missing (`StoredReader`). A publication of another format raises OtherFormat.
     """
 
     def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:

@@ -1,4 +1,4 @@
-"""The log of every process: one JSON object a line on standard error."""
+"""The log of a service's process: one JSON object a line on standard error."""
 
 import logging
 from logging.config import dictConfig

@@ -179,7 +179,9 @@ def _number(
 
 
 def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
-    """Bins of equal width, each split into 2 and into 5 parts. Integers stay integers; other edges are not split.
+    """Returns the edges of bins of equal width, each split into 2 and into 5 parts.
+
+    Leaves out a split that makes other numbers of integers. Bins of unequal width are not split.
 
     >>> finer_bins([0, 10, 20])[0], finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
     ([0, 5, 10, 15, 20], [[0, 1, 2, 3, 4]], [])

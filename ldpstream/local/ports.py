@@ -19,7 +19,7 @@ PORTS = range(20_000, 30_000)
 def free_ports(n_ports: int) -> list[int]:
     """Returns `n_ports` loopback ports without a listener, drawn at random from `PORTS`.
 
-    The ports stay reserved until this process ends.
+    Until this process ends, calls in other processes of this user return other ports.
     """
     free = (port for port in random.sample(PORTS, k=len(PORTS)) if is_free(port) and _claim(port))
     return list(itertools.islice(free, n_ports))

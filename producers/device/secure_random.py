@@ -5,8 +5,8 @@ digits 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number 
 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
-Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. No floating-point number here depends on a value
-(Mironov 2012 shows how such numbers leak it).
+Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. An inverted coin swaps yes and no. No floating-point
+number here depends on a value (Mironov 2012 shows how such numbers leak it).
 
 Realised loss: if each stated probability has a relative error of at most δ, then, up to terms in δ²,
 

@@ -38,9 +38,10 @@ def read_tokens(settings: Settings) -> list[str]:
         raise SettingsError(
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
         )
-    if (again := next((n for n, token in enumerate(tokens) if token in tokens[:n]), None)) is not None:
-        first = tokens.index(tokens[again]) + 1
-        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {again + 1} are equal")
+    numbers: dict[str, int] = {}
+    for n, token in enumerate(tokens, 1):
+        if (first := numbers.setdefault(token, n)) != n:
+            raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {n} are equal")
     return tokens
 
 

@@ -1,4 +1,4 @@
-"""Hides from readers of the log the order in which requests arrived through a relay within half a second.
+"""Hides from readers of the log the order in which the requests of a batch arrived through a relay.
 
 The shuffle holds all requests of `BATCH_S` seconds, and then hands them over in random order. The order within a batch is
 independent of the order of arrival. The shuffle also holds the answers and mixes them.

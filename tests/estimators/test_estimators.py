@@ -34,7 +34,7 @@ def test_inversion_returns_the_truth_from_expected_counts(m: Mechanism) -> None:
         counts.flat[counts.argmax()] += n * m.marks - counts.sum()  # corrects the rounding of the sum
     table = m.table(n, counts)
     np.testing.assert_allclose(matrix_inversion(m, table).frequencies, f, atol=1e-12)
-    np.testing.assert_allclose(mle(m, table).frequencies, f, atol=1e-12)
+    np.testing.assert_allclose(mle(m, table).frequencies, f, atol=1e-9)  # it stops at a gap of 1e-9 nats per report
 
 
 def test_inverted_symbols_sum_to_one() -> None:

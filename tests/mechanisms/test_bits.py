@@ -172,6 +172,9 @@ def test_the_number_of_changes_is_compared_with_both_words_of_the_table() -> Non
     assert changed([], []) == changed([u + 1], [0]) == changed([u], [v + 1]) == []
     assert changed([u], [v]) == changed([u - 1], [v + 1]) == changed([u, u], [v, v + 1]) == [position]
     assert len(changed([u - 1, u], [0, 0])) == 2
+    words = sfc64(4, states(2)[:, LANES])[2:]
+    positions = [words[i // 4] >> 16 * (i % 4) & 2**14 - 1 for i in range(6)]
+    assert changed([u] * 6, [v] * 6) == sorted(set(positions))  # every position has 14 random bits of its own
 
 
 @pytest.mark.parametrize("probability", [0.003, 0.2689414213699951, 0.9])

@@ -112,6 +112,22 @@ def test_reports_that_are_drawn_in_many_parts_follow_the_rounds(name: str, sourc
         assert p_value(counts, reference.sequences(m, 2)[value - 1]) < LIMIT
 
 
+@pytest.mark.parametrize("name", ["OUE", "L-OSUE"])
+def test_the_next_part_continues_the_random_words(name: str) -> None:
+    """A part of 256 rows of 64 bits is one block of words, so the reports do not depend on the number of parts.
+
+    Control: parts of 8 rows have shorter blocks, which draw other words.
+    """
+    m, values = build(name, 64, 2.0, 1.0), np.arange(1000) % 64
+
+    def drawn(size: int) -> bytes:
+        with mock.patch("ldpstream.mechanisms.bits.PART", size):
+            return b"".join(rows.tobytes() for rows in two_reports(m, values, np.random.default_rng(1)))
+
+    assert drawn(1 << 11) == drawn(1 << 19)
+    assert drawn(1 << 6) != drawn(1 << 19)
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
 def test_memos_and_their_reports_follow_the_rounds(name: str) -> None:
     """Memos follow the first round. Reports of one memo follow the second round."""

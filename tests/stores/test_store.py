@@ -20,7 +20,7 @@ from tests.services.rig import RedisNode
 from .conftest import MakeStore
 
 SURVEY = make_survey("contract", cohorts=3)
-LOG = make_log(SURVEY, np.random.default_rng(17), length=40, steps=6, share_spoilt=0.0)
+LOG = make_log(SURVEY, np.random.default_rng(3), length=40, steps=6, share_spoilt=0.0)  # a seed with reports of steps 0 to 6
 COUNTED = tally(SURVEY, LOG).counts
 
 
