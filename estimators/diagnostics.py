@@ -26,6 +26,7 @@ These tests cannot detect a forger who chooses values and sends reports of hones
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -33,7 +34,7 @@ from scipy import special
 from ldpstream.estimators.estimate import Estimate, groups_of
 from ldpstream.estimators.likelihood import mle
 from ldpstream.mechanisms import CountTable, Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.fit_tests import LogP, log_gamma_tail
 
 MAX_Z = 1e6
@@ -87,7 +88,7 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    variance = float(m.support_covariance(np.zeros(1), steps)[0][0]) * table.n / steps
+    variance = float(m.support_variances(np.zeros(1), steps)[0]) * table.n / steps
     if not variance:
         return np.zeros(0)
     return np.asarray(np.minimum((m.support(table) - table.n * m.q) / math.sqrt(variance), 0))
@@ -96,11 +97,17 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
 def _floor(below: FloatArray) -> LogP | None:
     if not below.size:
         return None
-    k, reach = below.size, 8 * math.ceil(math.sqrt(below.size))
-    degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
-    log_binomial = special.gammaln(k + 1) - special.gammaln(degrees + 1) - special.gammaln(k - degrees + 1) - k * math.log(2)
+    degrees, log_binomial = _log_binomial(below.size)
     log_p = log_binomial + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
-    return float(special.logsumexp(log_p)), -1
+    return float(np.logaddexp.reduce(log_p)), -1
+
+
+@lru_cache(maxsize=128)
+def _log_binomial(k: int) -> tuple[IntArray, FloatArray]:
+    reach = 8 * math.ceil(math.sqrt(k))
+    degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
+    chances = special.gammaln(k + 1) - special.gammaln(degrees + 1) - special.gammaln(k - degrees + 1) - k * math.log(2)
+    return degrees, np.asarray(chances)
 
 
 def _least(below: FloatArray) -> LogP | None:

@@ -38,17 +38,15 @@ def support_em(
     for a in range(groups):
         for v in range(k):
             total += support[a, v] * times[v]
-    r, update = np.empty(k), np.empty(k)
+    r, update = np.empty(k), np.zeros(k)
     before = -np.inf
     for iteration in range(max_iter):
-        update[:] = 0.0
         constant, value = 0.0, 0.0
         for a in range(groups):
             c, q_a, slope_a = support[a], q[a], slope[a]
             by = slope_a / total
             for v in range(k):
                 r[v] = c[v] / (q_a + slope_a * f[v])
-            for v in range(k):
                 update[v] += by * r[v]
             constant += q_a / total * _sum(r, times)
             if delta > 0:
@@ -58,15 +56,11 @@ def support_em(
             if abs(value - before) < delta:
                 return iteration, True
             before = value
-        for v in range(k):
-            update[v] = f[v] * (constant + update[v])
         moved = False
         for v in range(k):
-            if not abs(update[v] - f[v]) <= tol:
-                moved = True
-                break
-        for v in range(k):
-            f[v] = update[v]
+            after = f[v] * (constant + update[v])
+            moved |= not abs(after - f[v]) <= tol
+            f[v], update[v] = after, 0.0
         if not moved:
             return iteration + 1, True
     return max_iter, False

@@ -25,7 +25,7 @@ from ldpstream.estimators.value_likelihood import Observation, ValueLikelihood, 
 from ldpstream.mechanisms.arguments import FloatArray
 
 FINER = 3.0  # the grid of levels is this much finer than for single values: a level is the mean of many values
-SHAPES = (0.1, 0.3, 1.0, 3.0, 10.0, 100.0)  # shapes of the gamma distributions in H
+SHAPES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 100.0])  # shapes of the gamma distributions in H
 EXPONENT, TAIL_SHARE = 1.5, 0.05  # exponent and part of the power law in H, so that any large level is possible
 MASS = 3.0  # M
 START = 0.2  # first ρ
@@ -77,8 +77,8 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     k = z.size
     projected = z + (1 - z.sum()) * variance / variance.sum()
     values = value_likelihood([Observation(projected, variance)], k, FINER).apart()
-    base = sum(values.gamma(1 / k, shape) for shape in SHAPES) * (1 - TAIL_SHARE) / len(SHAPES)
-    base = base + TAIL_SHARE * values.power_law(k, EXPONENT)
+    base = values.gammas(np.full(SHAPES.size, 1 / k), SHAPES).sum(axis=0) * (1 - TAIL_SHARE) / SHAPES.size
+    base = base + TAIL_SHARE * values.power_laws(k, np.array([EXPONENT]))[0]
     base = np.maximum(base / base.sum(), LEAST)
     like = np.exp(values.log_like)
     later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)

@@ -135,6 +135,117 @@ def fit_prior(
 
 
 @numba.njit(cache=True, error_model="numpy")
+def meet_sum(
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
+    rounds: int, tolerance: float, longest: float,
+) -> tuple[float, float, float]:  # fmt: skip
+    """Makes Newton steps for λ under a fixed prior, until the means sum to 1 to within `tolerance`, or after `rounds` steps.
+
+    Returns:
+        The sum of the means in the last round, the λ of this round, and the λ after the last step.
+    """
+    drawn = np.empty(points.size)
+    low, high, means, evaluated = -math.inf, math.inf, math.nan, by
+    for _ in range(rounds):
+        evaluated = by
+        means, variances = moments(like, log_like, start, first, points, times, prior, by, drawn)
+        if means > 1:
+            high = by
+        else:
+            low = by
+        if abs(means - 1) <= tolerance:
+            break
+        by -= newton_step(means, variances, longest)
+        if not low < by < high:
+            by = (low + high) / 2
+    return means, evaluated, by
+
+
+@numba.njit(cache=True, error_model="numpy")
+def log_evidence(
+    like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
+    prior: Floats, total: Floats, by: float, variance_of_sum: float,
+) -> float:  # fmt: skip
+    """Returns the logarithm of the probability of the counts: each value's given the other values, and given the sum.
+
+    Args:
+        like: the likelihoods times exp(by · f), as `tilt` writes them.
+        base, mass: as in `fit_prior`.
+        total: (J,) sum of all values' posteriors under `prior`.
+        by: λ.
+        variance_of_sum: sum of the posterior variances of all values.
+    """
+    k, found, mean, square = 0.0, 0.0, 0.0, 0.0
+    for i in range(first.size):
+        k += times[i]
+    for i in range(first.size):
+        shift, own, others, largest = first[i] - start[i], 0.0, 0.0, -math.inf
+        for j in range(start[i], start[i + 1]):
+            own += like[j] * prior[j + shift]
+            largest = max(largest, log_like[j] + by * points[j + shift])
+        for j in range(start[i], start[i + 1]):
+            rest = max(total[j + shift] - like[j] * prior[j + shift] / own, 0.0)
+            others += like[j] * (mass * base[j + shift] + rest) / (mass + k - 1)
+        found += times[i] * (math.log(others) + largest)
+    for j in range(points.size):
+        fitted = (mass * base[j] + total[j]) / (mass + k)
+        mean += fitted * points[j]
+        square += fitted * points[j] ** 2
+    prior_variance = k * (square - mean**2)
+    return found - by + math.log(max(prior_variance / (variance_of_sum + 1e-300), 1.0)) / 2
+
+
+@numba.njit(cache=True, error_model="numpy")
+def widened(
+    like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float, prior: Floats,
+    total: Floats, blur: Floats, narrowest: float, wide: Floats,
+) -> None:  # fmt: skip
+    """Writes the posteriors for intervals, given the sum of the shares, to `wide`. Their prior is smoother than `prior`.
+
+    Args:
+        like, base, mass, total: as in `log_evidence`.
+        blur: weights of the points in the smoothing, an odd number.
+        narrowest: smallest variance of the sum of the other values' shares.
+    """
+    reach, size, entries = blur.size // 2, points.size, like.size
+    own, smooth_own = np.zeros(entries + 2 * reach), np.zeros(entries)
+    padded, smooth = np.empty(size + 2 * reach), np.zeros(size)
+    padded[:reach], padded[reach : reach + size], padded[reach + size :] = total[0], total, total[size - 1]
+    for i in range(first.size):
+        shift, norm = first[i] - start[i], 0.0
+        for j in range(start[i], start[i + 1]):
+            norm += like[j] * prior[j + shift]
+        for j in range(start[i], start[i + 1]):
+            own[j + reach] = like[j] * prior[j + shift] / norm
+    for a in range(blur.size):
+        for j in range(size):
+            smooth[j] += blur[a] * padded[j + a]
+        for j in range(entries):
+            smooth_own[j] += blur[a] * own[j + a]
+    mean, variance, sum_of_variances = np.empty(first.size), np.empty(first.size), 0.0
+    for i in range(first.size):
+        shift, norm, sum_1, sum_2 = first[i] - start[i], 0.0, 0.0, 0.0
+        for j in range(start[i], start[i + 1]):
+            wide[j] = like[j] * (mass * base[j + shift] + max(smooth[j + shift] - smooth_own[j], 0.0))
+            norm += wide[j]
+            sum_1 += wide[j] * points[j + shift]
+        for j in range(start[i], start[i + 1]):
+            sum_2 += wide[j] * (points[j + shift] - sum_1 / norm) ** 2
+        mean[i], variance[i] = sum_1 / norm, sum_2 / norm
+        sum_of_variances += times[i] * variance[i]
+    for i in range(first.size):
+        shift, norm, nearest = first[i] - start[i], 0.0, math.inf
+        rest = max(sum_of_variances - variance[i], narrowest)
+        for j in range(start[i], start[i + 1]):
+            nearest = min(nearest, (points[j + shift] - mean[i]) ** 2 / rest)
+        for j in range(start[i], start[i + 1]):
+            wide[j] *= math.exp((nearest - (points[j + shift] - mean[i]) ** 2 / rest) / 2)
+            norm += wide[j]
+        for j in range(start[i], start[i + 1]):
+            wide[j] /= norm
+
+
+@numba.njit(cache=True, error_model="numpy")
 def fit_weights(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
     begin: Floats, rounds: int, longest: float, weights: Floats,

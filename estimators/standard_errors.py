@@ -1,5 +1,7 @@
 """Standard errors of maximum-likelihood estimates."""
 
+from functools import lru_cache
+
 import numpy as np
 
 from ldpstream.estimators.estimate import Group, Steps, of_each_group
@@ -69,12 +71,18 @@ def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report
         score += n / each * of_person
-    from scipy.linalg import helmert  # slow to load
-
-    along = helmert(f.size)  # (k-1, k), an orthonormal basis of the changes that keep the sum
+    along = _along(f.size)
     inner = along @ hessian @ along.T
     scale = np.linalg.eigvalsh(inner)
     if not scale[0] > RESOLVED * scale[-1]:  # the reports do not distinguish all values, at least in double precision
         return np.full(f.size, np.nan)
     projected = along.T @ np.linalg.solve(inner, along)
-    return np.asarray(np.sqrt(np.maximum(np.einsum("uv,vw,uw->u", projected, score, projected, optimize=True), 0)))
+    return np.asarray(np.sqrt(np.maximum((projected @ score * projected).sum(axis=1), 0)))
+
+
+@lru_cache(maxsize=128)
+def _along(k: int) -> FloatArray:
+    """Returns an orthonormal basis of the changes that keep the sum, (k-1, k)."""
+    from scipy.linalg import helmert  # slow to load
+
+    return np.asarray(helmert(k))

@@ -18,7 +18,6 @@ Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 201
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -52,6 +51,7 @@ SMALL_DOMAIN = 16.0  # this number / k is added to each M
 ROUNDS = 10  # EM steps for G and each M
 NEWTON_STEPS = 30  # largest number of further Newton steps for λ
 BLUR = 2.0  # standard deviation of the normal density that smooths G for intervals, in points of the grid
+BLUR_WEIGHTS = special.softmax(-((np.arange(-8, 9) / BLUR) ** 2) / 2)  # this density at the points within four deviations
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the shares from 1
 NOT_MANY = 20  # up to this many values, every interval contains the unshrunk one: so few counts do not determine G
@@ -118,11 +118,16 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
     for mass in MASSES:
         fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by, intervals)
         fits.append(fit)
-    *weights, equal = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
-    mean = np.sum([weight * fit.mean for weight, fit in zip(weights, fits, strict=True)], axis=0) + equal / k
-    weights = special.softmax([fit.score for fit in fits])
+    weights = _softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
+    mean = np.sum([weight * fit.mean for weight, fit in zip(weights[:-1], fits, strict=True)], axis=0) + weights[-1] / k
+    weights = _softmax([fit.score for fit in fits])
     posterior = np.sum([weight * fit.posterior for weight, fit in zip(weights, fits, strict=True)], axis=0)
     return mean, posterior, max(abs(fit.excess) for fit in fits) <= 1e-6
+
+
+def _softmax(x: list[float]) -> FloatArray:
+    weights = np.exp(np.array(x) - max(x))
+    return np.asarray(weights / weights.sum())
 
 
 def _fit_mass(
@@ -130,66 +135,24 @@ def _fit_mass(
     intervals: bool = True,
 ) -> tuple[_Fit, float]:  # fmt: skip
     """Overwrites `prior` with G. Returns the fit and λ."""
-    from ldpstream.estimators.posterior_kernels import fit_prior, moments, newton_step
+    from ldpstream.estimators.posterior_kernels import fit_prior, log_evidence, meet_sum, posterior, tilt, widened
 
-    k, drawn = values.kind.size, np.empty(values.points.size)
-    longest = _longest(values, k)
+    longest, (_, log_like, start, first, points, times) = _longest(values, values.kind.size), entries
+    (mean, variance), (like, wide), total = np.empty((2, times.size)), np.empty((2, log_like.size)), np.empty(points.size)
     by = fit_prior(*merged, base, mass, ROUNDS, longest, prior, by)
-    low, high = -math.inf, math.inf
-    for _ in range(NEWTON_STEPS):
-        evaluated = by
-        means, variances = moments(*entries, prior, by, drawn)
-        low, high = (low, by) if means > 1 else (by, high)
-        if abs(means - 1) <= SUM_TOLERANCE:
-            break
-        by -= newton_step(means, variances, longest)
-        if not low < by < high:
-            by = (low + high) / 2
-    now = _Posteriors.of(values, prior, evaluated)
-    excess = means - 1
-    points, cells = values.points, values.cells
-    own = values.normalised(now.like * prior[cells])
-    others = now.like * (mass * base[cells] + np.maximum(now.total[cells] - own, 0)) / (mass + k - 1)
-    largest = np.maximum.reduceat(values.log_like + by * points[cells], values.start[:-1])
-    fitted = (mass * base + now.total) / (mass + k)
-    spread = k * float(fitted @ points**2 - (fitted @ points) ** 2)  # prior variance of the sum
-    score = float(values.times @ (np.log(values.sums(others)) + largest)) - by
-    score += math.log(max(spread / (float(values.times @ now.variance) + 1e-300), 1.0)) / 2
-    if not intervals:
-        return _Fit(score, now.mean, np.empty(0), excess), by
-    blurred = _blurred(now.total, "edge")[cells] - _blurred(own, "constant")
-    wide = values.normalised(now.like * (mass * base[cells] + np.maximum(blurred, 0)))
-    return _Fit(score, now.mean, _given_the_sum(values, wide), excess), by
-
-
-def _blurred(mass: FloatArray, beyond: Literal["edge", "constant"]) -> FloatArray:
-    reach = round(4 * BLUR)
-    density = np.exp(-((np.arange(-reach, reach + 1) / BLUR) ** 2) / 2)
-    return np.convolve(np.pad(mass, reach, mode=beyond), density / density.sum(), "valid")
+    sum_of_means, evaluated, by = meet_sum(*entries, prior, by, NEWTON_STEPS, SUM_TOLERANCE, longest)
+    tilt(log_like, start, first, points, evaluated, like)
+    posterior(like, start, first, points, prior, times, mean, variance, total)
+    spread = float(times @ variance)
+    score = log_evidence(like, log_like, start, first, points, times, base, mass, prior, total, evaluated, spread)
+    if intervals:
+        narrowest = (SPACING * values.error) ** 2  # about the width of a cell
+        widened(like, start, first, points, times, base, mass, prior, total, BLUR_WEIGHTS, narrowest, wide)
+    return _Fit(score, mean, wide if intervals else wide[:0], sum_of_means - 1), by
 
 
 def _longest(values: ValueLikelihood, k: int) -> float:
     return LONGEST * (k + 1 / values.error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Posteriors:
-    like: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-    total: FloatArray
-
-    @classmethod
-    def of(cls, values: ValueLikelihood, prior: FloatArray, by: float) -> "_Posteriors":
-        from ldpstream.estimators.posterior_kernels import posterior, tilt
-
-        kinds = values.times.size
-        found = cls(np.empty(values.log_like.size), np.empty(kinds), np.empty(kinds), np.empty(values.points.size))
-        tilt(values.log_like, values.start, values.first, values.points, by, found.like)
-        posterior(
-            found.like, values.start, values.first, values.points, prior, values.times, found.mean, found.variance, found.total
-        )
-        return found
 
 
 def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
@@ -199,29 +162,20 @@ def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
     return float(values.times @ values.log_like[at])
 
 
-def _given_the_sum(values: ValueLikelihood, posterior: FloatArray) -> FloatArray:
-    mean, variance = values.moments(posterior)
-    rest = np.maximum(values.times @ variance - variance, (SPACING * values.error) ** 2)  # at least the width of a cell
-    away = (values.points[values.cells] - mean[values.rows]) ** 2 / rest[values.rows]
-    away -= np.minimum.reduceat(away, values.start[:-1])[values.rows]
-    return values.normalised(posterior * np.exp(-away / 2))
-
-
 def _base(values: ValueLikelihood, k: int) -> FloatArray:
     from ldpstream.estimators.posterior_kernels import LEAST, fit_weights
 
     mean = _mean_of_the_rest(values, k)
-    components = np.array([
-        *(values.gamma(mean, shape) for shape in SHAPES),
-        *(values.power_law(k, exponent) for exponent in EXPONENTS),
-        *(values.gamma(part * mean, shape) for part in PARTS for shape in PART_SHAPES),
-    ])  # fmt: skip
+    laws = values.power_laws(k, np.array([*EXPONENTS, TAIL]))
+    means, shapes = np.outer(PARTS, np.full(len(PART_SHAPES), mean)).ravel(), np.tile(PART_SHAPES, len(PARTS))
+    gammas = values.gammas(np.append(np.full(SHAPES.size, mean), means), np.append(SHAPES, shapes))
+    components = np.concatenate([gammas[: SHAPES.size], laws[:-1], gammas[SHAPES.size :]])
     first = np.full(len(components), (1 - NEARLY_EQUAL) / len(components))
     first[len(SHAPES) - 1] += NEARLY_EQUAL
     weights = np.empty(len(components))
     fit_weights(*_entries(values), components, first, BASE_ROUNDS, _longest(values, k), weights)
     tail = min(TAIL_SHARE, TAIL_VALUES / k)
-    mixture = (1 - tail) * weights @ components + tail * values.power_law(k, TAIL)
+    mixture = (1 - tail) * weights @ components + tail * laws[-1]
     return np.asarray(np.maximum(mixture, LEAST))
 
 

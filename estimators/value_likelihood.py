@@ -11,6 +11,7 @@ Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families wi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -117,26 +118,25 @@ class ValueLikelihood:
     def sums(self, entries: FloatArray) -> FloatArray:
         return np.asarray(np.add.reduceat(entries, self.start[:-1]))
 
-    def normalised(self, entries: FloatArray) -> FloatArray:
-        return np.asarray(entries / self.sums(entries)[self.rows])
-
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the mean and the variance of each kind's posterior, (kinds,) each."""
         t = self.points[self.cells]
         mean = self.sums(posterior * t)
         return mean, self.sums(posterior * (t - mean[self.rows]) ** 2)
 
-    def gamma(self, mean: float, shape: float) -> FloatArray:
-        """Returns the probability of each point's cell under the gamma distribution with this shape and mean."""
-        low, high = special.gammainc(shape, shape / mean * self.edges)
-        return np.asarray(high - low)
+    def gammas(self, means: FloatArray, shapes: FloatArray) -> FloatArray:
+        """Returns the probability of each point's cell under gamma distributions with these shapes and means, (shapes, J)."""
+        ends, place = np.unique(self.edges.ravel(), return_inverse=True)  # a cell's upper end is often the next one's lower end
+        below = special.gammainc(shapes[:, None], (shapes / means)[:, None] * ends)
+        low, high = place.reshape(2, -1)
+        return np.asarray(below[:, high] - below[:, low])
 
-    def power_law(self, k: int, exponent: float) -> FloatArray:
-        """Returns the probability of each point's cell under the density in proportion to f^-exponent on (1 / 4k, 1)."""
+    def power_laws(self, k: int, exponents: FloatArray) -> FloatArray:
+        """Returns the probability of each point's cell under the densities in proportion to f^-exponent on (1 / 4k, 1)."""
         ends = np.concatenate([np.clip(self.edges, 1 / (4 * k), 1).ravel(), [1 / (4 * k), 1]])
-        integral = special.boxcox(ends, 1 - exponent)  # ∫ f^-exponent df, also for exponent 1
-        low, high = integral[:-2].reshape(2, -1)
-        return np.asarray((high - low) / (integral[-1] - integral[-2]))
+        integral = special.boxcox(ends, 1 - exponents[:, None])  # ∫ f^-exponent df, also for exponent 1
+        low, high, (begin, end) = integral[:, : self.points.size], integral[:, self.points.size : -2], integral[:, -2:].T
+        return np.asarray((high - low) / (end - begin)[:, None])
 
     def merged(self) -> "ValueLikelihood":
         """Returns the likelihoods with each class of nearly equal kinds (`NEARLY`, `ALIKE`) as one kind, their middle one.
@@ -177,7 +177,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)
     z = np.array([s.z[representative] for s in seen])
-    table = np.concatenate([[0.0], np.geomspace(1e-4 / k, 1.0, _TABLE)])
+    table, fine = _table(k)
     info = sum(s.precision(table) if callable(s.variance) else np.full(table.size, s.precision(table).max()) for s in seen)
     error = 1 / np.sqrt(np.asarray(info))
     weights = [
@@ -188,7 +188,7 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     unbiased = (np.array(weights) * z).sum(axis=0) / total
     centre = np.clip(unbiased, 0, 1)
     away = _cumulative(table, 1 / error)  # distance of each share from zero, in standard errors
-    position = (away + _cumulative(table, FINE / (table + 1 / (4 * k)))) * finer / SPACING
+    position = (away + fine) * finer / SPACING
     at = np.interp(centre, table, away)
     reach = REACH / np.sqrt(total) / np.interp(centre, table, error)
     low = np.floor(np.interp(at - reach, away, position)).astype(np.int64)
@@ -213,6 +213,12 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     return ValueLikelihood(
         points, edges, kind, times, unbiased, 1 / total, float(error[0]), start, first, rows, cells, log_like
     )
+
+
+@lru_cache(maxsize=128)
+def _table(k: int) -> tuple[FloatArray, FloatArray]:
+    table = np.concatenate([[0.0], np.geomspace(1e-4 / k, 1.0, _TABLE)])
+    return table, _cumulative(table, FINE / (table + 1 / (4 * k)))
 
 
 def _union(low: IntArray, high: IntArray) -> IntArray:
@@ -240,10 +246,9 @@ def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatA
 
 def kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
     """Groups values with equal columns (k,) into kinds: each kind's first value, each value's kind, and the kinds' sizes."""
-    kind = np.zeros(columns[0].size, np.int64)
-    for column in columns:
-        of_column = np.unique(column, return_inverse=True)[1]
-        _, first, kind, times = np.unique(
-            kind * column.size + of_column, return_index=True, return_inverse=True, return_counts=True
-        )
+    _, first, kind, times = np.unique(columns[0], return_index=True, return_inverse=True, return_counts=True)
+    for column in columns[1:]:
+        if (column != column[0]).any():
+            both = kind * column.size + np.unique(column, return_inverse=True)[1]
+            _, first, kind, times = np.unique(both, return_index=True, return_inverse=True, return_counts=True)
     return first, kind, times.astype(np.float64)

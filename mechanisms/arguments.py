@@ -21,6 +21,8 @@ Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
     """Returns `value` as an int in [low, high]; raises ValueError for other values, also booleans and fractions."""
+    if type(value) is int and low <= value <= high:  # the usual case; the tests below are slow
+        return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
     return int(value)

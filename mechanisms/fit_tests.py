@@ -23,7 +23,7 @@ LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 
 
 def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
     """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
-    own, other = m.support_covariance(np.array([1.0, 0.0]), steps)[0]
+    own, other = m.support_variances(np.array([1.0, 0.0]), steps)
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
     excess = float(found) - table.n * (m.p + (m.k - 1) * m.q)

@@ -161,8 +161,8 @@ class Inference(ABC):
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
         """Returns the `variance` of each bin, in the shape of `frequencies`: true frequencies in [0, 1]."""
         scale = n * (steps * (self.p - self.q)) ** 2
-        covariance = self.support_covariance(np.asarray(frequencies, np.float64), steps)[0]
-        return np.asarray(covariance / scale) if scale else np.full(covariance.shape, math.inf)
+        variances = self.support_variances(np.asarray(frequencies, np.float64), steps)
+        return np.asarray(variances / scale) if scale else np.full(variances.shape, math.inf)
 
     def encoded(self, frequencies: FloatArray) -> FloatArray:
         """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
@@ -184,10 +184,16 @@ class Inference(ABC):
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)
+        return self.support_variances(frequencies, steps), self._covariance_factors(frequencies, steps)
+
+    def support_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """Returns the variances d of `support_covariance`."""
+        if self.fakes > 1:
+            return self.device.support_variances(self.encoded(frequencies), steps)
         hit, p2, q2 = self.given_memo(frequencies)
         fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
         kept = (p2 - q2) ** 2 * hit * (1 - hit)
-        return steps * fresh + steps**2 * kept, self._covariance_factors(frequencies, steps)
+        return np.asarray(steps * fresh + steps**2 * kept)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """The rows x of `support_covariance`, here for bits that are independent given the value."""
