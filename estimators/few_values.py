@@ -9,11 +9,15 @@ The prior is a mixture. Under each component but the last, shares are independen
 With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
 probability of the counts under a component, and each share's posterior:
 
-    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)    sum of the shares up to v; the second pass: of the shares from v on
+    P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)
+
+P_v(s) is the probability of the counts of the values up to v, with the sum s h of their shares. The second pass does the same
+for the values from v on.
 
 The weight of a component is its prior weight times this probability, divided by its density of the sum at 1.
 
-L_v is multiplied by e^(λ f), which has no effect if the sum is given.
+The code multiplies each L_v by e^(λ f), with λ of `nearest_distribution`. Given the sum of the shares, the product of these
+factors is a constant.
 """
 
 import functools

@@ -56,6 +56,9 @@ def ibu(
             counts. ``"support"`` uses the likelihood of the support counts. Mechanisms that are not pure always use the true
             likelihood.
 
+    Raises:
+        ValueError, TypeError: as in `matrix_inversion`.
+
     Source: Agrawal and Aggarwal 2001; defaults of Arcolezi, Cerna and Palamidessi 2023. Several levels: ElSalamouny and
     Palamidessi 2022 (free-will privacy), Algorithm 1 (GIBU).
     """

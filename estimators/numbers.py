@@ -51,6 +51,9 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, s
 
     Returns:
         As `empirical_bayes`; `converged` is true if the searches for the models with a weight ended before their limits.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     raw = matrix_inversion(groups, steps=steps)
     w = checked_widths(widths, raw.frequencies.size)

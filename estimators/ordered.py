@@ -53,6 +53,9 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, 
 
     Args:
         widths, steps: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     k = groups[0][0].k
     widths, unordered = checked_widths(widths, k), unordered_posterior(groups, steps)
@@ -91,6 +94,9 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
         standard_errors: (k,) their standard errors, positive.
         n: number of reports.
         widths: as in `empirical_bayes`.
+
+    Raises:
+        ValueError: if the widths are not k positive finite numbers.
     """
     if np.isnan(shares).any():
         return Estimate.of_nothing(shares.size, n)

@@ -51,6 +51,9 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
 
     Returns:
         None for an estimate without draws.
+
+    Raises:
+        ValueError: if an argument is out of range.
     """
     at, posterior = _edges(estimate, edges), _posterior(estimate)
     if posterior is None:

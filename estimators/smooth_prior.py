@@ -70,7 +70,7 @@ class SmoothPosterior:
         frequencies: (k,) posterior means; positive, with sum 1.
         standard_errors: (k,) posterior standard deviations.
         draws: equally likely histograms.
-        variance: (k,) variances of the unbiased shares, at the first estimate.
+        variance: (k,) variances of the unbiased shares, at the estimate of the first pass.
         log_evidence: log-probability density of the unbiased shares, with equal prior weights of all modes.
         moved: function that returns the posterior means, (k,), for other unbiased shares, (k,), near the observed ones.
     """

@@ -87,6 +87,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         Args:
             d: in [1, 10⁶]; usually the number of attributes.
 
+        Raises:
+            ValueError: if d is outside its range, or for a mechanism of sets.
+
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values.
         """
         d = integer("d", d, 1, 10**6)
@@ -270,7 +273,11 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     def channel(self) -> FloatArray:
         """Dense channel: row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set of
-        `set_codes`."""
+        `set_codes`.
+
+        Raises:
+            ValueError: if the channel would have more than 2^24 entries.
+        """
         if self._log2_outputs() + math.log2(self.k) > math.log2(MAX_CHANNEL_ENTRIES):
             raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
         if self.fakes == 1:

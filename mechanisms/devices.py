@@ -37,6 +37,9 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
         yes: in (0, 1].
         no: in (0, 1], probability of each of the equally likely "no" outcomes.
         shares: number of "no" outcomes, at least 1.
+
+    Raises:
+        ValueError: if the smaller probability is not in (0, 1).
     """
     exact_yes, exact_no = Fraction(yes), shares * Fraction(no)
     smaller = min(exact_yes, exact_no)

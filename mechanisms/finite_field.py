@@ -76,7 +76,11 @@ def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
 
 @cache
 def field(g: int) -> tuple[FieldTable, FieldTable]:
-    """Addition and multiplication tables of GF(g), each (g, g) uint16."""
+    """Addition and multiplication tables of GF(g), each (g, g) uint16.
+
+    Raises:
+        ValueError: if g is not a prime power in [2, 1024].
+    """
     power = prime_power(g) if 2 <= g <= MAX_FIELD else None
     if power is None:
         raise ValueError(f"g must be a prime power in [2, {MAX_FIELD}], got {g!r}")

@@ -65,6 +65,9 @@ class TruncatedGeometric(LocationMechanism):
         k: number of cells, in [2, 2^31).
         eps: loss per cell of distance, in [1e-9, 700] nats.
 
+    Raises:
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+
     >>> m = TruncatedGeometric(k=100, eps=0.5)
     >>> m.eps_distance, m.eps_1
     (0.5, 49.5)
@@ -180,6 +183,9 @@ class PlanarGeometric(StoredChannel):
         shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'
             numbers, row by row: the cell in column i and row j is i + width · j.
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
+
+    Raises:
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
 
     >>> m = PlanarGeometric(shape=(24, 16), eps=0.5)
     >>> m.k, round(m.eps_distance, 9)

@@ -169,7 +169,11 @@ class Symbols(Mechanism):
         return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """Covariance of two values u, v: -γ_u γ_v within a step; -(p₂-q₂)² π_u π_v between steps, from the memo."""
+        """The rows x of `support_covariance`.
+
+        The covariance of the support counts of two values u, v is -γ_u γ_v within a step, with γ_v = Pr[a report supports v].
+        Between steps it is -(p₂-q₂)² π_u π_v, with π of `given_memo` (PS-GRR: see its `_kept_together`).
+        """
         hit, p2, q2 = self.given_memo(frequencies)
         return np.asarray([
             math.sqrt(steps) * (q2 + (p2 - q2) * hit),

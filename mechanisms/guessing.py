@@ -10,8 +10,8 @@ for each value at this step.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix all steps but one, and let a_v be the likelihood of their
-outputs for sequence v. With f(v) for the value of sequence v at this step, some permutation in place of f does not lower Σ_y
-max_v a_v P(y|f(v)). By symmetry all permutations, including the identity, give the same sum.
+outputs for sequence v. Let f(v) be the value of sequence v at the remaining step. If f is not a permutation, some permutation
+gives the same or a larger Σ_y max_v a_v P(y|f(v)). By symmetry all permutations, including the identity, give the same sum.
 
 The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value,
 at most `bound`.

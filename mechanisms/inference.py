@@ -40,7 +40,11 @@ class Inference(ABC):
             raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     def support(self, table: CountTable) -> IntArray:
-        """(k,) int64 support counts C_v: how many reports support each value."""
+        """(k,) int64 support counts C_v: how many reports support each value.
+
+        Raises:
+            ValueError: if the table belongs to another mechanism, or if the mechanism is not pure.
+        """
         self.require(table)
         return self._support(table)
 
@@ -81,6 +85,9 @@ class Inference(ABC):
 
         Args:
             exact: false for the likelihood of the support counts, if the mechanism has support counts.
+
+        Raises:
+            ValueError: if the table belongs to another mechanism.
         """
         self.require(table)
         term = self.device._channel_term(table.counts) if exact else None
@@ -112,12 +119,17 @@ class Inference(ABC):
         return False
 
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-        """Returns minus the expected Hessian of one report, and the covariance of one person's scores over some steps, at f.
+        """Returns minus the expected Hessian of one report's log-likelihood, and the covariance of one person's score, at f.
+
+        The score is summed over the person's `steps` reports.
 
         Args:
             f: (k,) true frequencies.
             steps: number of reports of one person with an unchanged value.
             exact: true for the score of the true likelihood, false for the score of the support counts.
+
+        Raises:
+            ValueError: if `has_score_moments` is false.
         """
         raise ValueError(f"{self.signature} has no score moments")
 
@@ -128,7 +140,11 @@ class Inference(ABC):
         return np.asarray((self.support(table) / table.n - self.q) / (self.p - self.q))
 
     def inverse(self) -> FloatArray:
-        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure."""
+        """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure.
+
+        Raises:
+            TypeError: for a pure mechanism, whose inversion needs only the support counts.
+        """
         raise TypeError(f"{self.signature} is pure and has no inverse of its channel")
 
     def possible(self, shares: FloatArray) -> FloatArray:
@@ -152,6 +168,9 @@ class Inference(ABC):
 
         Returns:
             The variance; infinite if p and q are the same double.
+
+        Raises:
+            ValueError: if an argument is outside its range, or if the mechanism is not pure.
 
         Equation 10 of ALLOMFREE agrees only at f = 0, or if p + q = 1 in both rounds.
         """
@@ -239,6 +258,9 @@ class Inference(ABC):
 
         Args:
             shares: (k,) shares of the drawn members, as the inversion estimates them.
+
+        Raises:
+            ValueError: for mechanisms that are not of sets.
         """
         raise ValueError(f"{self.signature} is no mechanism of sets")
 

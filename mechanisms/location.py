@@ -65,6 +65,9 @@ class ChannelMechanism(OneTime):
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
         with the smallest norm, which is biased. SW inverts under Σ f = 1 instead.
+
+        Raises:
+            ValueError: if the channel is too large to be dense.
         """
         return self._pseudo_inverse
 

@@ -90,7 +90,7 @@ class SetRandomizer(SymbolRandomizer):
 
 @dataclass(frozen=True, slots=True)
 class SetRatios(Ratios):
-    """Likelihood ratios of the numbers i and j of reports that name a member of one set, and a member of another set.
+    """Likelihood ratios of two sets: i reports name a member of the first set only, and j a member of the second only.
 
     Attributes:
         symbols: d.

@@ -61,6 +61,9 @@ class PrivacyClaims(ABC):
         """Exact privacy loss of t reports of an unchanged value, in nats.
 
         With fake data, the result is an upper bound for t answers, each with one report for every attribute.
+
+        Raises:
+            ValueError: if t is not an integer in [1, 2^62].
         """
 
     def eps_sequence(self, t: int) -> ledger.SequenceLoss:

@@ -99,6 +99,10 @@ def mechanism(
         choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
+    Raises:
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+        TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
+
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
     """

@@ -37,6 +37,10 @@ class Shokri(StoredChannel):
         max_loss: Q, the bound on the expected quality loss, from 0 to the largest loss.
         loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; default: d.
 
+    Raises:
+        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+        RuntimeError: if the solver fails; the error contains the solver's message.
+
     Attributes:
         expected_loss: the channel's expected quality loss, at most Q to within 1e-9 of the largest loss.
         expected_error: the adversary's smallest expected error: the optimum.

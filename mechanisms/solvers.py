@@ -20,6 +20,9 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
         budget: the largest eps_t(horizon) allowed, in [1e-9, 700] nats.
         choices: the largest number of values of a person, for a mechanism of sets.
 
+    Raises:
+        ValueError: if an argument is invalid, or if even eps_1 = 10⁻⁹ exceeds the budget.
+
     >>> m = largest_eps_1("L-GRR", 10, eps_inf=4.0, horizon=30, budget=2.0)
     >>> round(m.eps_1, 4), round(m.eps_t(30), 6)
     (0.0639, 2.0)

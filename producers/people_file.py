@@ -4,8 +4,8 @@ The file is CSV with a header, as `producers.table_file` reads it. Each attribut
 the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
-- The spelling of a number does not matter: 1.0 and 1e0 are 1.
-- A text that differs from one listed value only in case is this value.
+- A number may have any spelling: 1.0 and 1e0 mean 1. A listed text gets such a cell only if it has the shortest spelling, 1.
+- A text that differs from one listed value only in case is this value, unless it is a word for a missing value.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`), or none if a device refuses it.
 - For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
   lone semicolon is a person with none of the values.

@@ -14,7 +14,7 @@ _status = 0  # exit status of the process, as far as `noting_status` knows it
 
 
 def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
-    """Ends the process after `seconds`, or when the interpreter exits before. Later calls have no effect.
+    """Ends the process after `seconds`, or earlier, when the interpreter exits. Later calls have no effect.
 
     The exit status is that of the block of `noting_status`, or 0 before the block has failed. If the interpreter is blocked,
     SIGALRM kills the process 1 s later.

@@ -19,6 +19,7 @@ def backup(file: Path, to: Path) -> None:
 
     Raises:
         FolderError: if `to` exists or cannot be written, or the data cannot be read.
+        OSError: if the system cannot tell whether `to` exists, for example because its name is too long.
     """
     if to.exists():
         raise FolderError(f"{to}: cannot be written: File exists")

@@ -26,6 +26,9 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
     Args:
         people: number of people of the whole survey; None if each crowd has the survey's `crowd`.
         colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all.
+
+    Raises:
+        ValueError: if an argument is out of range, or the survey has no `crowd` for None.
     """
     number = people if people is not None else survey.crowd
     if number is None:

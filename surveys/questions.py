@@ -60,7 +60,11 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
     def build(self, k: int, share: int, choices: int | None = None) -> Mechanism:
-        """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`."""
+        """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`.
+
+        Raises:
+            ValueError: if the mechanism does not take the level's keys.
+        """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(
             self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, choices=choices
@@ -89,7 +93,11 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         distinct("cohort", list(self.values))
 
     def index(self, value: str | None) -> int:
-        """The index of a cohort."""
+        """The index of a cohort.
+
+        Raises:
+            ValueError: if there is no such cohort.
+        """
         if value not in self.values:
             raise ValueError(f"the cohort ({self.name}) must be one of {', '.join(self.values)}, got {value!r}")
         return self.values.index(value)

@@ -93,7 +93,11 @@ def statement(survey: Survey, toml: str, previous: str | None, signed: datetime)
 
 
 def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
-    """Returns the signatures of a text, one in each line that is not empty."""
+    """Returns the signatures of a text, one in each line that is not empty.
+
+    Raises:
+        SignatureError: if a line is not a signature.
+    """
     found = []
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` would also split at separators within a JSON text
         if not line.strip():
@@ -124,7 +128,11 @@ def public_keys(signed_by: str | Sequence[str]) -> list[bytes]:
 
 
 def is_signed_by(signature: Signature, key: bytes) -> bool:
-    """True if the owner of the key has signed the statement."""
+    """True if the owner of the key has signed the statement.
+
+    Raises:
+        ModuleNotFoundError: if the package cryptography is not installed.
+    """
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

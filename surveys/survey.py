@@ -237,7 +237,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return {attribute.name: i for i, attribute in enumerate(self.attributes)}
 
     def index(self, attribute: str) -> int:
-        """The index of the attribute with this name."""
+        """The index of the attribute with this name.
+
+        Raises:
+            ValueError: if there is none.
+        """
         if attribute not in self._indices:
             suggestion = did_you_mean(attribute, self._indices)
             raise ValueError(f"attribute must be one of {', '.join(self._indices)}, got {attribute!r}{suggestion}")
@@ -268,7 +272,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return 1 if self.cohort is None else len(self.cohort.values)
 
     def cohort_index(self, cohort: str | None) -> int:
-        """The index of a cohort; 0 for None in a survey without cohorts."""
+        """The index of a cohort; 0 for None in a survey without cohorts.
+
+        Raises:
+            ValueError: if the survey has no such cohort.
+        """
         if self.cohort is not None:
             return self.cohort.index(cohort)
         if cohort is not None:

@@ -1,1 +1,1 @@
-"""Reads the reports topic in chunks, with bounded decompression, a check of the group membership and a second client."""
+"""Reads the reports topic in chunks, with bounded decompression, and checks the consumer's membership and its view."""

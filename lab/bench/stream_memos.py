@@ -1,6 +1,6 @@
 """Compares the errors and privacy losses of memoized mechanisms and of the spaced level, for values that change often.
 
-A memoized mechanism has ε∞ and ε₁ = ε∞/2, the spaced level one report of ε∞ in a window.
+A memoized mechanism has ε∞ and ε₁ = ε∞/2. The spaced level sends one report with ε = ε∞ in each window.
 
 Source of the data: LOLOHA (Arcolezi, Pinzón, Palamidessi and Gambs, EDBT 2023, arXiv:2210.00262).
 """

@@ -31,6 +31,9 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     Returns:
         The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
 
+    Raises:
+        ValueError: if an argument is outside its range.
+
     Derivation: the memo's posterior depends on the counts n_m of the reported symbols, and P(y|v)/P(y|v') = (Σ_m E^{n_m} +
     (E₁-1) E^{n_v}) / (Σ_m E^{n_m} + (E₁-1) E^{n_v'}). The ratio rises with E^{n_v} and falls with every other term, so at the
     maximum all t reports are v. Equation 16 of ALLOMFREE uses ε₁ instead of ε₂ and 2 instead of k, which understates the loss.
@@ -59,6 +62,9 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
 
     Returns:
         The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
+
+    Raises:
+        ValueError: if t is outside its range.
 
     Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent.
 

@@ -61,6 +61,9 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
         log_e1: ε∞ = ln(p₁/q₁), in (0, 700] nats.
         log_e2: ε₂ = ln(p₂/q₂), in (0, 2100] nats.
 
+    Raises:
+        ValueError: if an argument is outside its range.
+
     >>> loss = eps_sequence_grr(2, k=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact, loss.witness
     (2.196, True, "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x")

@@ -27,6 +27,9 @@ def eps_sequence_hashed(t: int, *, k: int, g: int, log_e1: float, log_e2: float)
         g: number of symbols, in [2, 2^31).
         log_e1, log_e2: as in `eps_sequence_grr`.
 
+    Raises:
+        ValueError: if an argument is outside its range.
+
     >>> loss = eps_sequence_hashed(3, k=2, g=4, log_e1=2.0, log_e2=1.5731722)
     >>> round(loss.value, 3), loss.exact
     (2.678, True)

@@ -40,6 +40,9 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
         t: number of reports, in [1, 2^50].
         k: number of bits, in [2, 2^31).
         rounds: the probabilities of both rounds.
+
+    Raises:
+        ValueError: if an argument is outside its range.
     """
     return _loss(integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K), rounds)
 

@@ -246,6 +246,9 @@ class Device:
         """Returns the reports that are not settled, in the order of steps.
 
         The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute.
+
+        Raises:
+            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -259,6 +262,9 @@ class Device:
         """Marks a report as settled: no further attempt is needed.
 
         The device then drops the envelopes before the `lateness_steps` + 2 latest settled ones of the attribute.
+
+        Raises:
+            DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
@@ -293,6 +299,10 @@ class Device:
 
         Args:
             confirm: the survey's name, to prevent erasing by mistake.
+
+        Raises:
+            ValueError: if `confirm` differs from the survey's name. Nothing is erased.
+            DeviceError: as for `report`.
         """
         if confirm != self.survey.name:
             raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")

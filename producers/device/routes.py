@@ -63,6 +63,9 @@ class Direct:
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
+
+    Raises:
+        ValueError: if the URL is malformed. The message leaves out a user name and password.
     """
 
     def __init__(self, url: str, token: str | None) -> None:

@@ -65,7 +65,11 @@ class Sender:
 
     def attempt(self) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
-        the gateway accepted or refused for good."""
+        the gateway accepted or refused for good.
+
+        Raises:
+            DeviceError: if the device's file cannot be used.
+        """
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()

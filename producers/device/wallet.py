@@ -121,13 +121,17 @@ class Wallet:
         )  # fmt: skip
 
     def leave(self, fingerprint: str) -> None:
-        """Erases the memos, envelopes and choices of a survey permanently.
+        """Erases the device's memos, envelopes and enrolment in a survey permanently.
 
         The wallet then charges the loss of the reports made instead of the survey's claim; without a report, nothing. A later
         `device` for the survey is a new enrolment with a new claim.
 
         Args:
             fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.
+
+        Raises:
+            ValueError: if the device is not enrolled in such a survey.
+            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
         with self._accounts() as accounts:
             try:
@@ -139,6 +143,11 @@ class Wallet:
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:
+        """Returns the person's losses so far and the wallet's charges.
+
+        Raises:
+            StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
+        """
         with self._accounts() as accounts:
             rows = accounts.rows()
             per_window, for_ever = accounts.charged(_now_ms())

@@ -90,6 +90,9 @@ class Accounts:
 
         Args:
             from_ms: beginning of the first step that the device may report.
+
+        Raises:
+            WalletFull: if the claim does not fit.
         """
         budget = self.budget()
         assert budget is not None

@@ -1,4 +1,4 @@
-"""Checks of requests before their routes: HEAD is answered like GET, and the API refuses unknown query parameters."""
+"""Handles requests before a route runs: answers HEAD like GET, and refuses unknown or repeated query parameters of the API."""
 
 from collections import Counter
 

@@ -4,8 +4,8 @@ The cross table of a pair adds rows with the names of `TABLE` as estimators.
 
     FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
 
-The names of the folders are Hive partitions: DuckDB, Polars and Spark read the whole folder as one table with the additional
-columns `attribute` and `month`. A month is that of the step's start, in UTC.
+The names of the folders are Hive partitions: DuckDB and Spark read the whole folder as one table with the additional columns
+`attribute` and `month`. Polars does so for Parquet. A month is that of the step's start, in UTC.
 """
 
 import os

@@ -44,7 +44,7 @@ HORIZONS = (1, 2, 3, 10)
 T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
-CONTROL_REPORTS = 20_000  # reports of each value; enough to catch every control
+CONTROL_REPORTS = 20_000  # devices with each value; enough to catch every control
 Supports = npt.NDArray[np.uint8]  # (n, k)
 SupportsOfValues = dict[int, Supports]  # for each value that devices hold: (devices, k) numbers of supporting reports
 
@@ -171,7 +171,7 @@ def _total_supports(m: Mechanism, observed: SampledReports) -> Supports:
 
 
 def controls(n: int, seed: int, alpha: float) -> list[Control]:
-    """Audits mechanisms broken on purpose, each for the loss that the fault increases, from n reports of each value."""
+    """Audits mechanisms broken on purpose, each for the loss that the fault increases, from n devices with each value."""
     found: list[Control] = []
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
