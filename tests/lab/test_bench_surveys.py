@@ -39,7 +39,8 @@ def shown(result: SurveysBench) -> str:
 def test_all_results_are_shown() -> None:
     text = shown(RESULT)
     for wanted in (
-        "50 1 4.2 9.8 7.5 123 k 1.25 2.50 3.75", "5 5 4.2 9.8 7.5 – 1.25", "estimator / 50 1 1.5 12 8", "estimator: /: kB 1.5", "second answer 12, 8",
+        "50 1 4.2 9.8 7.5 123 k 1.25 2.50 3.75", "5 5 4.2 9.8 7.5 – 1.25", "estimator / 50 1 1.5 12 8",
+        "estimator: /: kB 1.5", "second answer 12, 8",
         "500 surveys in one process", "connections to Redis 6", "survey's step 33.5", "a turn with a step 55.5", "2 cores",
     ):  # fmt: skip
         assert wanted in text, (wanted, text)
