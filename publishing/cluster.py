@@ -16,7 +16,9 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Gives each survey its parts in Kafka and Redis."""
+    """Gives each survey its parts in Kafka and Redis. Several threads may call the methods."""
+
+    turns_at_once = 4  # while one survey waits for Kafka or Redis, another is estimated
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import RLock
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
@@ -14,6 +15,7 @@ from ldpstream.runtime.settings import Settings
 
 _TELLING = re.compile("Sasl|SSL")  # messages about authentication and certificates; later messages only say "unreachable"
 _CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)
+_hearing = RLock()  # held while the library's logger is changed, so clients in several threads connect one after another
 _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
 
@@ -50,15 +52,16 @@ class Heard(logging.Handler):
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    library = logging.getLogger("kafka")
-    level, propagate = library.level, library.propagate
-    heard = Heard(settings)
-    library.addHandler(heard)
-    library.setLevel(logging.WARNING)  # messages below this level show passwords
-    library.propagate = False
-    try:
-        yield heard
-    finally:
-        library.removeHandler(heard)
-        library.setLevel(level)
-        library.propagate = propagate
+    with _hearing:
+        library = logging.getLogger("kafka")
+        level, propagate = library.level, library.propagate
+        heard = Heard(settings)
+        library.addHandler(heard)
+        library.setLevel(logging.WARNING)  # messages below this level show passwords
+        library.propagate = False
+        try:
+            yield heard
+        finally:
+            library.removeHandler(heard)
+            library.setLevel(level)
+            library.propagate = propagate
