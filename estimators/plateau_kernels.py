@@ -13,7 +13,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[Any]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _sum(x: Floats) -> float:
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
@@ -24,7 +24,7 @@ def _sum(x: Floats) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _dot(x: Floats, y: Floats) -> float:
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4
@@ -35,7 +35,7 @@ def _dot(x: Floats, y: Floats) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
     if v == 0:
         return 0, 0, 0
@@ -44,7 +44,7 @@ def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
     return low - first[v], start[v - 1] + low - first[v - 1], max(high - low, 0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def forward_backward(
     like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats,
     smooth: bool,

@@ -17,7 +17,7 @@ WIDEST = 600.0  # largest difference of by · f over the grid, in nats; beyond i
 SMALLEST, LARGEST = 1e-250, 1e250  # if the sum of a kind is outside, the loop computes the kind again with logarithms
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: float, like: Floats) -> None:
     """Writes exp(log_like + by · f) to `like`, scaled so that the largest number of each kind is 1."""
     for i in range(first.size):
@@ -29,7 +29,7 @@ def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: flo
             like[j] = math.exp(like[j] - largest)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def posterior(
     like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, times: Floats, mean: Floats, variance: Floats,
     mass: Floats,
@@ -52,7 +52,7 @@ def posterior(
         mean[i], variance[i] = centre, sum_2 / total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def moments(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
     mass: Floats,
@@ -103,14 +103,14 @@ def moments(
     return sum_of_means, sum_of_variances
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
     """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, limited to ±`longest`."""
     step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
     return min(max(step, -longest), longest)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def fit_prior(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     rounds: int, longest: float, prior: Floats, by: float,
@@ -134,7 +134,7 @@ def fit_prior(
     return by
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def meet_sum(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
     rounds: int, tolerance: float, longest: float,
@@ -161,7 +161,7 @@ def meet_sum(
     return means, evaluated, by
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def log_evidence(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     prior: Floats, total: Floats, by: float, variance_of_sum: float,
@@ -195,7 +195,7 @@ def log_evidence(
     return found - by + math.log(max(prior_variance / (variance_of_sum + 1e-300), 1.0)) / 2
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def widened(
     like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float, prior: Floats,
     total: Floats, blur: Floats, narrowest: float, wide: Floats,
@@ -245,7 +245,7 @@ def widened(
             wide[j] /= norm
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def fit_weights(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
     begin: Floats, rounds: int, longest: float, weights: Floats,
@@ -283,7 +283,7 @@ def fit_weights(
         by -= newton_step(means, variances, longest)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def quantiles(below: Floats, ends: Floats, lowest: Floats, start: Floats, chances: Floats, found: Floats) -> None:
     """Writes the quantiles of each kind to `found`, (m, kinds), by linear interpolation within the cells.
 

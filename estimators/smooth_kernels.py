@@ -18,7 +18,7 @@ LEAST_LEVEL = 0.001  # smallest sum of the smooth part
 SMALLEST, LARGEST = 1e-100, 1e100  # limits of a product, whose logarithm replaces a sum of logarithms
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) -> float:
     """Factors H = diag(weights) + Q = L D Lᵀ in O(k), and returns ln det H.
 
@@ -42,7 +42,7 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
     return float(log_det + np.log(product))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
     """Replaces x by the solution y of Lᵀ y = x."""
     near = far = 0.0  # local, because a number just written is slow to read
@@ -51,7 +51,7 @@ def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
         x[i] = near
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
     """Replaces x by the solution y of L D Lᵀ y = x."""
     near = far = 0.0  # l1[i-1] y[i-1], and l2[i-2] y[i-2]
@@ -63,7 +63,7 @@ def solve(l1: Floats, l2: Floats, d: Floats, x: Floats) -> None:
     solve_upper(l1, l2, x)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
     near_x = far_x = below_x = near_y = far_y = below_y = 0.0
     for i in range(x.size):
@@ -78,7 +78,7 @@ def solve_two(l1: Floats, l2: Floats, d: Floats, x: Floats, y: Floats) -> None:
         x[i], y[i] = near_x, near_y
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def times(bands: Floats, x: Floats, out: Floats) -> float:
     """Writes Q x to `out`, and returns xᵀ Q x."""
     k = x.size
@@ -93,7 +93,7 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
     return dot(x, out)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def dot(x: Floats, y: Floats) -> float:
     total = 0.0
     for i in range(x.size):
@@ -101,13 +101,13 @@ def dot(x: Floats, y: Floats) -> float:
     return total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def scale(x: Floats, by: float) -> None:
     for i in range(x.size):
         x[i] *= by
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def shares(eta: Floats, widths: Floats, f: Floats) -> None:
     """Writes the shares w e^η, normalised, to `f`."""
     highest, total = -np.inf, 0.0
@@ -120,7 +120,7 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
     scale(f, 1 / total)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def explain(
     z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
 ) -> float:
@@ -175,7 +175,7 @@ def explain(
     return float(total + np.log(product))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def mode(
     z: Floats,
     precision: Floats,
@@ -266,7 +266,7 @@ def mode(
     return float(value - 0.5 * (log_det + np.log(dot(m, across) / level[0] ** 2)))
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _update_chances(
     z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
 ) -> None:
@@ -291,7 +291,7 @@ def _update_chances(
     level[0] = after
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def draw(
     z: Floats,
     mean_precision: Floats,
