@@ -1,4 +1,4 @@
-"""The size of a deployment: what every station needs for a survey and a number of devices.
+"""The size of a deployment: what every service needs for a survey and a number of devices.
 
 `docs/capacity.md` has the sources of the costs.
 """
@@ -34,7 +34,7 @@ YEAR_S = 365 * 86_400
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """The needs of a deployment. Bytes include replicas in Kafka, but not in Redis.
+    """The needs of a deployment. The sizes of Kafka's topics include all replicas; `redis_memory` includes none.
 
     Attributes:
         requests, records: requests to the gateways and records in the log, each second, averaged over time.
