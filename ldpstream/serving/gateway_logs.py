@@ -34,7 +34,7 @@ class _Append(NamedTuple):
 
 
 class FolderLogs:
-    """The logs of all surveys of a data folder. Use it in one event loop.
+    """The logs of all surveys of a data folder, for use in one event loop.
 
     Args:
         ended: called, in a thread, with a survey that the gateway no longer serves.

@@ -81,7 +81,7 @@ class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The survey's cohorts: the name of the public fact, the cohorts, and the least number of reports of a histogram."""
+    """The name of the survey's cohorts, such as "country", their values, and the least number of reports for a histogram."""
 
     name: str
     values: list[str]

@@ -225,7 +225,10 @@ def test_the_loss_of_two_reports() -> None:
 
 def test_the_readmes_standard_error() -> None:
     error = 100 * mechanism("OUE", 100, eps=1.0).variance(0.0, 10_000) ** 0.5
-    assert f"with ε = 1, 10 000 reports and 100 values, one standard error of a share is {error:.2g} p" in PLAIN["README.md"]
+    assert (
+        f"with ε = 1, 10 000 reports and 100 values, one standard error of a share with the mechanism OUE is {error:.2g} p"
+        in PLAIN["README.md"]
+    )
 
 
 def test_the_readmes_results_are_those_of_the_documents() -> None:
