@@ -1,10 +1,11 @@
 """Posterior of the shares of at most nine values without order, under a fixed prior.
 
-The prior is a mixture. Under each component but the last, shares are independent draws from a distribution g, given the sum 1:
+The prior is a mixture. Under most of its components, shares are independent draws from a distribution g, given the sum 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
-- All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
+- Most draws are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
+
+Under the last component, all shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
 With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
 probability of the counts under a component, and each share's posterior:
