@@ -68,7 +68,7 @@ def ratios(channel: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples: int, rng: np.random.Generator) -> Reached:
     """Estimates the loss that the attack reaches, in nats, with n reports of new devices at each step.
 
-    `near` is about this loss, for the importance sampling; 0 for plain sampling.
+    `near` is a rough value of this loss, for importance sampling; 0 for plain sampling.
     """
     common, a, b = ratios(m.channel())
     gap = a - b
