@@ -7,8 +7,8 @@ The prior is a mixture. Under most of its components, shares are independent dra
 
 Under the last component, all shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
 
-With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
-probability of the counts under a component, and each share's posterior:
+The likelihoods L_v of `estimators.value_likelihood` are computed at multiples of a step h. Two passes of convolutions then give
+the probability of the counts under a component, and each share's posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)
 
