@@ -125,7 +125,7 @@ def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
 
 
 def open_attribute(survey: Survey, name: str | None) -> int:
-    """The index of the attribute that gets candidates. Without a name, it is the only one with a value for other texts.
+    """The index of the attribute that gets candidates: without a name, the only attribute with a value for other texts.
 
     Raises:
         CandidatesError: if the attribute cannot get candidates, or if without a name there is not exactly one attribute.

@@ -71,7 +71,7 @@ SAID = [
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
     ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"that wait to be counted, of about {batches.CHUNK_BYTES // 10**6} MB each"),
-    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
+    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
