@@ -22,12 +22,12 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
     points = values.points.size
     prior = np.linspace(1, 2, points) / np.linspace(1, 2, points).sum()
     like = np.exp(values.log_like)
-    later, posterior, drawn = np.empty_like(like), np.empty_like(like), np.empty(points)
-    arrays = like, values.start, values.first, prior, jump, later, posterior, drawn
-    assert forward_backward(*arrays, False) == forward_backward(*arrays, True)
-    new_alone = drawn.copy()
-    value = forward_backward(*arrays, True)
-    np.testing.assert_array_equal(drawn, new_alone)
+    chances, alone, posterior, drawn = np.empty(k), np.empty(points), np.empty_like(like), np.empty(points)
+    forward_backward(like, values.start, values.first, prior, jump, chances, alone, np.empty(0))
+    value = np.log(chances).sum()
+    forward_backward(like, values.start, values.first, prior, jump, chances, drawn, posterior)
+    np.testing.assert_array_equal(drawn, alone)
+    assert np.log(chances).sum() == value
 
     dense = np.zeros((k, points))
     dense[entries(values)] = like
