@@ -50,9 +50,9 @@ class BehindRelay(Struct, frozen=True, kw_only=True):
     """The two promises about the reports of a person, for an attribute, a level and a span of time.
 
     Attributes:
-        span: "report": one report. "window": the reports of `window_steps` steps. "life": all reports of the device, or those
-            of a year if the level has no end.
-        reports: number of these reports. None: any number of reports of one memo.
+        span: "report": one report. "window": the reports of `window_steps` steps. "life": any number of reports of one memo;
+            at a one-time level all reports of the device, or those of a year if the level has no end.
+        reports: number of these reports; None for any number of reports of one memo.
         crowd: n, the least number of honest reports of the same attribute, level, cohort and step, the person's included. For
             several reports of one memo, the number of people who report at the same steps and keep their memos.
         delta: δ of `eps_behind_relay`.

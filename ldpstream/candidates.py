@@ -43,7 +43,7 @@ class Cost(Struct, frozen=True, kw_only=True):
         fresh: loss of the new memos, `eps_inf`; None for a one-time mechanism.
         eps: loss of one report.
         eps_window: loss of any w consecutive steps, also across the change of the survey; None for a memoizing mechanism.
-        reports_left: `lifetime_reports` here: those that the survey before leaves; None without a limit.
+        reports_left: `lifetime_reports` in this survey: the reports that the survey before leaves; None without a limit.
     """
 
     attribute: str
@@ -74,7 +74,8 @@ def read_candidates(path: Path, attribute: Attribute) -> list[str]:
     """The candidates of a file: UTF-8, one in a line, the most important first.
 
     Raises:
-        CandidatesError: if the file cannot be read, has no candidate, or a line is not a new value of the attribute.
+        CandidatesError: if the file cannot be read, is larger than 16 MiB, or has no candidate, or if a line is not a new
+            value of the attribute.
     """
     try:
         with path.open("rb") as file:
@@ -124,10 +125,10 @@ def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
 
 
 def open_attribute(survey: Survey, name: str | None) -> int:
-    """The index of the attribute that gets candidates; without a name, of the only one that can.
+    """The index of the attribute that gets candidates: without a name, the only attribute with a value for other texts.
 
     Raises:
-        CandidatesError: if the attribute cannot get candidates, or without a name there is not exactly one.
+        CandidatesError: if the attribute cannot get candidates, or if without a name there is not exactly one attribute.
     """
     known = [a.name for a in survey.attributes if a.catch_all is not None and a.pair is None and a.most is None]
     if name is None:
@@ -149,13 +150,13 @@ def open_attribute(survey: Survey, name: str | None) -> int:
 
 
 def spacing(survey: Survey) -> int:
-    """Number of steps between the end of a survey and the start of the next in which devices must be silent."""
+    """Number of silent steps between two surveys, with which no spaced level needs a fresh budget."""
     w = max(m.every_steps for levels in survey.mechanisms for m in levels)
     return w if w > 1 else 0
 
 
 def next_start(survey: Survey) -> datetime:
-    """The earliest start of the next survey that needs no fresh budget at spaced levels.
+    """A start of the next survey that needs no fresh budget at spaced levels: `spacing` steps after the end of this survey.
 
     Raises:
         CandidatesError: if the survey has no end.
@@ -184,7 +185,7 @@ def least_found(m: Mechanism, window: int, people: float, candidates: int) -> fl
     probability `FALSE_ALARM` / candidates.
 
     Args:
-        m: the mechanism on all values of a round.
+        m: the mechanism on all values of the survey.
     """
     return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
 
@@ -202,15 +203,16 @@ def rounds(
     mechanism: str | None = None,
     after: Survey | None = None,
 ) -> list[NextSurvey]:
-    """Makes the next surveys.
+    """Makes the next surveys, in the order in which devices answer them.
 
     Args:
-        steps: number of steps of a round. None: `window_steps` if there are several rounds, no end if there is one round.
-        mechanism: one-time mechanism of the attribute's one-time levels; None: the survey's.
-        after: the survey that devices answer before the first round, and that replaces `survey`; None for `survey`.
+        most: largest number of candidates in one survey.
+        steps: number of steps of each survey. None: `window_steps` if there are several, no end if there is one.
+        mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
+        after: the survey that devices answer before the first of these, and that replaces `survey`; None for `survey`.
 
     Raises:
-        CandidatesError: if the first round begins too early, a level has no report left, or `after` does not fit.
+        CandidatesError: if the first survey begins too early, a level has no report left, or `after` does not fit.
         SurveyError: if a next survey would not be valid.
     """
     before = survey if after is None else after

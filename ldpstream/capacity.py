@@ -1,4 +1,4 @@
-"""The size of a deployment: what every station needs for a survey and a number of devices.
+"""The size of a deployment: what every service needs for a survey and a number of devices.
 
 `docs/capacity.md` has the sources of the costs.
 """
@@ -17,8 +17,8 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import seal_rows
 
 GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in the request
-AGENT_US = (1.7, 0.0021)  # processor time of a record, and of each byte of its envelope
-COMMIT_S = 0.8e-3  # one commit of a partition in Redis
+AGENT_US = (0.9, 0.0011)  # processor time of a record, and of each byte of its envelope
+COMMIT_S = 0.7e-3  # one commit of a partition in Redis
 COMMITS = 2  # commits of a partition in a second, with the default of LDPSTREAM_COMMIT_INTERVAL_MS
 RECORD_BYTES = 30  # in Kafka, beside the envelope: the record's frame and its report key
 REDIS_KEY_BYTES = 11
@@ -34,7 +34,7 @@ YEAR_S = 365 * 86_400
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
-    """The needs of a deployment. Bytes include replicas in Kafka, but not in Redis.
+    """The needs of a deployment. The sizes of Kafka's topics include all replicas; `redis_memory` includes none.
 
     Attributes:
         requests, records: requests to the gateways and records in the log, each second, averaged over time.

@@ -1,6 +1,6 @@
 """The statements of `check` as JSON for a program: the document of `check --json`. `docs/check.schema.json` is its schema.
 
-A loss is in nats; null stands for "no bound". Keys may be added; a key never changes its meaning without a new `format`.
+A loss is in nats; a loss of null has no bound. Keys may be added; a key never changes its meaning without a new `format`.
 """
 
 import math
@@ -33,16 +33,18 @@ class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
-    """Chances of a right guess, for different reports that the guesser sees. With `any_values`: of the value at one step, if
-    values may change. All others: of a value that never changes.
+    """Chances of a right guess, for different reports that the guesser sees.
+
+    The names with `any_values` are about the value at one step, if values may change. All others but `every_steps` are about a
+    value that never changes.
 
     Attributes:
         no_report, one_report: without any report, and from the reports of one step.
         window, window_any_values: from the reports of `window_steps` steps.
         year, year_any_values: from the reports of a year, or of the whole survey if it is shorter.
         for_ever: from all reports that a device may ever make; None for a one-time level without `lifetime_reports`.
-        every_steps: if the value tells nothing about the values outside `every_steps` consecutive steps; None with memoized
-            levels.
+        every_steps: of the value at one step, if it tells nothing about the values outside `every_steps` consecutive steps.
+            None for a memoized level; in `device_chances` also if another level of the survey is memoized.
     """
 
     no_report: CheckedChance
@@ -58,8 +60,9 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
 class CheckedWeight(msgspec.Struct, frozen=True, kw_only=True):
     """The number of honest people whom false reports outweigh.
 
-    `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
-    `in_year` are for one share, and a liar who sends one report at every step.
+    `one_value` is for one share and one report. `set_size` values together have the weight `set`; they are half of all, and
+    with `choices` half of all symbols of a report, rounded down. `in_window` and `in_year` are for one share, and a liar who
+    sends one report at every step.
     """
 
     one_value: float
@@ -117,8 +120,8 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute.
 
-    `pair`: the names of a pair's two attributes. `people_factor`: by this factor the pair raises the number of people that
-    other attributes need, at most. Both are None for an attribute that is no pair.
+    `pair`: the names of a pair's two attributes. `people_factor`: with the pair, every other attribute needs at most this
+    number of times the people. None if this number is unknown. Both are None for an attribute that is no pair.
     """
 
     name: str
@@ -133,7 +136,7 @@ class CheckedDevice(msgspec.Struct, frozen=True, kw_only=True):
     """The losses of a device over all attributes, at the levels with the largest losses.
 
     `eps_for_ever` is the loss of all reports while the values stay the same. `eps_window` is the loss between values that
-    differ only within the longest `every_steps` consecutive steps.
+    differ only within the longest `every_steps` consecutive steps; null with a memoized level, or if no device skips a step.
     """
 
     eps_1: float

@@ -22,7 +22,8 @@ class Truth:
     """The true answers of simulated participants.
 
     Attributes:
-        counts: (attribute, cohort, step) -> (k,) number of participants with each true value; cohort None for everybody.
+        counts: (attribute, cohort, step) -> (k,) number of participants with each true value, or for sets with each member of
+            the padded set; cohort None for everybody.
     """
 
     counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
@@ -54,10 +55,10 @@ class Demo:
         self.truth = Truth()
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
-        """Runs every step that both the source and the survey have.
+        """Runs every step that both the source and the survey have, and then the steps until the last one has closed.
 
         Args:
-            seen: called after every step with the step's number and publications.
+            seen: called after every step with the step's number and the publications made at this step.
         """
         survey, log, sink = self._survey, self._log, MemorySink(self._log.append)
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)

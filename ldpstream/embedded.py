@@ -1,4 +1,4 @@
-"""The whole service in one process: the real counting, schedule and results, with an in-memory log and a manual clock."""
+"""The service's counting and schedule in one process, with a log, counts and results in memory, and a manual clock."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""The effect of one false report on an estimate, for every attribute and level of a survey, in numbers and in words.
+"""The weight of false reports in the estimates of a level, in numbers and in words.
 
 A liar here sends one false report at every step. One liar outweighs T / reports_in(T) times as many honest people in T steps as
 in one step.
@@ -14,8 +14,9 @@ from ldpstream.surveys import Survey
 def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
     """Returns the number of honest people whom false reports outweigh.
 
-    `one_value` is for one share and one report; `set_size` values (half of all) together have the weight `set`. `in_window` and
-    `in_year` are for one share, and a liar who sends one report at every step.
+    `one_value` is for one share and one report. `set_size` values together have the weight `set`; they are half of all, and
+    with `choices` half of all symbols of a report, rounded down. `in_window` and `in_year` are for one share, and a liar who
+    sends one report at every step.
     """
     one, half = m.outweighs(), m.k // 2
     spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}

@@ -45,7 +45,7 @@ class Precision(Struct, frozen=True, kw_only=True):
     """Precision of one span.
 
     Attributes:
-        half_width: half of the 95 % interval of the share `Forecast.share`.
+        half_width: half of the length of the 95 % interval of the share `Forecast.share`.
         least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does.
         people: number of people of the whole survey for the wished half-width.
     """
@@ -59,7 +59,8 @@ class MeanPrecision(Struct, frozen=True, kw_only=True):
     """Precision of the mean of an attribute's numbers in one span.
 
     Attributes:
-        half_width: half of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are equally frequent.
+        half_width: half of the length of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are
+            equally frequent.
         wished: the wished half-width of a share times the range of the numbers.
     """
 
@@ -72,8 +73,8 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """Forecast for an attribute, if all its people choose this level.
 
     Attributes:
-        k: number of values; with `choices` of symbols.
-        share: the share of people for which `half_width` and `least_jump` are: 1/k; with `choices` = m, m/k.
+        k: number of values; with `choices`, number of symbols of a report.
+        share: the share of people that `half_width` and `least_jump` are for: 1/k; with `choices` = m, m/k.
         people: number of people who answer the attribute.
         reports: number of reports at a step.
         spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
@@ -118,7 +119,8 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     Attributes:
         width: the wished half-width of a 95 % interval.
         reader: what a reader of the published histograms learns, by attribute and level.
-        colluding: number of these people who forge reports or tell what they sent; `reader` and `behind_relay` do without them.
+        colluding: number of these people who forge reports or tell what they sent. They count in no crowd of `reader` and
+            `behind_relay`.
         relay_required: true if devices send only through a relay.
         behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.
     """

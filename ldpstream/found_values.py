@@ -14,7 +14,7 @@ UNBIASED = "mi"  # an estimate that pulls small shares to each other has no such
 
 
 class HistogramFile(msgspec.Struct, frozen=True):
-    """The part of the API's answer `histogram` that decides."""
+    """The fields of the API's answer `histogram` that this module reads."""
 
     survey: str
     attribute: str
@@ -79,7 +79,8 @@ def found_values(
         candidates: number of candidates in all surveys of a list; None if the new survey has all of them.
 
     Raises:
-        CandidatesError: if a survey lacks the attribute, or the new survey has no suitable new values of it.
+        CandidatesError: if a survey lacks the attribute, the new survey has no suitable new values of it, the histogram lacks
+            one of them, or `candidates` is less than their number.
     """
     name = shares.attribute
     for survey in (old, new):

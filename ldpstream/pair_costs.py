@@ -1,6 +1,6 @@
 """The cost of a pair of attributes, in people.
 
-A pair takes people (smp), budget (spl) or room among the fake values (rs+fd) from all other attributes.
+A pair takes people (smp) or budget (spl) from all other attributes, or makes their true answers rarer (rs+fd).
 """
 
 import numpy as np

@@ -65,7 +65,11 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Raises OutputError if Matplotlib is missing, or does not support the format of the file's ending."""
+    """Draws the panels into one file.
+
+    Raises:
+        OutputError: if Matplotlib is missing, or does not support the format of the file's ending.
+    """
     try:
         from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
     except ImportError:

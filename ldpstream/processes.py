@@ -1,4 +1,4 @@
-"""Spreads work over all cores: one process for each core, with single-threaded linear algebra."""
+"""Spreads work over processes, by default one for each core, with single-threaded linear algebra."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ def worker_pool(processes: int | None, tasks: int) -> Iterator[Spread]:
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Limits numerical libraries to one thread in every process that is started inside the context."""
+    """Limits OpenBLAS, OpenMP and Numba to one thread in every process that is started inside the context."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:

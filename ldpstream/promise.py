@@ -79,7 +79,7 @@ def device_line(survey: Survey) -> str:
 
 
 def device_window_loss(survey: Survey) -> float | None:
-    """Returns the loss of a device whose values differ only within the longest `every_steps`.
+    """Returns the loss between values that differ only within the longest `every_steps` consecutive steps.
 
     None if no level has `every_steps` above 1, or if a level is memoized.
     """
@@ -91,9 +91,9 @@ def device_window_loss(survey: Survey) -> float | None:
 
 
 def survey_loss(survey: Survey, m: Mechanism) -> float | None:
-    """Returns the loss of all reports of a level until the survey ends, for any values; None without `ends`.
+    """Returns an upper bound of the loss of all reports of a level until the survey ends, for any values; None without `ends`.
 
-    The bound holds for a device that enrolls once.
+    It holds for a device that enrolls once.
     """
     return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
 
@@ -106,7 +106,7 @@ def _device_window(survey: Survey) -> str:
 
 
 def promise(survey: Survey) -> list[str]:
-    """Returns the promise as lines: first for the whole survey, then for every attribute and level."""
+    """Returns the promise as lines: for the whole survey, then for every attribute and level, then for a device in all."""
     d = len(survey.attributes)
     lines = [
         f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",

@@ -123,7 +123,7 @@ def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":
 
 @app.command()
 def agent(surveys: SurveyPaths) -> None:
-    """Run a counting agent: a Faust worker from Kafka's reports to count tables in Redis. Several agents share the work."""
+    """Run a counting agent: a Faust worker that counts Kafka's reports into tables in Redis. Several agents share the work."""
     from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
     from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric

@@ -1,4 +1,4 @@
-"""The output of the commands: tables for people, and the same data as JSON for programs."""
+"""Output of several commands: tables for people, and the same data as JSON for programs."""
 
 import math
 from collections.abc import Callable

@@ -62,7 +62,7 @@ class AttributeCounts:
 
     @cached_property
     def free(self) -> FloatArray:
-        """The likelihood's maximum if frequencies may be negative, (k,); the raw inversion for mechanisms of numbers."""
+        """Approximate maximum of the likelihood if shares may be negative, (k,); raw inversion for mechanisms of numbers."""
         numeric = is_numeric([m for m, _ in self.groups])
         return self.inversion.frequencies if numeric else free_maximum(self.groups, self.inversion)
 
@@ -99,7 +99,7 @@ class PublishedEstimator:
         return estimate.times(most, math.inf if self.name == INVERSION else 1.0)
 
     def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
-        """Returns "bias" if the estimate has no usable intervals, otherwise None."""
+        """Returns "bias" if the intervals must be withheld because of the estimate's bias, otherwise None."""
         if self.intervals == "always" or np.isnan(estimate.frequencies).any():
             return None
         if self.intervals == "never" or np.isnan(estimate.standard_errors).all():

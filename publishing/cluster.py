@@ -16,7 +16,7 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Kafka and Redis."""
+    """Gives each survey its parts in Kafka and Redis."""
 
     def __init__(
         self,

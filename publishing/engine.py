@@ -20,7 +20,7 @@ class Engine(Protocol):
         """Returns the survey's results."""
 
     def check(self, survey: Survey) -> None:
-        """Checks that the survey can be estimated, and creates its missing topics."""
+        """Checks that the survey can be estimated. In Kafka, creates its missing topics."""
 
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, EstimatesTopic | None]:
         """Checks the survey and our rights. Returns the survey's log, and its topic of estimates if there is one.

@@ -43,6 +43,9 @@ def serve(
     reported and tried again.
 
     Args:
+        watch: the survey files.
+        stop: ends the estimates when it is set.
+        seen: called with every publication made.
         until: the last wanted step of a single survey; None to continue until `stop`.
 
     Returns:

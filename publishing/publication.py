@@ -57,7 +57,7 @@ class Crowd(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         assumed: the survey's `crowd` at the time of the publication.
         reports: by level, the number of reports counted at this step. In a survey with cohorts, it is the smallest number of a
-            cohort with reports.
+            cohort with reports; in the publication of a cohort, the number of this cohort.
         reached: true if every number in `reports` is 0 or at least `assumed`. If false, the service does not claim the promise
             behind the relay for this step.
     """
@@ -221,7 +221,7 @@ def spans(attribute: Attribute) -> tuple[Span, ...]:
 
 
 def number_names(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[str, ...]:
-    """Returns the names of a span's published numbers: `NUMBERS`; with `choices` only "mean", the mean number of choices."""
+    """Returns the names of a span's published numbers: `NUMBERS` for numeric values, "mean" for `choices`, else none."""
     if attribute.most is not None:
         return ("mean",)
     return () if edges_of(attribute, mechanisms, span) is None else NUMBERS

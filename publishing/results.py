@@ -89,7 +89,7 @@ class KeptResults(Results, ABC):
         """Releases the lease, so that another estimator can lead at once."""
 
     def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it."""
+        """Passes the lease to another estimator that should have it. Returns True if it was passed."""
         return False
 
     # ---- reading

@@ -145,7 +145,7 @@ fetcher.MemoryRecords = FetchedBytes  # other consumers in this process work as 
 
 
 def unpack(unread: Any) -> Iterator[Piece]:
-    """Yields the pieces of a fetch answer's batches, like aiokafka's `_unpack_records` with `read_uncommitted`."""
+    """Yields the pieces of a fetch answer's batches, in place of the records that aiokafka's `_unpack_records` yields."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
         if batch.is_control_batch:

@@ -8,19 +8,22 @@ from ldpstream.terminal import NONE, table
 def surveys_tables(result: SurveysBench) -> list[Table]:
     speed = table("Counting the same records, and seconds from a close to the estimates", "surveys", "pairs", "read s",
                   "all s", "CPU s", "rec./s", "p50", "p90", "most", texts=0)  # fmt: skip
-    costs = table("Sums over all pairs; cores idle, and while steps close", "who", "surveys", "pairs", "MiB", "shared",
-                  "threads", "Kafka", "Redis", "idle", "busy")  # fmt: skip
+    agents, estimators = (
+        table(f"{who} of all pairs together; cores idle, and while steps close", "surveys", "pairs", "MiB", "shared", "threads",
+              "Kafka", "Redis", "idle", "busy", texts=0)
+        for who in ("Agents", "Estimators")
+    )  # fmt: skip
     answers = table("Answers of one agent and of one estimator", "what", "surveys", "pairs", "kB", "first ms", "ms")
     for row in result.served:
         name, per_s = (str(row.surveys), str(row.deployments)), NONE if row.per_s is None else rate(row.per_s)
         counting = f"{row.read_s:.1f}", f"{row.counted_s:.1f}", f"{row.counted_cpu_s:.1f}", per_s
         speed.add_row(*name, *counting, *(f"{seconds:.2f}" for seconds in row.late_s))
-        costs.add_row("agent", *name, *_role(row.agents))
-        costs.add_row("estim.", *name, *_role(row.estimators))
+        agents.add_row(*name, *_role(row.agents))
+        estimators.add_row(*name, *_role(row.estimators))
         for what, answer in _answers(row):
             if answer is not None:
                 answers.add_row(what, *name, *_answer(answer))
-    return [speed, costs, answers, *_simulated(result)]
+    return [speed, agents, estimators, answers, *_simulated(result)]
 
 
 def _simulated(result: SurveysBench) -> list[Table]:

@@ -1,1 +1,1 @@
-"""The adviser: finds a mechanism, a privacy level and a post-processing for a question."""
+"""The adviser: finds a mechanism for a question, and an estimator with its post-processing or a number of bins."""

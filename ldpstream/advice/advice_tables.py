@@ -1,4 +1,4 @@
-"""Output of `advise`: tables, a survey's stanza, the reasons, and the data for a picture."""
+"""Output of `advise`: tables, reasons, an attribute to paste into a survey, and the data for a picture."""
 
 import math
 from collections.abc import Sequence
@@ -37,7 +37,8 @@ def candidate_table(advice: Advice) -> Table:
 
 
 def ranking_table(advice: Advice) -> Table:
-    """Table of the first 15 simulated combinations, and of all combinations that are as good as the first."""
+    """Table of the first 15 simulated combinations, and of all others whose error is not significantly larger than the
+    smallest."""
     shown = table(f"By simulated {advice.question.metric}, {plural(advice.repeats, 'repetition')} of {_people(advice)}", "rank",
                   "mechanism", "estimator", "post", advice.question.metric, "± s.e.", "bytes", texts=4)  # fmt: skip
     for i, row in enumerate(advice.ranking):
@@ -185,7 +186,7 @@ def use(advice: Advice) -> str:
 
 
 def picture(advice: Advice) -> list[Panel]:
-    """Two panels: the simulated error of every estimate, the best first; and the loss of up to `horizon` reports."""
+    """Two panels: the simulated errors that are finite, and the losses of up to `horizon` reports of an unchanged value."""
     finite = [row for row in advice.ranking if math.isfinite(row.error)]
     names = list(dict.fromkeys(row.mechanism for row in advice.ranking))
     estimates = list(dict.fromkeys(_estimate(row) for row in finite))

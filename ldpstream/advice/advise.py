@@ -1,4 +1,4 @@
-"""Ranks combinations of mechanism, estimator and post-processing for a question: by exact variance, then by simulation."""
+"""Ranks mechanisms by exact variance, then combinations of mechanism, estimator and post-processing by simulation."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +31,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         deviation: exact root mean squared error of the raw matrix inversion, over values and distributions.
         report_bytes: length of a report in bytes, without the envelope.
-        eps_1, eps_inf, eps_t: losses in nats; eps_inf is None if losses add up, eps_t is the loss at the horizon.
+        eps_1, eps_inf, eps_t: losses in nats of one report, of any number and of `horizon` reports of an unchanged value.
+            eps_inf is None for a one-time mechanism.
         eps_any: upper bound of the loss of `horizon` reports, for any two sequences of values.
         weight: number of honest people whom one false report outweighs for one value (`Mechanism.outweighs`).
-        dropped: the reason for not simulating the mechanism; "" if the mechanism is simulated.
+        dropped: the reason for not simulating the mechanism; "" if there is none. A mechanism that the question does not allow
+            has no numbers: they are infinite, NaN, 0 or None.
     """
 
     mechanism: str
@@ -58,7 +60,8 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         estimator: a name of `publishing.catalogue.ESTIMATORS`.
-        error: mean of the metric over repetitions and distributions; infinite if one value is infinite.
+        error: mean of the metric over repetitions and distributions, with the reduced noise of `advice.runs`; infinite if one
+            value is infinite.
         standard_error: standard error of the mean; NaN if the mean is infinite.
         best: True for the first combination, and for others whose error is not significantly larger.
     """
@@ -74,7 +77,7 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
     """The adviser's answer; `ranking` is sorted by simulated error.
 
-    `combinations` is None for one answer of a person. `promises` is empty for a one-time mechanism.
+    `combinations` is None if a person has one answer, or if no combinations fit. `promises` is empty for a one-time mechanism.
     """
 
     question: Question
@@ -93,7 +96,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def combined(self) -> Combinations | None:
-        """The question for combinations, if its error is smaller."""
+        """The question for combinations, if its exact error is smaller than that of the first mechanism; else None."""
         best, own = self.combinations, self.candidate(self.first.mechanism).deviation
         return best if best is not None and best.deviation < own else None
 
@@ -138,7 +141,7 @@ def advise(
     """Ranks the mechanisms and estimators that can answer a question.
 
     Args:
-        sample: (k,) counts of a sample of people; with several answers of a person, (n,) codes of their sets. A sample of n
+        sample: (k,) counts of a sample of people; with several answers of a person, (m,) codes of their sets. A sample of n
             people is the population. Otherwise the simulation draws n people: from the sample's distribution, or without a
             sample from each of five shapes.
         repeats: repetitions for each distribution, at least 10.
@@ -202,7 +205,10 @@ def _sets(sample: IntArray, k: int, choices: int) -> IntArray:
 
 
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
-    """The default estimate if it is as good as the best, else the first of the ranking."""
+    """The advised row: of the default estimate if it is as good as the best, else of the best estimate.
+
+    Of the mechanisms that are as good with this estimate and have a similar variance, `registry.lightest` chooses one.
+    """
     first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
     like = {r.mechanism: r for r in ranking if r.best and (r.estimator, r.post) == (first.estimator, first.post)}
     variances = {c.mechanism: c.deviation**2 for c in candidates}

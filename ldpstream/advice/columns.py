@@ -1,10 +1,11 @@
 """Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
-- A text or number is listed only if at least `least` people have it; the value "other" stands for the rest.
+- A text or number is listed only if at least `least` people have it; the value "other" stands for the rest, if there is one.
 - `choices` is the largest number m for which at least `least` people have m or more of the values.
 - At least `least` people are at or beyond each end of the bins, before rounding.
 
-A column has several answers if a tenth of its non-empty cells, and at least `least`, have a semicolon; or if the user says so.
+A column has several answers if a tenth of its non-empty cells, and at least `least` cells, have a semicolon. The user can also
+name such columns.
 
 The least count is a rule of disclosure control, without a formal guarantee.
 """
@@ -65,7 +66,7 @@ class Column:
 
     Attributes:
         cells: number of people with each cell that is not missing.
-        first_text: line of the first cell that is not a number; 0 if there is none.
+        first_text: line of the first cell that is neither missing nor a number; 0 if there is none.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Domain:
     """The domain of an attribute, as a survey states it.
 
     Attributes:
-        keys: the attribute's keys of its values, such as `size`, as in TOML.
+        keys: the keys of the survey that state the values, such as `size`.
         words: the domain in words that may be public.
     """
 
@@ -102,7 +103,7 @@ def read_columns(path: Path, only: Sequence[str] = (), drop: Sequence[str] = ())
         only: names of the columns to return, in any order; empty for all columns.
 
     Raises:
-        DataError: if the file is not a CSV file in UTF-8 with a header and a row, or lacks a named column.
+        DataError: if the file is not a CSV file in UTF-8 with a header and one row for each person, or lacks a named column.
     """
     table = TableFile(path)
     rows = table.rows()
@@ -294,7 +295,9 @@ def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | 
 
 
 def skewed_edges(lowest: Decimal, highest: Decimal, middle: Decimal) -> list[int | float]:
-    """Returns edges 0 and 1, 2, 5, 10, 20, 50 … that enclose the range, for numbers that are mostly small.
+    """Returns the edge 0 and consecutive edges of the series …, 1, 2, 5, 10, 20, 50, … that enclose the range.
+
+    The range is of numbers from 0 on that are mostly small.
 
     >>> skewed_edges(Decimal("0"), Decimal("930"), Decimal("21"))
     [0, 5, 10, 20, 50, 100, 200, 500, 1000]

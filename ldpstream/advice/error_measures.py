@@ -12,7 +12,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 
 def pair(truth: npt.ArrayLike, estimate: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Raises ValueError for infinities."""
+    """The two vectors as arrays. Raises ValueError for infinities, and for vectors that are not of one length."""
     a, b = np.asarray(truth, float), np.asarray(estimate, float)
     if a.shape != b.shape or a.ndim != 1 or not a.size:
         raise ValueError(f"truth and estimate must be one-dimensional and of one length, got shapes {a.shape} and {b.shape}")

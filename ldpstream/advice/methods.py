@@ -1,6 +1,6 @@
 """The estimators that the adviser simulates and the accuracy benchmark measures, by name.
 
-NAME        every published estimator (`publishing.catalogue`); none of them uses the order of the values here
+NAME        every estimator that is published for a step with the mechanism (`publishing.catalogue`), for values without order
 mi POST     matrix inversion with each post-processing
 """
 

@@ -1,4 +1,4 @@
-"""Output of `advise` for numbers: a table, the reasons, and a survey's stanza."""
+"""Output of `advise` for numbers: a table, the reasons, and an attribute to paste into a survey."""
 
 from typing import Any
 

@@ -79,7 +79,8 @@ def even_bins(low: float, high: float) -> list[list[float]]:
     """The edges of each number of bins in `BINS`, of equal width.
 
     Raises:
-        AdviceError: if the range is not two finite numbers in ascending order, or has an unusable width.
+        AdviceError: if the range is not two finite numbers in ascending order, has an end beyond ±1e100, or is too narrow for
+            200 bins.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise AdviceError(f"range must be two finite numbers in ascending order, got {low:g} and {high:g}")

@@ -1,4 +1,4 @@
-"""Synthetic populations: the five of Arcolezi, Cerna and Palamidessi 2023, §4.1. n samples, cut into k bins of equal width."""
+"""Synthetic populations: the five of Arcolezi, Cerna and Palamidessi 2023, §4.1."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray
 
 
 def population_of_sets(shape: str, k: int, choices: int, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) codes of sets (`mechanisms.sets`): every number of values from 0 to `choices` is equally frequent."""
+    """(n,) codes of sets (`mechanisms.sets`): every number of values from 0 to `choices` is equally likely."""
     popular = np.log(1 + np.bincount(population(shape, k, POOL, rng), minlength=k))
     order = np.argsort(-popular - rng.gumbel(size=(POOL, k)), axis=1)
     chosen = np.arange(k) < rng.integers(0, choices + 1, POOL)[:, None]

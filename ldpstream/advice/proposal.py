@@ -79,7 +79,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed survey: its text, TOML with comments; the same survey, checked; and its attributes."""
+    """A proposed survey: its text in TOML with comments, the survey that the text states, and its attributes."""
 
     text: str
     survey: Survey
@@ -106,7 +106,8 @@ def plan_survey(
         n: number of devices expected; the number of people in the sample if left out.
 
     Raises:
-        AdviceError: if the survey can ask for no column, or a number is outside its range.
+        DataError: as in `read_columns`.
+        AdviceError: if no column is suitable, `several` names another column, or a number is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)
     sets = {attribute_name(name) for name in several}
@@ -179,9 +180,9 @@ def _number(
 
 
 def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
-    """Returns the edges of bins of equal width, each split into 2 and into 5 parts.
+    """Returns the edges of the same bins of equal width, split into 2 parts each and into 5 parts each.
 
-    Leaves out a split that makes other numbers of integers. Bins of unequal width are not split.
+    If all edges are integers, leaves out a split whose edges are not. Bins of unequal width are not split.
 
     >>> finer_bins([0, 10, 20])[0], finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
     ([0, 5, 10, 15, 20], [[0, 1, 2, 3, 4]], [])

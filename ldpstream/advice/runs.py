@@ -122,7 +122,7 @@ def luck(m: Mechanism, truth: FloatArray, inverted: FloatArray, n: int) -> tuple
 def without_luck(runs: FloatArray, luck: FloatArray) -> FloatArray:
     """Errors (distributions, repeats) minus the part that a regression on `luck` (distributions, repeats, 2) explains.
 
-    All errors are unchanged if one error is infinite.
+    The errors of a distribution are unchanged if chance cannot explain its mean luck. All are unchanged if one is infinite.
     """
     if not np.isfinite(runs).all():
         return runs

@@ -1,4 +1,4 @@
-"""Reads a sample of people's values from a file and counts each value."""
+"""Reads a sample of people's values, sets or numbers from a file."""
 
 import csv
 from collections import Counter
@@ -83,7 +83,8 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     """The codes of a sample's sets, and the values in alphabetical order.
 
     Args:
-        path: a text file with a set on each line, or a CSV file with a header; semicolons separate the values of a set.
+        path: a text file with a set on each line, or a CSV file with a header. Semicolons separate the values of a set. Cells
+            that are missing (`table_file.is_missing`) are left out.
         k: number of values; if left out, that of the sample.
     """
     cells = _cells(path, column)
@@ -114,7 +115,7 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
 
 
 def read_numbers(path: Path, column: str | None) -> FloatArray:
-    """The numbers of a sample, (n,), as `read_sample` reads its values; empty cells have no number.
+    """The numbers of a sample, (m,), from a file as in `read_sample`. Missing cells (`table_file.is_missing`) are left out.
 
     Raises:
         DataError, AdviceError: as in `read_sample`, and if a cell is not a number.

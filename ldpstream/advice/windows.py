@@ -40,7 +40,7 @@ def equal_promises(memoized: Mechanism, n: int, horizon: int, shares: Sequence[F
     """Compares a memoized mechanism with one-time mechanisms whose devices report every `EVERY_STEPS` steps.
 
     Args:
-        shares: (k,) true shares of people with each value; the errors are means over these.
+        shares: distributions, each the (k,) true shares of people with each value. Squared errors are means over these.
     """
     reports = -(-horizon // EVERY_STEPS)  # `Mechanism.reports_in`
     promises = [

@@ -17,7 +17,7 @@ POLL_S = 0.1
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment, with these settings in place of all its own settings of ldpstream.
+    """Returns this process's environment, without its settings of ldpstream, and with these settings.
 
     The names in `settings` lack the prefix ``LDPSTREAM_``.
     """
@@ -29,7 +29,8 @@ class CommandNode(Node):
     """A command of ldpstream.
 
     Args:
-        settings: the command's settings, without the prefix ``LDPSTREAM_``; other settings have their defaults.
+        settings: the command's settings, without the prefix ``LDPSTREAM_``. METRICS_PORT is a free port; other settings have
+            their defaults.
         port: the loopback port that the command serves; None if the command serves none.
     """
 

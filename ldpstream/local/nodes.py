@@ -21,7 +21,7 @@ START_S = 120.0  # longest time until a server answers
 
 
 class NodeError(UserError, RuntimeError):
-    """A node did not start, is not running, or died."""
+    """A node cannot start, is not running, or died."""
 
 
 class Node(ABC):
@@ -53,7 +53,7 @@ class Node(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the server and returns when the server answers."""
+        """Starts the process. Returns once a server answers; a `CommandNode` returns at once."""
 
     def tell_to_end(self) -> None:
         if self._process is not None and self.running:
@@ -77,7 +77,7 @@ class Node(ABC):
             self._process.wait()
 
     def close(self) -> None:
-        """Stops the process permanently."""
+        """Stops the process, and cancels the stop at Python's exit."""
         self.stop()
         atexit.unregister(self.close)
 

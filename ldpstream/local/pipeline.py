@@ -1,4 +1,4 @@
-"""Kafka and Redis on this machine, and the whole pipeline on top of them."""
+"""Kafka and Redis on this machine, and the trial of a survey."""
 
 import json
 import shlex

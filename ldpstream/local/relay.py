@@ -50,7 +50,7 @@ class TrialRelay(ThreadingHTTPServer):
             return Reply(502, "text/plain", b"the gateway does not answer")
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores a device that closes its connection early."""
+        """Ignores errors, such as a device that closes its connection early."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ class RelayNode(Node):
     """The relay as a process.
 
     Args:
-        port, gateway_port: as for `TrialRelay`.
+        port, gateway_port: the loopback ports of the relay and of the gateway.
     """
 
     def __init__(self, port: int, gateway_port: int, folder: Path) -> None:

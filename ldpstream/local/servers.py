@@ -61,7 +61,7 @@ class KafkaNode(Node):
 
     Raises:
         kafka_jars.JarsError: from the constructor, if the jars cannot be fetched.
-        NodeError: from `start`, if the broker does not serve in time.
+        NodeError: from `start`, if the broker cannot start, or does not serve in time.
     """
 
     def __init__(self, ports: Sequence[int], folder: Path, start_timeout_s: float = START_S) -> None:

@@ -71,7 +71,7 @@ class FolderEngine:
 
 
 class Counter:
-    """Counts the log of one survey, each report once."""
+    """Counts the log of one survey, each record once."""
 
     def __init__(self, survey: Survey, store: FolderCountStore, source: FolderLog) -> None:
         self._survey, self._store, self._log = survey, store, source

@@ -1,4 +1,4 @@
-"""The logs in a data folder, as the gateway's logs: all requests of a few milliseconds are one transaction.
+"""The logs in a data folder, as the gateway's logs. Requests that arrive within 3 ms, or during a write, are one transaction.
 
 The gateway answers 202 once the transaction is on the disk.
 """
@@ -34,7 +34,7 @@ class _Append(NamedTuple):
 
 
 class FolderLogs:
-    """The logs of all surveys of a data folder. Use it in one event loop.
+    """The logs of all surveys of a data folder, for use in one event loop.
 
     Args:
         ended: called, in a thread, with a survey that the gateway no longer serves.

@@ -75,7 +75,7 @@ class _Estimates(Thread):
             os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
 
     def end(self) -> None:
-        """Ends the thread."""
+        """Ends the thread, and raises its error if it failed."""
         self._stop_event.set()
         if self.ident is None:
             self._loop.close()

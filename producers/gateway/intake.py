@@ -154,7 +154,7 @@ class Intake:
             raise
 
     def _answer_later(self, answer: Answer, result: int | Problem) -> None:
-        """Answers at the end of the present batch: answers in the order of the log would tell the order of arrival."""
+        """Answers at the end of the present batch: the order of the answers must not show which record is whose."""
         self._shuffle.hold(partial(answer, result))
 
     async def accept(self, request: Request) -> int:
@@ -219,7 +219,11 @@ class Intake:
         self._admit(headers, _host(request), time.monotonic())
 
     def admit_anybody(self, request: Request) -> Client:
-        """Checks the client's rates for a request that needs no token, charges the client, and returns the client."""
+        """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
+
+        Raises:
+            Problem: if the client has exceeded a rate, or the process is stopping.
+        """
         client = (NO_TOKEN, neighbourhood(_host(request)))
         self._charge(client, time.monotonic())
         return client

@@ -1,7 +1,7 @@
 """The HTTP API of the published estimates, and the live page that shows them.
 
-About people, the API serves only published aggregates of randomized reports, and in a simulation the true frequencies. The page
-contacts no other host.
+About people, the API serves only aggregates: published estimates, numbers of reports, and in a simulation true frequencies. The
+page contacts no other host.
 
     GET /                                             the page
     GET /table                                        the latest estimates as a page without scripts
@@ -25,7 +25,7 @@ Errors are problem documents (RFC 9457); `/table` shows the errors 404 and 422 o
 
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD
-    422    a parameter is not allowed or unknown
+    422    a parameter is not allowed; below /api/ also if it is unknown or repeated
     503    the store of results does not answer, or is damaged
 """
 
@@ -107,7 +107,7 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
 
     @api.get("/surveys/{survey}", include_in_schema=False)
     def with_slash(request: Request, of: Annotated[Served, Depends(served)]) -> Response:
-        """A relative redirect: the request's Host may be anything, and a proxy may have added a prefix."""
+        """Redirects relatively, since the request's Host may be anything, and a proxy may have added a prefix."""
         query = f"?{request.url.query}" if request.url.query else ""
         return Response(status_code=307, headers={"Location": f"{of.survey.name}/{query}"})
 

@@ -18,7 +18,7 @@ MOST_STEPS = 1000  # largest number of steps that are read; a longer series is r
 
 
 class Source(Protocol):
-    """Reader of saved publications, implemented by `publishing.results`."""
+    """Reader of saved publications, such as the classes of `publishing.results`."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""

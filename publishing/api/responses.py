@@ -68,7 +68,7 @@ class ApiResponses:
     Raises (some methods):
         NotFound: if something does not exist, or does not exist yet.
         NotAllowed: if an argument is not allowed.
-        StoreUnavailable: if the source raises this error.
+        StoreUnavailable, StoreDamaged: if the source raises this error.
     """
 
     def __init__(

@@ -22,11 +22,12 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss of t reports, in nats, and chances of a right guess of a value, as probabilities from 0 to 1.
 
-    The best guesser sees the t reports of this attribute and considers all values equally likely beforehand. `eps_t` and
-    `guess`: the value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at
-    every step. `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's other reports, in the
-    worst case. `bounds`: the names of the chances that are upper bounds. `eps_sequence` is exact if `eps_sequence_exact`, else
-    an upper bound.
+    The best guesser sees the t reports of this attribute and considers all values equally likely beforehand. With `choices`,
+    the guess is whether one value is among the answers; yes and no are equally likely beforehand. `eps_t` and `guess`: the
+    value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step.
+    `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's other reports, in the worst case.
+    `bounds`: the names of the chances that are upper bounds. `eps_sequence` is exact if `eps_sequence_exact`, else an upper
+    bound.
     """
 
     t: int
@@ -41,7 +42,7 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss at one level: `now`, after the latest step, and `year`, 365 days later.
+    """Privacy loss at one level: `now`, after the step of the estimate, and `year`, 365 days later.
 
     `year` is the loss after the survey's last step, if the survey ends within these days.
     """
@@ -130,8 +131,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     rounded up.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
-    `cohort` is None for the histogram of all people. `below_least`: a cohort with fewer reports than its least size has no
-    other number than the number of reports.
+    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its
+    least size, which has no estimate.
 
     `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
     """
@@ -192,9 +193,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     The two sides are all people at two times, one cohort at two times, or two cohorts at one time. Of two cohorts, `against` of
     the request is the side `before`, and `cohort` is the side `after`.
 
-    `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts at one
-    step, since a device reports in one of them. "inversion": for the raw inversion of an attribute with one level; it allows
-    for memos and people that both times share. "any": s₁ + s₂, which holds for any dependence between the two estimates.
+    `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts with
+    the span "step", since a device reports in one of them. "inversion": for the raw inversion at two times, for an attribute
+    with one level that is not Square Wave; it allows for memos and people that both times share. "any": s₁ + s₂, which holds
+    for any dependence between the two estimates.
+
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
     intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
@@ -262,7 +265,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
     `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
     `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
-    the size of a jump that the filter finds within five steps in about 9 of 10 cases; None for other spans.
+    the size of a jump that the filter finds within five steps in about 9 of 10 cases, if the span is "filtered"; else None.
     """
 
     survey: str

@@ -39,11 +39,14 @@ def shown(result: SurveysBench) -> str:
 def test_all_results_are_shown() -> None:
     text = shown(RESULT)
     for wanted in (
-        "50 1 4.2 9.8 7.5 123 k 1.25 2.50 3.75", "5 5 4.2 9.8 7.5 – 1.25", "agent 50 1 150 120 9 3 2 0.01 0.34",
-        "estim. 5 5 150 120 9 3 6", "estimator / 50 1 1.5 12 8", "estimator: /: kB 1.5", "second answer 12, 8",
+        "50 1 4.2 9.8 7.5 123 k 1.25 2.50 3.75", "5 5 4.2 9.8 7.5 – 1.25", "estimator / 50 1 1.5 12 8",
+        "estimator: /: kB 1.5", "second answer 12, 8",
         "500 surveys in one process", "connections to Redis 6", "survey's step 33.5", "a turn with a step 55.5", "2 cores",
     ):  # fmt: skip
         assert wanted in text, (wanted, text)
+    agents, _, estimators = text.partition("Agents of all pairs")[2].partition("Estimators of all pairs")
+    assert "50 1 150 120 9 3 2 0.01 0.34" in agents
+    assert "5 5 150 120 9 3 6" in estimators
     assert "estimator / 5 5" not in text  # one survey has no start page
     assert "without Kafka" not in shown(SurveysBench(2, RESULT.served))
 

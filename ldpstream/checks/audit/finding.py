@@ -13,7 +13,7 @@ class Finding:
     Attributes:
         t: number of reports; 0 for the memo.
         bound: audited lower bound, in nats.
-        pair: the values a and b that the attack distinguished.
+        pair: the numbers of the two inputs a and b that the attack distinguished; (0, 1) for a spaced level.
         hits, false_hits: counts of the chosen event among the counted reports of a and of b.
     """
 

@@ -17,7 +17,7 @@ class SampledReports:
 
     Attributes:
         reports: t arrays of n rows of the mechanism's `report_dtype`; row i of each array is from device i.
-        memos: the n devices' memos, which no server ever sees; None for a one-time mechanism.
+        memos: the n devices' memos, which no server ever sees; None for a one-time mechanism, and for `fresh_memos`.
     """
 
     reports: list[Reports]
@@ -34,7 +34,8 @@ class CodePath:
 
     Attributes:
         n: reports of each value, at least 2.
-        values: two or more values, which the attack tries to distinguish.
+        values: two or more values, which the attack tries to distinguish. For a mechanism of sets it tries all of
+            `Mechanism.audited` instead.
     """
 
     name: str

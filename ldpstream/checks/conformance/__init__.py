@@ -1,1 +1,1 @@
-"""The conformance check of a foreign device: its file of calls, its rows' distribution, its requests to the gateway."""
+"""The conformance check of a foreign device: its file of calls, its reports' distribution, its requests to the gateway."""

@@ -1,6 +1,6 @@
 """Exact binomial tests of many counts at once.
 
-A two-sided p-value of at most a has probability at most a.
+If the claim holds, a two-sided p-value of at most a has probability at most a.
 """
 
 import math
@@ -98,5 +98,5 @@ def detectable(trials: int, probability: float, alpha: float) -> float:
 
 
 def trials_needed(change: float, probability: float, alpha: float) -> int:
-    """The number of trials for which `detectable` is at most `change`."""
+    """The smallest number of trials for which `detectable` is at most `change`."""
     return math.ceil((detectable(1, probability, alpha) / change) ** 2)

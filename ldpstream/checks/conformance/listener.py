@@ -1,7 +1,8 @@
 """A small gateway that checks how a device sends: `ldpstream conformance SURVEY --listen PORT`.
 
-It listens on loopback, writes no file, and checks bodies and envelopes as the gateway does, by the clock of this machine. Of
-each request that passes, the first attempt gets the next one of these answers, in turn, and every further attempt is accepted:
+It listens on loopback, writes no file, and checks bodies and envelopes as the gateway does, by the clock of this machine. The
+first attempt of a request that passes these checks gets the next one of these answers, in turn. Every further attempt that
+passes is accepted:
 
     202, 503, no answer (the request was accepted), 409, 429, 504 (the request was accepted)
 """
@@ -46,7 +47,7 @@ LEAST = 2 * len(ANSWERS)  # requests for a verdict
 
 
 class Sending:
-    """The requests of devices, checked. Thread-safe."""
+    """Checks the requests of devices. Thread-safe."""
 
     def __init__(self, survey: Survey) -> None:
         self._survey = survey
@@ -148,7 +149,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
         port: the port; 0 for any free port.
 
     Raises:
-        ConformanceError: if the port is in use.
+        ConformanceError: if the port cannot be used.
     """
     sending = Sending(survey)
     served = ("/v1/survey", f"/v1/surveys/{survey.fingerprint.hex()}")

@@ -25,7 +25,7 @@ class Fault:
     """A broken rule.
 
     Attributes:
-        place: file and line of the first violation.
+        place: the first violation: file and line of a call, the device, or the request.
     """
 
     rule: str
@@ -84,10 +84,10 @@ class CheckedCalls:
 
     Attributes:
         rows: the accepted reports, by attribute and level.
-        keys: (n, 16) uint8, the keys of the envelopes.
+        keys: (n, 16) uint8, the well-formed keys of the envelopes, without those that repeat the first 8 bytes.
         key_calls: (n, 3) device, attribute and value of each key's envelope.
         sampled: (n, 2) device and the attribute that it answers, under smp, if the calls show this attribute.
-        phases: for each attribute and level with `every_steps` > 1, the device and its phase, (n, 2).
+        phases: for each attribute and level with `every_steps` > 1, (n, 2) device and its phase, if the calls show it.
         values: (devices, attributes) value of the first call; -1 without a call.
         twins: (n, 2) devices of the first two runs of one device.
     """
