@@ -1,6 +1,6 @@
 """An exponential function for loops that Numba compiles.
 
-Import this module only inside functions, because Numba loads slowly.
+Import this module only in modules of compiled loops, because Numba loads slowly.
 """
 
 from typing import Any

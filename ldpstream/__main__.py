@@ -11,7 +11,7 @@ from types import FrameType
 def main() -> None:
     """Runs the command line.
 
-    Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
+    Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal (`ldpstream.signals`).
     """
     _open_streams()
     # NumPy reads it when it loads. Idle threads would spin and slow other processes.

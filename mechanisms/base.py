@@ -184,6 +184,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
         """Draws the counts of all reports at once, with the same distribution as the counts of simulated reports.
 
+        Only for a mechanism without fake data.
+
         Args:
             people: (k,) number of people with each value.
             steps: number of reports of each person, with an unchanged value.

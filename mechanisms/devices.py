@@ -134,7 +134,7 @@ class Randomizer(ABC):
 
     @abstractmethod
     def report(self, memo: bytes, random: DeviceRandom) -> bytes:
-        """Second round: draws a report from a memo, one row of `row_bytes`."""
+        """Draws a report from a memo: one row of `row_bytes`."""
 
 
 class OneTimeRandomizer(Randomizer):

@@ -43,8 +43,9 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
 
     `span` is a power of two. Numbers of ones that are more than span / 2 from the mean must have negligible probabilities.
 
-    A device draws the ones of a memo once and reports them `steps` times, so the generating function is G(1 + w) = U(p1)^u
-    U(q1)^(u(k-1)) for u people, with U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
+    A device draws the ones of a memo once and reports them `steps` times. So the ones of u people have the generating function
+
+        G(1 + w) = U(p1)^u U(q1)^(u(k-1)),   U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps
     """
     p1, q1, p2, q2 = rounds
     groups = [(n // steps, steps), (1, n % steps)]

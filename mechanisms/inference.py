@@ -96,7 +96,7 @@ class Inference(ABC):
         return term if self.fakes == 1 else FakeDataTerm(term, self.fakes)
 
     def _channel_term(self, counts: IntArray) -> ChannelTerm | None:
-        """Returns the true likelihood of counts without fake data.
+        """Returns the true likelihood of counts, for a mechanism without fake data.
 
         None if the likelihood of the support counts is the true one, or if the table does not determine the true one.
         """
@@ -121,7 +121,8 @@ class Inference(ABC):
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Returns minus the expected Hessian of one report's log-likelihood, and the covariance of one person's score, at f.
 
-        The score is summed over the person's `steps` reports. Call this method only if `has_score_moments` is true.
+        The score is summed over the person's `steps` reports. Both matrices are right only along changes of f that keep
+        its sum. Call this method only if `has_score_moments` is true.
 
         Args:
             f: (k,) true frequencies.
@@ -216,7 +217,8 @@ class Inference(ABC):
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
-        """(π, p₂, q₂) without fake data: Pr[the memo supports v] for a person drawn at random, and p₂ and q₂ of `rounds`."""
+        """(π, p₂, q₂) for a mechanism without fake data: π = Pr[the memo supports v] for a person drawn at random, p₂ and q₂ of
+        `rounds`."""
         memo_p, memo_q, p2, q2 = self.rounds()
         return frequencies * memo_p + (1 - frequencies) * memo_q, p2, q2
 
