@@ -1,7 +1,7 @@
 """The agent as a Faust app. Start the app with `faust -A ldpstream.agents.app worker`; our command line calls `run`.
 
-An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). The agents of one survey file
-join a consumer group of this survey. The agents of a folder join the group of `Settings.group`.
+An agent counts the survey of one file, or the surveys of several files and folders (`agents.counted_surveys`,
+`agents.dispatcher`). Agents of one file join a consumer group of its survey. Other agents join the group `Settings.group`.
 """
 
 import asyncio

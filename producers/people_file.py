@@ -4,8 +4,8 @@ The file is CSV with a header, as `producers.table_file` reads it. Each attribut
 the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
-- A number may have another spelling: 1.0, +1 and 1e0 mean 1, but 01 is not a number. If the survey lists the text 1, but not
-  the cell's own text, such a cell means the text 1.
+- A number may have another spelling: 1.0, +1 and 1e0 mean 1. If the survey lists the text 1, but not the cell's own text, such
+  a cell means the text 1. For an attribute with `size` or `bins`, a cell that is no number is not a value; 01 is no number.
 - A text that differs only in case from exactly one listed value is this value, unless it is a word for a missing value.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`), or none if a device refuses it.
 - For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A

@@ -17,7 +17,8 @@ class StepTruth:
     """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
-        truth: (k,) int64, number of people with each value, including people who do not report at this step.
+        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at this
+            step.
     """
 
     reports: int

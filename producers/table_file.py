@@ -150,8 +150,8 @@ def is_missing(cell: str) -> bool:
 def number_text(cell: str) -> str | None:
     """Returns a number's text without an exponent or needless zeros; None for any other cell.
 
-    A number has no needless zeros before its first digit, at most 15 digits before the point, at most 40 after the point, and
-    an exponent of at most two digits.
+    A number here has no needless zeros at its beginning, at most 15 digits before the point, and at most 40 after the point.
+    Its exponent has at most two digits.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]

@@ -3,7 +3,7 @@
 If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   the batch's compression or records violate the format, or we do not read its old or unknown compression
+    unreadable batch   the batch's compression or records violate the format, or its compression is unknown or of an old format
 """
 
 from bisect import bisect_left

@@ -204,7 +204,8 @@ class Device:
         Args:
             value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
                 `bins`. For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list of the
-                person's values, at most `choices` different ones; empty for none.
+                person's values, at most `choices` of them; empty for none. No listed value may come twice. All unlisted values
+                together count as one.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:

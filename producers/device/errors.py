@@ -2,8 +2,8 @@
 
 A message never has a value of a person.
 
-A call of `Device.report` that raises one of these errors has made no report. Such a call of `Device.answer` may have reported
-some attributes.
+If `Device.report` raises one of these errors, it has made no report. If `Device.answer` raises one, it may have reported some
+attributes.
 """
 
 import math

@@ -145,7 +145,7 @@ class Transaction:
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
-        """Returns the latest forgotten step: no step up to this one is reported again; -1 if no step is forgotten."""
+        """Returns the latest forgotten step: no step up to this one gets a new report; -1 if no step is forgotten."""
         return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
 
     def earliest(self, attribute: int, step: int, every_steps: int) -> int:

@@ -41,7 +41,7 @@ class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
     Args:
-        rate: what flows into a bucket each second.
+        rate: amount that flows into a bucket each second.
         burst: size of a full bucket; the size is 1 if `burst` is less.
         max_clients: largest number of remembered clients. Above this number, a new client replaces the client remembered
             longest.

@@ -227,7 +227,7 @@ class Checks:
         """Returns the answer after the append: the number of reports that count, or a problem.
 
         Args:
-            appended_ms: the append time, in ms since 1970; None if the log did not tell it.
+            appended_ms: the append time, in ms since 1970; None if the log did not tell it: then all reports count here.
             keyed: True if the request has an idempotency key.
         """
         survey = self.survey

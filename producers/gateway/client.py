@@ -24,7 +24,8 @@ PATIENCE_S = 30.0
 class GatewaySink:
     """Collects envelopes and posts them to the gateway in batches. All attempts for a batch carry one idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes. Only after a `TooLateError` the sink accepts further envelopes.
+    After a `SinkError` the log may have some of the envelopes. The sink then accepts no further envelopes, except after a
+    `TooLateError`.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.

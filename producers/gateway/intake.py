@@ -44,7 +44,7 @@ PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long
 BREATH = 250  # number of envelopes checked before other tasks run
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
-Answer = Callable[[int | Problem], None]  # receives the number of reports acknowledged, or the problem
+Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
 NO_TOKEN = -1  # in place of the number of a token
 
@@ -121,7 +121,7 @@ class Intake:
         """Handles a request that has arrived whole.
 
         Args:
-            answer: called once, now or later, with the number of reports acknowledged or the problem.
+            answer: called once, now or later, with the number of reports that count, or with the problem.
             relayed: True if the request came through a relay, inside another request.
         """
         begun_s, reservation = time.monotonic(), Reservation(self._memory)

@@ -118,7 +118,7 @@ class Problem(Exception):
         self.retry_s = RETRY_S.get(cause) if retry_s is None else retry_s
 
     def response(self) -> Response:
-        """Returns the problem document, with Retry-After if `retry_s` is known."""
+        """Returns the problem document, with Retry-After unless `retry_s` is None."""
         document: dict[str, Any] = {
             "type": urn(self.cause), "title": self.cause, "status": STATUS[self.cause], "detail": self.detail
         }  # fmt: skip

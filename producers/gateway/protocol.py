@@ -290,7 +290,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Sends the answer of a request on the direct path.
 
         Args:
-            result: the number of reports acknowledged, an encapsulated response, or the problem.
+            result: the number of reports that count, an encapsulated response, or the problem.
             keep_alive: false to close the connection afterwards.
         """
         self._write(result, keep_alive, permission)
