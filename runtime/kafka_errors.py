@@ -5,9 +5,9 @@ The library logs the reason, but its exception does not contain it.
 
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock
 
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
@@ -15,7 +15,6 @@ from ldpstream.runtime.settings import Settings
 
 _TELLING = re.compile("Sasl|SSL")  # messages about authentication and certificates; later messages only say "unreachable"
 _CUT_OFF = re.compile("disconnected|reset by peer|Broken pipe|Invalid frame", re.IGNORECASE)
-_hearing = RLock()  # held while the library's logger is changed, so clients in several threads connect one after another
 _NAMES = re.compile(r"^(?:\[Error \d+\] )?(?:\w+: )*")
 
 
@@ -50,18 +49,28 @@ class Heard(logging.Handler):
         return f"does this listener speak {protocol}{user}?"
 
 
+_hearers = list[Heard]()
+_changing = threading.Lock()  # for `_hearers` and for the settings of the library's logger
+_before = [logging.NOTSET, True]  # the logger's level and `propagate` while nobody hears
+
+
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    with _hearing:
-        library = logging.getLogger("kafka")
-        level, propagate = library.level, library.propagate
-        heard = Heard(settings)
+    """Collects what the library logs, and hides it from our log. Several threads can hear at the same time."""
+    library, heard = logging.getLogger("kafka"), Heard(settings)
+    with _changing:
+        if not _hearers:
+            _before[:] = library.level, library.propagate
+        _hearers.append(heard)
         library.addHandler(heard)
         library.setLevel(logging.WARNING)  # messages below this level show passwords
         library.propagate = False
-        try:
-            yield heard
-        finally:
+    try:
+        yield heard
+    finally:
+        with _changing:
             library.removeHandler(heard)
-            library.setLevel(level)
-            library.propagate = propagate
+            _hearers.remove(heard)
+            if not _hearers:
+                library.setLevel(_before[0])
+                library.propagate = bool(_before[1])

@@ -1,29 +1,23 @@
-"""Tests of the log handler that hears why a client of Kafka cannot connect."""
+"""What the library logs while we connect stays out of our log, however many threads connect."""
 
 import logging
-from threading import Event, Thread
+from contextlib import ExitStack
 
 from ldpstream.runtime.kafka_errors import hearing
 from ldpstream.runtime.settings import Settings
 
 
-def test_clients_that_connect_in_two_threads_leave_the_librarys_logger_as_it_was() -> None:
-    library = logging.getLogger("kafka")
+def test_the_library_stays_quiet_until_the_last_thread_has_ended() -> None:
+    library, settings = logging.getLogger("kafka"), Settings.model_validate({})
     before = library.level, library.propagate, list(library.handlers)
-    first_hears, second_hears, first_ended = Event(), Event(), Event()
-
-    def second() -> None:
-        first_hears.wait(10)
-        with hearing(Settings()):
-            second_hears.set()
-            first_ended.wait(10)
-
-    thread = Thread(target=second)
-    thread.start()
-    with hearing(Settings()):
-        first_hears.set()
-        assert not second_hears.wait(0.3)
-    first_ended.set()
-    thread.join(10)
-    assert second_hears.is_set()
-    assert (library.level, library.propagate, library.handlers) == before
+    with ExitStack() as second:
+        with hearing(settings) as first:
+            other = second.enter_context(hearing(settings))
+            library.warning("refused: %s", ValueError("SaslAuthenticationFailed"))
+        assert (library.level, library.propagate) == (logging.WARNING, False)  # a lower level would show passwords
+        assert library.handlers == [*before[2], other]
+        library.warning("refused: %s", ValueError("later"))
+    assert (library.level, library.propagate, list(library.handlers)) == before
+    assert first.turned_away
+    assert other.turned_away
+    assert len(first._complaints) == 1
