@@ -298,6 +298,25 @@ def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, 
     assert scores(max(4, k // 20))[0] > 7.5
 
 
+@pytest.mark.parametrize("source", [np.random.default_rng, Unpredictable])
+def test_a_large_subset_lacks_each_pair_of_values_as_often_as_stated(source: Source) -> None:
+    """Of 33 values, 31 are in the set. Control: the lacking pairs with another ε."""
+    k, value = 33, 5
+    m = build("SS", k, 2.0, 1.0, omega=k - 2)
+    reports = m.report(np.full(N, value), source(3))
+    assert m.valid(reports).all()
+    lacking = np.nonzero(np.unpackbits(reports, axis=1, count=k, bitorder="little") == 0)[1].reshape(N, 2)
+    first, second = np.triu_indices(k, 1)
+    counts = np.bincount(lacking @ [k, 1], minlength=k * k)[first * k + second]
+    with_value = (first == value) | (second == value)
+
+    def chances(p: float) -> Floats:
+        return np.where(with_value, (1 - p) / (k - 1), p / ((k - 1) * (k - 2) / 2))
+
+    assert p_value(counts, chances(m.p)) > LIMIT
+    assert p_value(counts, chances(build("SS", k, 2.0, 0.5, omega=k - 2).p)) < LIMIT
+
+
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100, 2**31 + 1, 2**32 - 1])
 def test_equally_many_words_give_each_integer(limit: int) -> None:
     """Consecutive words give the same integer. Where there is one word more than for other integers, the first is rejected."""
