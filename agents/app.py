@@ -1,7 +1,7 @@
 """The agent as a Faust app. Start the app with `faust -A ldpstream.agents.app worker`; our command line calls `run`.
 
-An agent counts one survey, or all of a folder (`agents.counted_surveys`, `agents.dispatcher`). The agents of one survey file
-are one consumer group, the agents of a folder another one.
+An agent counts the survey of one file, or the surveys of several files and folders (`agents.counted_surveys`,
+`agents.dispatcher`). Agents of one file join a consumer group of its survey. Other agents join the group `Settings.group`.
 """
 
 import asyncio
@@ -160,7 +160,7 @@ class AgentApp(faust.App):
 
     @property
     def ready(self) -> bool:
-        """True if this process has started its surveys, and one of them is being counted or there is none."""
+        """True if this process has started its surveys, and the `Counting` of one of them is ready, or there is no survey."""
         return self.surveys.started and self.dispatcher.ready
 
     def prepare(self) -> None:
@@ -168,10 +168,10 @@ class AgentApp(faust.App):
 
         Raises:
             Stopped: if the process gets a stop signal while it waits.
-            TopicError: if the broker or a topic cannot be used.
-            StoreRefused: if Redis denies the login or a right that we need.
-            OpenSurveyChanged, KeptUnreadable: if no survey is usable, and the first one has this error.
-            SettingsError: if Redis would evict counts, or the metrics server cannot bind its address.
+            TopicError: if the broker refuses the login or the session timeout.
+            TopicError, StoreRefused, OpenSurveyChanged, KeptUnreadable, SettingsError: if no survey is usable, and the check of
+                the first survey (`agents.startup.check_survey`) raises this error.
+            SettingsError: if the metrics server cannot bind its address.
         """
         settings = self.agent_settings
         keep_freed_memory()
@@ -242,7 +242,7 @@ def _end_in_time(*_signal: Any) -> None:
 
 
 def broker_credentials(settings: Settings) -> Any:
-    """Returns the credentials of Faust's clients; None if the broker needs none."""
+    """Returns the credentials of Faust's clients; None if the settings name neither TLS nor a login."""
     options = settings.kafka_options()
     context = options.get("ssl_context")
     if "sasl_mechanism" not in options:
@@ -254,7 +254,7 @@ def broker_credentials(settings: Settings) -> Any:
 def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
     """Counts the surveys' reports until a stop signal.
 
-    Exits with status 2 and a one-line error if the broker, a topic or Redis cannot be used.
+    Exits with status 2 and a one-line error if `AgentApp.prepare` raises a `UserError`.
     """
     _work(AgentApp(watch, settings))
 

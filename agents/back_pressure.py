@@ -16,7 +16,8 @@ class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
     Attributes:
-        store_answers: False after a failed request to the store, until `Counting.step` has reached the store again.
+        store_answers: False after a failed request to the store, until `Counting.step` has read from the store and written the
+            due changes without an error.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
@@ -46,7 +47,7 @@ class BackPressure:
         self.update()
 
     def set_store_answers(self, answers: bool) -> None:
-        """Sets `store_answers`."""
+        """Sets `store_answers`, and accepts or refuses chunks accordingly."""
         self.store_answers = answers
         self.update()
 

@@ -1,4 +1,4 @@
-"""Keeps the counted surveys equal to the survey files: starts, stops and retries surveys while the agent runs."""
+"""Keeps the counted surveys equal to the usable survey files: starts, stops and retries surveys while the agent runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -1,12 +1,12 @@
 """Feeds chunks to the folds, each of which counts one partition, and commits the folds' changes to the count store.
 
-After a partition is *assigned*, the agent loads its checkpoint and *places* it: it seeks to the checkpoint's offset. Then the
-agent counts chunks and commits the changes: at intervals, and at once when a step closes. When the partition is *revoked*, the
-agent commits the last changes and forgets the partition. Recovery from a fault uses the same two steps, load and place. Faults,
-and what the agent does:
+After a partition is *assigned*, the agent loads the partition's checkpoint and *places* the partition: it seeks to the
+checkpoint's offset. Then the agent counts chunks and commits the changes: at intervals, and at once when a step closes or too
+many bytes wait to be written. When the partition is *revoked*, the agent tries to commit the last changes, and forgets the
+partition. Recovery from a fault uses the same two steps, load and place. Faults, and what the agent does:
 
     the store refuses a commit (another agent has written)  forget, load, place
-    the store has lost our writes (compared every 2 s)      forget, load, place
+    the store has lost our writes (see `COMPARE_S`)         forget, load, place
     a delivery lacks a record                               place
     the log has no record at an offset                      note the missing records, continue after them
     the log no longer has the offset                        seek to the log's beginning, note the missing records
@@ -56,7 +56,7 @@ class Counting:
     """Counts the partitions that are assigned to this process.
 
     Args:
-        commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier.
+        commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier and no request fails.
     """
 
     def __init__(
@@ -138,7 +138,10 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Waits until `BackPressure` accepts chunks. Ignores a chunk that was read before the partition's last seek."""
+        """Counts a chunk once `BackPressure` accepts chunks.
+
+        Ignores a chunk that was read before the partition's last seek, or whose partition is no longer assigned to us.
+        """
         for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
@@ -208,7 +211,7 @@ class Counting:
                 delay = self._interval_s
 
     async def step(self) -> None:
-        """Runs one round: commits all changes, then loads and places the partitions without a valid seek.
+        """Runs one round: commits the changes, then loads and places the partitions without a valid seek.
 
         Raises:
             StoreUnavailable, LogUnavailable: if the round could not finish.

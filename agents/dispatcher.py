@@ -1,6 +1,6 @@
 """Dispatches the chunks of many surveys: each survey has a `Counting`, with its own tasks and its own waiting chunks.
 
-Each survey's task counts one chunk and then lets the other tasks run.
+The task that counts a survey's chunks lets the other tasks run after each chunk.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ PROGRESS_S = 60.0  # a survey without a chunk for this long does not show that t
 
 
 class AssignedPartition(Protocol):
-    """A partition of a topic, as the libraries name it."""
+    """A partition of a topic, as Kafka's client libraries represent it."""
 
     @property
     def topic(self) -> str: ...
@@ -73,7 +73,9 @@ class Dispatcher:
     """Dispatches chunks to the countings of several surveys. Use this class in one event loop.
 
     Args:
-        failed: called with a survey whose counting raised an unexpected error, after the error was logged.
+        make: makes the counting of a survey.
+        done: called with the reports topic and a chunk, after the chunk was counted or ignored.
+        failed: called with a survey whose counting raised an unexpected error, and the error, after the error was logged.
     """
 
     def __init__(
@@ -174,7 +176,7 @@ class Dispatcher:
 
     @property
     def ready(self) -> bool:
-        """True if a survey is being counted without hindrance, or there is no survey."""
+        """True if the `Counting` of one survey is ready, or there is no survey."""
         counted = list(self._by_topic.values())
         return not counted or any(one.counting.ready for one in counted)
 
@@ -189,11 +191,11 @@ class Dispatcher:
     async def watch(self, alive: Callable[[], None]) -> None:
         """Calls `alive` every second, except while a restart of the process is the remedy.
 
-        A stalled survey gets an error in the log and counts as stalled in the metric `surveys`. A restart is the remedy in two
-        cases:
+        A stalled survey gets an error in the log, and the metric `ldpstream_agent_surveys` counts it as stalled. A restart is
+        the remedy in two cases:
 
         - A survey has stalled, and no healthy survey has got a chunk for a minute.
-        - No health check has ended within the last second.
+        - There are surveys, but no health check has ended within the last second.
         """
         while True:
             await asyncio.sleep(HEALTH_S)

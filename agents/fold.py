@@ -1,8 +1,8 @@
 """The fold of one partition: a pure state machine between the log and the count store.
 
 The fold counts a record once even if the log delivers it twice, and detects missing records. A record that was sent several
-times is also counted once if it has a report key (`agents.remembered_keys`). A driver feeds records, writes the fold's changes
-to a store, and confirms the writes.
+times is also counted once, while its report key is remembered (`agents.remembered_keys`). A driver feeds records, writes the
+fold's changes to a store, and confirms the writes.
 
 The fold keeps the range of append times of the records that can never be counted (`Missing`).
 
@@ -33,8 +33,9 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of new records: counted, rejected, duplicates and records without a value.
-        rejected: the rejected records with their reasons, in the order of the log.
+        records: number of new records: counted, rejected, duplicates and records without a value. Transaction markers do not
+            count.
+        rejected: the rejected records with their reasons, in the order of the log; one entry for a refused batch.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
         duplicates: number of records not counted, because a record with the same report key was counted before.
         not_remembered: number of records counted whose report key is not remembered.
@@ -100,7 +101,7 @@ class PartitionFold:
 
     @property
     def stored_newest_ms(self) -> int:
-        """The newest append time among the records below `stored_position`; 0 if nothing is stored."""
+        """The newest append time in the checkpoint of `stored_position`; 0 if nothing is stored."""
         return self._stored_ms
 
     @property
@@ -189,7 +190,7 @@ class PartitionFold:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
         Drops the tables of open steps and all report keys, and notes missing records for these steps. Closed steps keep their
-        counts.
+        stored counts.
 
         Args:
             begin: the new log's first offset.
@@ -225,7 +226,7 @@ class PartitionFold:
         )  # fmt: skip
 
     def committed(self, change: Checkpoint) -> None:
-        """Marks a change as written to the store, and drops panes that can no longer change."""
+        """Marks a change as written to the store, and drops written panes that can no longer change or are empty."""
         self._stored, self._stored_by = change.position, change.writer
         self._stored_ms, self._stored_missing = change.newest_ms, change.missing
         for key, table in change.panes.items():
@@ -239,7 +240,7 @@ class PartitionFold:
 
 
 def not_after(appended_ms: int) -> int:
-    """Returns a time, in Unix ms, before which records were appended that were lost before a record with this append time."""
+    """Returns the `until_ms` of `lose` for lost records that precede a record with this append time, in Unix ms."""
     return appended_ms + STEP_BACK_MS + 1
 
 

@@ -22,7 +22,7 @@ class Chunk(NamedTuple):
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
         refusal: if given, the only item of `records` represents the refused part of a batch.
-        markers: if not 0, the only item of `records` represents this number of transaction markers.
+        markers: if not 0, the only item of `records` represents this number of offsets with transaction markers.
     """
 
     partition: int
@@ -34,7 +34,7 @@ class Chunk(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A rejected record or a refused batch, with its place in the log and its number of rejected records."""
+    """A rejected record or the refused part of a batch, with its place in the log and its number of rejected records."""
 
     partition: int
     record: Record
@@ -50,7 +50,10 @@ class Found(NamedTuple):
 
 
 class Log(Protocol):
-    """The interface to one topic. If the broker does not answer, a coroutine raises LogUnavailable; exception: `later`."""
+    """The interface to one survey's topics.
+
+    If the broker does not answer, each coroutine except `later` raises LogUnavailable.
+    """
 
     async def identity(self) -> str:
         """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""
@@ -68,7 +71,7 @@ class Log(Protocol):
         """Returns for each partition the first remaining offset and the offset after the last record."""
 
     async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
-        """Returns for each partition the first record appended at or after the partition's given time; None without one.
+        """Returns for each partition the first record appended at or after the partition's given time; None if there is none.
 
         Leaves out each partition whose broker does not answer. If the only partition asked for has no answer, raises
         `LogUnavailable`.
@@ -78,7 +81,7 @@ class Log(Protocol):
         """Seeks to an offset and returns the number of this seek."""
 
     async def position_if_nothing_read(self, partition: int) -> int | None:
-        """Returns the position of the consumer if the reads since the last seek found no record; otherwise None."""
+        """Returns the consumer's position; None if a chunk was read since the last seek, or no seek is valid."""
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""

@@ -2,12 +2,12 @@
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
 and to the same partition. The first accepted record with a key is counted. A later record with a remembered key is a
-*duplicate*: it is neither counted nor a dead letter, even if its envelope differs. A rejected record's key is not remembered. A
-record without a key is no duplicate. A `key` header of another length, or a second one, makes the record a dead letter with the
-reason "malformed key".
+*duplicate* if its envelope is acceptable, even if the envelope differs: it is neither counted nor a dead letter. A rejected
+record's key is not remembered. A record without a key is no duplicate. A `key` header of another length, or a second one, makes
+a record with a value a dead letter with the reason "malformed key".
 
-Keys are remembered in *generations*: generation u has the keys of the records that were accepted during step u of the append
-time. A generation is dropped once no envelope in it can be accepted again:
+Keys are remembered in *generations*: generation u has the keys of the accepted records whose append time is in step u. A
+generation is dropped once no envelope of its records can be accepted again:
 
     A record appended at time t is accepted with step s only if opens_ms(s) <= t + skew_ms. If t lies in step u, then
     t <= opens_ms(u + 1) - 1, hence s <= u + ahead, where ahead = ceil(skew_ms / step_ms).
@@ -17,10 +17,10 @@ time. A generation is dropped once no envelope in it can be accepted again:
 At most `Survey.open_steps` generations exist at a time. The counts depend only on the log, not on the chunks or the times of
 the commits.
 
-Only the first `MAX_KEYS` keys of a generation are remembered. If a later record is sent again, it counts again.
+Only the first `MAX_KEYS` keys of a generation are remembered. A record beyond this limit counts again if it is sent again.
 
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
-wrongly. For n remembered keys, the expected number of such pairs is n^2 / 2^65.
+wrongly. For n remembered random keys, the expected number of such pairs is about n^2 / 2^65.
 """
 
 from bisect import bisect_left
@@ -60,7 +60,7 @@ class RememberedKeys:
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
 
     def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
-        """Finds the duplicates among accepted records, and remembers the other records' keys.
+        """Finds the duplicates among accepted records, and remembers the other records' keys, up to `MAX_KEYS`.
 
         Args:
             keys: (n,) the records' keys, in the order of the log.
@@ -179,10 +179,10 @@ class TallyOnce:
 
 
 def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> TallyOnce:
-    """Counts the reports of the records; skips records with a remembered key.
+    """Counts the reports of the records; skips duplicates.
 
     Args:
-        remembered: the keys of earlier records; gets the keys of these records.
+        remembered: the keys of earlier records; gets the keys of the accepted ones of these records.
     """
     if records.keys is None:
         return TallyOnce(tally(survey, records))

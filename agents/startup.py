@@ -18,6 +18,8 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
 
     Raises:
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
+        StoreRefused, SettingsError: as for `check_redis`.
+        OpenSurveyChanged, KeptUnreadable: as for `SurveyKeeper.check`.
     """
     ensure_topics(settings, survey, "agent", group)
     check_redis(RedisCountStore(survey, settings, client=client))
@@ -25,9 +27,10 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
 
 
 def check_redis(store: RedisCountStore) -> None:
-    """Checks that Redis grants our rights and does not evict counts. Skips the check if Redis does not answer.
+    """Checks that Redis grants our rights and does not evict counts. If Redis does not answer, only logs a warning.
 
     Raises:
+        StoreRefused: if Redis denies the login or a right that we need.
         SettingsError: if Redis would evict counts when its memory is full.
     """
     try:

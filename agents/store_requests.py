@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class StoreRequests:
-    """The count store's methods, as coroutines. Every method raises StoreUnavailable if the store does not answer."""
+    """Three of the count store's methods, as coroutines. Each raises StoreUnavailable if the store does not answer."""
 
     def __init__(self, store: CountStore, back_pressure: BackPressure) -> None:
         self._store, self._back_pressure = store, back_pressure

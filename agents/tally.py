@@ -26,7 +26,8 @@ class Record(NamedTuple):
     Attributes:
         appended_ms: append time in Unix milliseconds.
         value: the envelope; empty if the record is a marker, which is neither counted nor rejected.
-        key: the value of the record's `key` header; empty if there is no such header.
+        key: the value of the record's `key` header; empty if there is no such header; `MALFORMED_KEY` if the header is empty or
+            repeated.
     """
 
     offset: int
@@ -62,7 +63,7 @@ class Records(Sequence[Record]):
     """Records as columns.
 
     Attributes:
-        keys: the values of the `key` headers, empty for a record without; or None: no record has such a header.
+        keys: `Record.key` of each record; None if no record has a `key` header.
     """
 
     __slots__ = ("appended_ms", "keys", "offsets", "values")

@@ -104,7 +104,7 @@ def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
 
 
 def published(survey: Survey, truth: FloatArray) -> Curves:
-    """Returns what the service publishes of these counts."""
+    """Returns the raw, window and filtered estimates of reports with these true shares, and the detected jumps."""
     curves, names, m = Curves(truth), ("raw", "window", "filtered"), survey.mechanisms[0][0]
     curves.shares, curves.errors = ({name: np.empty(truth.shape) for name in names} for _ in range(2))
     window: deque[CountTable] = deque(maxlen=survey.window_steps)

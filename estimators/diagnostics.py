@@ -3,8 +3,8 @@
 The fit's p-value is the smallest p-value of these tests, times the number of tests, at most 1.
 
     ones        unary encodings: the mean number of ones per report is p + (k-1) q. The test is two-sided
-    floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of standardised support counts
-                below q
+    floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of the standardised support
+                counts that are below n q
     least       the floor test for only the value with the least support
     functions   local hashing: number of pairs of reports with the same function
     symbols     local hashing: for a uniformly drawn function, all symbols except 0 are equally likely
@@ -15,7 +15,7 @@ The tests use these null distributions:
 
     ones        exact, or an upper bound; normal if the variance is at least 10 000
     floor       the mixture of χ² with 0 … k degrees of freedom and binomial weights (Shapiro 1988)
-    least       normal
+    least       normal; the p-value is multiplied by the number of values
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
     classes     a gamma distribution with the exact mean and variance

@@ -1,6 +1,6 @@
-"""An exponential function for loops that Numba compiles.
+"""An exponential function and a setting for loops that Numba compiles.
 
-Import this module only inside functions, because Numba loads slowly.
+Import this module only in modules of compiled loops, because Numba loads slowly.
 """
 
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
+SUMS = {"reassoc", "contract"}  # the compiler may add the numbers of a sum in any order, several at once
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # ln 2, whose first part has 21 zero bits at its end
 LEAST = -700.0  # below it, the result is that of this number, 1e-304

@@ -1,20 +1,22 @@
 """Posterior of the shares of at most nine values without order, under a fixed prior.
 
-The prior is a mixture. Under each component but the last, shares are independent draws from a distribution g, given the sum 1:
+The prior is a mixture. Under most of its components, shares are independent draws from a distribution g, given the sum 1:
 
 - g is a gamma distribution with a shape from 0.1 to 8. Given the sum, this is the symmetric Dirichlet distribution.
-- Most shares are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
-- All shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
+- Most draws are nearly equal and below 1/k, and a few are uniform in [0, 1] (`SMALLER`, for more than two values).
 
-With the likelihoods L_v of `estimators.value_likelihood` on multiples of a step h, two passes of convolutions give the
-probability of the counts under a component, and each share's posterior:
+Under the last component, all shares are exactly 1/k (`EQUAL`). Intervals do not use this component.
+
+The likelihoods L_v of `estimators.value_likelihood` are computed at multiples of a step h. Two passes of convolutions then give
+the probability of the counts under a component, and each share's posterior:
 
     P_v(s) = Σ_j P_{v-1}(s - j) L_v(j h) g(j h)
 
 P_v(s) is the probability of the counts of the values up to v, with the sum s h of their shares. The second pass does the same
 for the values from v on.
 
-The weight of a component is its prior weight times this probability, divided by its density of the sum at 1.
+The weight of a component is its prior weight times the probability of the counts under it, divided by its density at the
+sum 1.
 
 The code multiplies each L_v by e^(λ f), with λ of `nearest_distribution`. Given the sum of the shares, the product of these
 factors is a constant.

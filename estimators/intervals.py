@@ -36,14 +36,14 @@ def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
 
 
 def bias(estimate: Estimate, raw: Estimate, free: FloatArray) -> float:
-    """Largest distance of an estimate's frequent values from estimates that may be negative.
+    """Largest distance of an estimate's frequent values from the raw inversion or the free maximum, whichever is nearer.
 
     Args:
         free: (k,) the `free_maximum` of the same counts.
 
     Returns:
-        The largest distance of the estimate from the nearer of `raw` and `free`, in the estimate's standard errors. Only the
-        most frequent value and values at least 2 standard errors above zero count. NaN if the counts carry no information.
+        The distance in the estimate's standard errors. Only the most frequent value and values at least 2 standard errors above
+        zero count. NaN if the counts carry no information.
     """
     if np.isnan(free).any() or np.isnan(estimate.frequencies).any():
         return float("nan")

@@ -31,7 +31,7 @@ class LevelsDifference:
 
 
 def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference | None:
-    """Compares the matrix inversions of all pairs of levels, value by value.
+    """Compares the matrix inversions of all pairs of levels with information and an `unbiased` mechanism, value by value.
 
     The difference D of a value is a sum of independent contributions, one per person, each within b of its mean. If both levels
     have the same histogram, Bernstein's inequality holds, with the variance V of D:
@@ -44,7 +44,7 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         steps: as in `matrix_inversion`.
 
     Returns:
-        None if fewer than two levels carry information and have the attribute `unbiased`.
+        None if fewer than two levels carry information and have mechanisms that are `unbiased`.
 
     Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
     """

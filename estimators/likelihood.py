@@ -87,7 +87,7 @@ def mle(
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    If a likelihood is not that of support counts, an iteration ends at a proven gap of at most 1e-9 nats per report, or after
+    If a likelihood is not that of support counts, `mle` iterates until the proven gap is at most 1e-9 nats per report, or for
     10 000 evaluations. `converged` is true if the gap is at most 1e-9 nats per report.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.

@@ -183,7 +183,7 @@ def _of_fewer_people(drawn: FloatArray, reports: int, people: float) -> FloatArr
 
 
 def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports: int = 1) -> float:
-    """Returns n times the variance of the unbiased mean of n people's numbers, if each makes this number of reports.
+    """Returns n times the variance of the unbiased mean of n people's numbers, if each of them makes `reports` reports.
 
     If the sum of the inverted shares is not 1, all shares change by the same number.
 

@@ -127,13 +127,16 @@ def _combined(
     misfit: FloatArray,
     unshrunk: Unshrunk,
 ) -> Estimate:
-    shares = smooth.draws.shares + misfit * normal_numbers(misfit.size, 4)
+    shares = smooth.draws.shares
+    if misfit.any():
+        shares = shares + misfit * normal_numbers(misfit.size, 4)
     intervals = stepped.posterior.interval, unordered.interval
     rows = [round(weight * len(shares)) for weight in weights[1:].tolist()]
     others = [_percentiles(*each) for each in zip(intervals, rows, strict=True) if each[1]]
     drawn = np.concatenate([*others, np.empty((0, misfit.size))])[: len(shares)]
-    replaced = np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)  # keeps smooth draws of every τ
-    shares[replaced] = drawn
+    if drawn.size:
+        shares, replaced = shares.copy(), np.linspace(0, len(shares) - 1, len(drawn)).round().astype(int)
+        shares[replaced] = drawn  # keeps smooth draws of every τ
     means = np.array([smooth.frequencies, stepped.frequencies, np.maximum(unordered.frequencies, TINY)])
     own = np.hypot(smooth.standard_errors, misfit)
     errors = np.array([own, stepped.posterior.standard_errors, unordered.standard_errors])

@@ -7,14 +7,14 @@ attribute, column j a value of the second. Three estimates describe this table:
     z₁ = θ 1 + noise       the first attribute's reports: the sums of the rows, with V₁
     z₂ = θᵀ 1 + noise      the second attribute's reports: the sums of the columns, with V₂
 
-Each of the three is first made to sum to 1 by least squares. Generalised least squares then joins them: with H the map from
+Each of the three is first made to sum to 1 by least squares. Generalised least squares then joins them. With H the map from
 cells to row sums and column sums, y = (z₁, z₂), W the covariance of y and K that of z and y,
 
     S = H V Hᵀ + W - H K - Kᵀ Hᵀ
     θ̂ = z + (V Hᵀ - K) S⁻¹ (y - H z)              Q = V - (V Hᵀ - K) S⁻¹ (V Hᵀ - K)ᵀ
 
-K is 0 if different people answer the three questions. If the same people answer all of them, K is the covariance of the sample
-of people.
+Q is the covariance of θ̂. K is 0 if different people answer the three questions. If the same people answer all of them, K is
+the covariance of the sample of people.
 
 Source: Aitken 1936 (generalised least squares); Fieller 1954 (ratios); Wald 1943 and Rao 1948 (the test).
 """

@@ -3,52 +3,32 @@
 Import this module only inside functions, because Numba loads slowly.
 """
 
-import math
 from typing import Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.estimators.exponential import SUMS
+
 Floats = npt.NDArray[Any]
 
 
 @numba.njit(cache=True)
-def _sum(x: Floats) -> float:
-    s0 = s1 = s2 = s3 = 0.0
-    whole = x.size - x.size % 4
-    for i in range(0, whole, 4):
-        s0, s1, s2, s3 = s0 + x[i], s1 + x[i + 1], s2 + x[i + 2], s3 + x[i + 3]
-    for i in range(whole, x.size):
-        s0 += x[i]
-    return (s0 + s1) + (s2 + s3)
-
-
-@numba.njit(cache=True)
-def _dot(x: Floats, y: Floats) -> float:
-    s0 = s1 = s2 = s3 = 0.0
-    whole = x.size - x.size % 4
-    for i in range(0, whole, 4):
-        s0, s1, s2, s3 = s0 + x[i] * y[i], s1 + x[i + 1] * y[i + 1], s2 + x[i + 2] * y[i + 2], s3 + x[i + 3] * y[i + 3]
-    for i in range(whole, x.size):
-        s0 += x[i] * y[i]
-    return (s0 + s1) + (s2 + s3)
-
-
-@numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
+    """Returns the position of the first common point of values v and v - 1 in the entries of each, and the number of common
+    points."""
     if v == 0:
         return 0, 0, 0
     low = max(first[v], first[v - 1])
     high = min(first[v] + start[v + 1] - start[v], first[v - 1] + start[v] - start[v - 1])
-    return low - first[v], start[v - 1] + low - first[v - 1], max(high - low, 0)
+    return low - first[v], low - first[v - 1], max(high - low, 0)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def forward_backward(
-    like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, later: Floats, posterior: Floats, drawn: Floats,
-    smooth: bool,
-) -> float:  # fmt: skip
+    like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, chances: Floats, drawn: Floats, posterior: Floats
+) -> None:
     """Posterior of every share. The first share draws a level. With probability `jump` a later share draws a new level, else it
     keeps the previous share's level.
 
@@ -58,57 +38,54 @@ def forward_backward(
         first: (k,) point of each value's first entry.
         prior: (J,) probabilities of a new level, one for each point.
         jump: in (0, 1].
-        later: one number for each entry; overwritten with the likelihood of all later values given this level, divided by their
-            likelihood given this value and all earlier ones.
-        posterior: overwritten with the posterior of each value, one probability for each entry; if not `smooth`, only for the
-            first value.
+        chances: (k,) overwritten with the likelihood of each value given the earlier ones.
         drawn: (J,) overwritten with the expected number of new levels at each point.
-        smooth: false if only `drawn` is wanted.
-
-    Returns:
-        The log-likelihood of `prior` and `jump`.
+        posterior: overwritten with the posterior of each value, one probability for each entry. If it is empty, it stays so.
     """
-    k, value, longest, keep = first.size, 0.0, 0, 1 - jump
-    sums = np.empty(k)  # of the entries of `posterior`, which are normalised only at the end
+    k, longest, keep, whole = first.size, 0, 1 - jump, posterior.size > 0
     for v in range(k):
         longest = max(longest, start[v + 1] - start[v])
+    two = np.empty((2, longest))  # one number for each entry of a value and of its neighbour
+    for v in range(k):
         here, before, common = _common(v, start, first)
-        own, likely, chances = posterior[start[v] : start[v + 1]], like[start[v] : start[v + 1]], prior[first[v] :]
-        chance = jump if v else 1.0
-        for i in range(own.size):
-            own[i] = chance * chances[i] * likely[i]
+        likely, fresh = like[start[v] : start[v + 1]], prior[first[v] :]
+        own, kept = two[v % 2], two[1 - v % 2]  # joint probability of each level and the value, given the earlier values
+        new, total = jump if v else 1.0, 0.0
+        for i in range(likely.size):
+            own[i] = new * fresh[i] * likely[i]
+            total += own[i]
         if common:
-            kept, stay, likely_stay, part = posterior[before:], own[here:], likely[here:], keep / sums[v - 1]
+            stay, stay_kept, likely_stay, part = own[here:], kept[before:], likely[here:], keep / chances[v - 1]
             for i in range(common):
-                stay[i] += part * kept[i] * likely_stay[i]
-        sums[v] = _sum(own)
-        value += math.log(sums[v])
+                add = part * stay_kept[i] * likely_stay[i]
+                stay[i] += add
+                total += add
+        chances[v] = total
+        if whole:
+            posterior[start[v] : start[v + 1]] = own[: likely.size]
     drawn[:] = 0.0
-    told = np.empty(longest)  # likelihood of a value and all later ones, given the value's level
-    later[start[k - 1] : start[k]] = 1.0
-    for v in range(k - 1, 0, -1):
+    two[(k - 1) % 2, :] = 1.0
+    for v in range(k - 1, -1, -1):
         here, before, common = _common(v, start, first)
-        n, likely, own = start[v + 1] - start[v], like[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
-        chances, expected, earlier = prior[first[v] :], drawn[first[v] :], later[start[v - 1] : start[v]]
-        for i in range(n):
-            told[i] = likely[i] * own[i]
-        new = jump * _dot(chances[:n], told[:n])
-        kept, stay = later[before:], told[here:]
-        total = new + keep * _dot(posterior[before : before + common], stay[:common]) / sums[v - 1]
-        level, part, share = new / total, keep / total, jump / total
-        for i in range(earlier.size):
-            earlier[i] = level
-        for i in range(common):
-            kept[i] += part * stay[i]
-        for i in range(n):
-            expected[i] += share * chances[i] * told[i]
-    for v in range(k if smooth else 1):
-        own, after = posterior[start[v] : start[v + 1]], later[start[v] : start[v + 1]]
-        for i in range(own.size):
-            own[i] *= after[i]
-        scale = 1 / _sum(own)
-        for i in range(own.size):
-            own[i] *= scale
-    for i in range(start[1]):
-        drawn[first[0] + i] += posterior[i]
-    return value
+        likely, fresh, expected = like[start[v] : start[v + 1]], prior[first[v] :], drawn[first[v] :]
+        # likelihood of all later values given each level of this value, divided by their likelihood given the values up to it
+        later, earlier = two[v % 2], two[1 - v % 2]
+        new, total = (jump if v else 1.0) / chances[v], 0.0
+        if whole:
+            own = posterior[start[v] : start[v + 1]]
+            for i in range(own.size):
+                own[i] *= later[i]
+                total += own[i]
+            for i in range(own.size):
+                own[i] /= total
+        told = 0.0
+        for i in range(likely.size):
+            later[i] *= likely[i]
+            told += fresh[i] * later[i]
+            expected[i] += new * fresh[i] * later[i]
+        if v:
+            for i in range(start[v] - start[v - 1]):
+                earlier[i] = new * told
+            stay, stay_earlier, part = later[here:], earlier[before:], keep / chances[v]
+            for i in range(common):
+                stay_earlier[i] += part * stay[i]

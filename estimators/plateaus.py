@@ -80,11 +80,11 @@ def _fit(z: FloatArray, variance: FloatArray) -> tuple[ValueLikelihood, FloatArr
     base = values.gammas(np.full(SHAPES.size, 1 / k), SHAPES).sum(axis=0) * (1 - TAIL_SHARE) / SHAPES.size
     base = base + TAIL_SHARE * values.power_laws(k, np.array([EXPONENT]))[0]
     base = np.maximum(base / base.sum(), LEAST)
-    like = np.exp(values.log_like)
-    later, on_grid, drawn = np.empty_like(like), np.empty_like(like), np.empty_like(base)
+    like, chances, drawn = np.exp(values.log_like), np.empty(k), np.empty_like(base)
+    on_grid, nothing = np.empty_like(like), np.empty(0)
     prior, jump = base, START
     for _ in range(ROUNDS):
-        forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, False)
+        forward_backward(like, values.start, values.first, prior, jump, chances, drawn, nothing)
         prior, jump = (MASS * base + drawn) / (MASS + drawn.sum()), (float(drawn.sum()) - 0.5) / k  # the first level is no jump
-    value = forward_backward(like, values.start, values.first, prior, jump, later, on_grid, drawn, True)
-    return values, on_grid, value
+    forward_backward(like, values.start, values.first, prior, jump, chances, drawn, on_grid)
+    return values, on_grid, float(np.log(chances).sum())

@@ -235,8 +235,8 @@ def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.Array
         variance: noise variance of the estimates, a number or (k,), at least 0; only power and power-ns need it.
 
     Raises:
-        ValueError: if `method` is unknown, if `frequencies` has infinities or not one dimension, or if a needed `variance` is
-            missing or negative.
+        ValueError: if `method` is unknown, if `frequencies` is empty, has infinities or not one dimension, or if a needed
+            `variance` is missing, negative or infinite, or has another shape.
     """
     check_method(method)
     x = np.asarray(frequencies, float)

@@ -77,22 +77,24 @@ class Posterior:
             people, concentration: as for `Posterior`.
             every: true if all intervals contain the unshrunk intervals; false if only those of values far above the noise do.
         """
-        below = np.cumsum(posterior)
-        below -= (below[values.start[:-1]] - posterior[values.start[:-1]])[values.rows]
+        from ldpstream.estimators.posterior_kernels import distribution
+
+        low, high = values.edges
+        below, ends = np.empty((2, posterior.size))
+        distribution(posterior, high, values.start, values.first, below, ends)
         f = np.minimum(mean[values.kind], 1)
         excess, total = values.times @ values.unbiased - 1, values.times @ values.noise
         variance = values.moments(posterior)[1]
         unsure = 1 - np.minimum(variance / (values.noise * (1 - values.noise / total)), 1)
         widening = np.sqrt(1 + UNSURE * unsure * FEW / (FEW + f.size))[values.kind]
         error = np.sqrt(widening**2 * variance[values.kind] + chosen_variance(f, people, concentration))
-        low, high = values.edges
         resolution = SHARP * min(values.error, 1 / f.size)
         unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
         large = np.flatnonzero(every | (unshrunk > LARGE * values.error))
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
         chosen = chosen_variance(unshrunk, people, concentration)
         return cls(
-            people, concentration, f, error, widening, values.kind, high[values.cells], below, values.start, low[values.first],
+            people, concentration, f, error, widening, values.kind, ends, below, values.start, low[values.first],
             resolution, large, unshrunk, np.sqrt(noise * (1 - noise / total) + chosen),
         )  # fmt: skip
 

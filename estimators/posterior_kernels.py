@@ -10,6 +10,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.estimators import exponential
+from ldpstream.estimators.exponential import SUMS, exp
+
 Floats = npt.NDArray[Any]
 
 LEAST = 1e-290  # smallest prior probability of a point
@@ -18,18 +21,69 @@ SMALLEST, LARGEST = 1e-250, 1e250  # if the sum of a kind is outside, the loop c
 
 
 @numba.njit(cache=True, error_model="numpy")
+def _exp_or_zero(x: float) -> Any:
+    """Returns e^x for x up to 700, and 0 if x is below -700."""
+    return exp(x) if x >= exponential.LEAST else 0.0
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
+def add_log_likelihood(
+    z: Floats, precision: Floats, a: Floats, b: Floats, start: Floats, first: Floats, log_like: Floats
+) -> None:
+    """Adds precision · (z a - b) to `log_like`.
+
+    Args:
+        z, precision: (kinds,) inversion of each kind, and a factor.
+        a, b: (J,) numbers of each point.
+    """
+    for i in range(first.size):
+        own, of_a, of_b = log_like[start[i] : start[i + 1]], a[first[i] :], b[first[i] :]
+        for j in range(own.size):
+            own[j] += precision[i] * (z[i] * of_a[j] - of_b[j])
+
+
+@numba.njit(cache=True)
+def copy_kinds(entries: Floats, start: Floats, kinds: Floats, start_copied: Floats, copied: Floats) -> None:
+    """Writes the entries of some kinds, one kind after the other, to `copied`."""
+    for i in range(kinds.size):
+        copied[start_copied[i] : start_copied[i + 1]] = entries[start[kinds[i]] : start[kinds[i] + 1]]
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
+def mean_and_variance(posterior: Floats, start: Floats, first: Floats, points: Floats, mean: Floats, variance: Floats) -> None:
+    for i in range(first.size):
+        own, f, sum_1, sum_2 = posterior[start[i] : start[i + 1]], points[first[i] :], 0.0, 0.0
+        for j in range(own.size):
+            sum_1 += own[j] * f[j]
+        for j in range(own.size):
+            sum_2 += own[j] * (f[j] - sum_1) ** 2
+        mean[i], variance[i] = sum_1, sum_2
+
+
+@numba.njit(cache=True)
+def distribution(posterior: Floats, high: Floats, start: Floats, first: Floats, below: Floats, ends: Floats) -> None:
+    """Writes the upper end of each entry's cell, and the probability of a share below it."""
+    for i in range(first.size):
+        reached, shift = 0.0, first[i] - start[i]
+        for j in range(start[i], start[i + 1]):
+            reached += posterior[j]
+            below[j], ends[j] = reached, high[j + shift]
+
+
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: float, like: Floats) -> None:
     """Writes exp(log_like + by · f) to `like`, scaled so that the largest number of each kind is 1."""
     for i in range(first.size):
-        shift, largest = first[i] - start[i], -math.inf
-        for j in range(start[i], start[i + 1]):
-            like[j] = log_like[j] + by * points[j + shift]
-            largest = max(largest, like[j])
-        for j in range(start[i], start[i + 1]):
-            like[j] = math.exp(like[j] - largest)
+        own, log_own = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]]
+        f, largest = points[first[i] :], -math.inf
+        for j in range(own.size):
+            own[j] = log_own[j] + by * f[j]
+            largest = max(largest, own[j])
+        for j in range(own.size):
+            own[j] = _exp_or_zero(own[j] - largest)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def posterior(
     like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, times: Floats, mean: Floats, variance: Floats,
     mass: Floats,
@@ -37,22 +91,22 @@ def posterior(
     """Posterior of every kind, into `mean` and `variance`, and the sum of all values' posteriors, into `mass`."""
     mass[:] = 0.0
     for i in range(mean.size):
-        begin, shift = start[i], first[i] - start[i]
+        own, chances, f, drawn = like[start[i] : start[i + 1]], prior[first[i] :], points[first[i] :], mass[first[i] :]
         total, sum_1 = 0.0, 0.0
-        for j in range(begin, start[i + 1]):
-            p = like[j] * prior[j + shift]
+        for j in range(own.size):
+            p = own[j] * chances[j]
             total += p
-            sum_1 += p * points[j + shift]
+            sum_1 += p * f[j]
         centre, sum_2, weight = sum_1 / total, 0.0, times[i] / total
-        for j in range(begin, start[i + 1]):
-            p = like[j] * prior[j + shift]
-            away = points[j + shift] - centre
+        for j in range(own.size):
+            p = own[j] * chances[j]
+            away = f[j] - centre
             sum_2 += p * away * away
-            mass[j + shift] += weight * p
+            drawn[j] += weight * p
         mean[i], variance[i] = centre, sum_2 / total
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def moments(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
     mass: Floats,
@@ -71,7 +125,7 @@ def moments(
     for j in range(size):
         mass[j] = 0.0
         if narrow:
-            weight[j] = prior[j] * math.exp(by * (points[j] - middle))
+            weight[j] = prior[j] * exp(by * (points[j] - middle))
     for i in range(first.size):
         longest = max(longest, start[i + 1] - start[i])
     chance = np.empty(longest)
@@ -110,7 +164,7 @@ def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) ->
     return min(max(step, -longest), longest)
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def fit_prior(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     rounds: int, longest: float, prior: Floats, by: float,
@@ -161,7 +215,7 @@ def meet_sum(
     return means, evaluated, by
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def log_evidence(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     prior: Floats, total: Floats, by: float, variance_of_sum: float,
@@ -179,14 +233,15 @@ def log_evidence(
     for i in range(first.size):
         k += times[i]
     for i in range(first.size):
-        shift, own, others, largest = first[i] - start[i], 0.0, 0.0, -math.inf
-        for j in range(start[i], start[i + 1]):
-            own += like[j] * prior[j + shift]
-            largest = max(largest, log_like[j] + by * points[j + shift])
-        for j in range(start[i], start[i + 1]):
-            rest = max(total[j + shift] - like[j] * prior[j + shift] / own, 0.0)
-            others += like[j] * (mass * base[j + shift] + rest) / (mass + k - 1)
-        found += times[i] * (math.log(others) + largest)
+        own, log_own, f = like[start[i] : start[i + 1]], log_like[start[i] : start[i + 1]], points[first[i] :]
+        chances, of_base, of_all = prior[first[i] :], base[first[i] :], total[first[i] :]
+        norm, others, largest = 0.0, 0.0, -math.inf
+        for j in range(own.size):
+            norm += own[j] * chances[j]
+            largest = max(largest, log_own[j] + by * f[j])
+        for j in range(own.size):
+            others += own[j] * (mass * of_base[j] + max(of_all[j] - own[j] * chances[j] / norm, 0.0))
+        found += times[i] * (math.log(others / (mass + k - 1)) + largest)
     for j in range(points.size):
         fitted = (mass * base[j] + total[j]) / (mass + k)
         mean += fitted * points[j]
@@ -195,7 +250,7 @@ def log_evidence(
     return found - by + math.log(max(prior_variance / (variance_of_sum + 1e-300), 1.0)) / 2
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def widened(
     like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float, prior: Floats,
     total: Floats, blur: Floats, narrowest: float, wide: Floats,
@@ -208,44 +263,47 @@ def widened(
         narrowest: smallest variance of the sum of the other values' shares.
     """
     reach, size, entries = blur.size // 2, points.size, like.size
-    own, smooth_own = np.zeros(entries + 2 * reach), np.zeros(entries)
+    shares, smooth_shares = np.zeros(entries + 2 * reach), np.zeros(entries)
     padded, smooth = np.empty(size + 2 * reach), np.zeros(size)
     padded[:reach], padded[reach : reach + size], padded[reach + size :] = total[0], total, total[size - 1]
     for i in range(first.size):
-        shift, norm = first[i] - start[i], 0.0
-        for j in range(start[i], start[i + 1]):
-            norm += like[j] * prior[j + shift]
-        for j in range(start[i], start[i + 1]):
-            own[j + reach] = like[j] * prior[j + shift] / norm
+        own, chances, norm = like[start[i] : start[i + 1]], prior[first[i] :], 0.0
+        share = shares[start[i] + reach :]
+        for j in range(own.size):
+            norm += own[j] * chances[j]
+        for j in range(own.size):
+            share[j] = own[j] * chances[j] / norm
     for a in range(blur.size):
         for j in range(size):
             smooth[j] += blur[a] * padded[j + a]
         for j in range(entries):
-            smooth_own[j] += blur[a] * own[j + a]
+            smooth_shares[j] += blur[a] * shares[j + a]
     mean, variance, sum_of_variances = np.empty(first.size), np.empty(first.size), 0.0
     for i in range(first.size):
-        shift, norm, sum_1, sum_2 = first[i] - start[i], 0.0, 0.0, 0.0
-        for j in range(start[i], start[i + 1]):
-            wide[j] = like[j] * (mass * base[j + shift] + max(smooth[j + shift] - smooth_own[j], 0.0))
-            norm += wide[j]
-            sum_1 += wide[j] * points[j + shift]
-        for j in range(start[i], start[i + 1]):
-            sum_2 += wide[j] * (points[j + shift] - sum_1 / norm) ** 2
-        mean[i], variance[i] = sum_1 / norm, sum_2 / norm
+        own, found, share = like[start[i] : start[i + 1]], wide[start[i] : start[i + 1]], smooth_shares[start[i] :]
+        f, of_base, of_all, norm, sum_1, sum_2 = points[first[i] :], base[first[i] :], smooth[first[i] :], 0.0, 0.0, 0.0
+        for j in range(own.size):
+            found[j] = own[j] * (mass * of_base[j] + max(of_all[j] - share[j], 0.0))
+            norm += found[j]
+            sum_1 += found[j] * f[j]
+        mean[i] = sum_1 / norm
+        for j in range(own.size):
+            sum_2 += found[j] * (f[j] - mean[i]) ** 2
+        variance[i] = sum_2 / norm
         sum_of_variances += times[i] * variance[i]
     for i in range(first.size):
-        shift, norm, nearest = first[i] - start[i], 0.0, math.inf
+        found, f, norm, nearest = wide[start[i] : start[i + 1]], points[first[i] :], 0.0, math.inf
         rest = max(sum_of_variances - variance[i], narrowest)
-        for j in range(start[i], start[i + 1]):
-            nearest = min(nearest, (points[j + shift] - mean[i]) ** 2 / rest)
-        for j in range(start[i], start[i + 1]):
-            wide[j] *= math.exp((nearest - (points[j + shift] - mean[i]) ** 2 / rest) / 2)
-            norm += wide[j]
-        for j in range(start[i], start[i + 1]):
-            wide[j] /= norm
+        for j in range(found.size):
+            nearest = min(nearest, (f[j] - mean[i]) ** 2 / rest)
+        for j in range(found.size):
+            found[j] *= _exp_or_zero((nearest - (f[j] - mean[i]) ** 2 / rest) / 2)
+            norm += found[j]
+        for j in range(found.size):
+            found[j] /= norm
 
 
-@numba.njit(cache=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def fit_weights(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
     begin: Floats, rounds: int, longest: float, weights: Floats,

@@ -4,9 +4,10 @@ The numbers of a bin are spread evenly over the bin: the distribution function F
 the smallest x with F(x) >= q.
 
 For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). An interval
-comes from percentiles of the draws' own numbers, stretched by fixed factors against the bias of smoothing.
+comes from percentiles of the draws' means or quantiles, stretched against the bias of smoothing.
 
-An end inside the interval from the unbiased shares alone (`Unshrunk`) then moves outwards by a part of the distance.
+If an end then lies inside the interval from the unbiased shares alone (`Unshrunk`), it moves outwards by a part of the
+distance.
 
 For mechanisms that are not pure, the mean's interval comes from the unbiased mean (`Unbiased`). The intervals of quantiles come
 from bounds of F (`Unbiased.bounds`), and end at edges of bins.

@@ -326,14 +326,14 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
     k = problem.z.size
     rng = np.random.default_rng(2)
     last = np.floor(np.cumsum(weights) * DRAWS + 0.5).astype(int)
-    drawn = normal_numbers(k, 1).copy()
+    normal, drawn = normal_numbers(k, 1), np.empty((DRAWS, k))
     log_weights, of_mode, start = np.zeros(DRAWS), np.zeros(DRAWS, int), 0
     for i, (mode, end) in enumerate(zip(modes, last.tolist(), strict=True)):
         rows = slice(start, end)
         of_mode[rows], start = i, end
         smooth_kernels.draw(
             problem.z, mode.mean_precision, problem.widths, mode.prior.bands, mode.eta, mode.level[0],
-            drawn[rows], log_weights[rows],
+            normal[rows], drawn[rows], log_weights[rows],
         )  # fmt: skip
     relative = np.exp(log_weights - log_weights.max())
     relative = np.minimum(relative / relative.mean(), math.sqrt(DRAWS))
@@ -345,9 +345,8 @@ def _draws(problem: _Problem, modes: list[_Mode], weights: FloatArray, inside: F
         values = np.flatnonzero(mode.gamma[0] < CERTAIN)
         if rows.any() and values.size:
             drawn[np.ix_(rows, values)] = _independent(problem, mode, drawn[np.ix_(rows, values)], values, rng)
-    drawn += (1 - drawn.sum(axis=1, keepdims=True)) * inside / inside.sum()
-    drawn = np.maximum(drawn, TINY)
-    return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
+    smooth_kernels.normalise(drawn, inside / inside.sum(), TINY)
+    return drawn
 
 
 def _independent(

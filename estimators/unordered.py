@@ -156,8 +156,9 @@ def _longest(values: ValueLikelihood, k: int) -> float:
 
 
 def _score_of_equal_shares(values: ValueLikelihood, k: int) -> float:
-    at = values.start[:-1] + np.searchsorted(values.points, 1 / k) - values.first
-    if (at < values.start[:-1]).any() or (at >= values.start[1:]).any() or (values.points[values.cells[at]] != 1 / k).any():
+    point = int(np.searchsorted(values.points, 1 / k))
+    at = values.start[:-1] + point - values.first
+    if (at < values.start[:-1]).any() or (at >= values.start[1:]).any() or values.points[point] != 1 / k:
         return -math.inf
     return float(values.times @ values.log_like[at])
 

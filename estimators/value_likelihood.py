@@ -98,7 +98,6 @@ class ValueLikelihood:
         unbiased, noise: (kinds,) combined inversion of each kind's values, and its variance.
         error: standard error of a share of zero.
         start, first: (kinds + 1,) and (kinds,) positions as above.
-        rows, cells: (start[-1],) kind and point of each entry.
         log_like: (start[-1],) log-likelihoods; the largest of each kind is 0.
     """
 
@@ -111,18 +110,15 @@ class ValueLikelihood:
     error: float
     start: IntArray
     first: IntArray
-    rows: IntArray
-    cells: IntArray
     log_like: FloatArray
-
-    def sums(self, entries: FloatArray) -> FloatArray:
-        return np.asarray(np.add.reduceat(entries, self.start[:-1]))
 
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the mean and the variance of each kind's posterior, (kinds,) each."""
-        t = self.points[self.cells]
-        mean = self.sums(posterior * t)
-        return mean, self.sums(posterior * (t - mean[self.rows]) ** 2)
+        from ldpstream.estimators.posterior_kernels import mean_and_variance
+
+        mean, variance = np.empty((2, self.first.size))
+        mean_and_variance(posterior, self.start, self.first, self.points, mean, variance)
+        return mean, variance
 
     def gammas(self, means: FloatArray, shapes: FloatArray) -> FloatArray:
         """Returns the probability of each point's cell under gamma distributions with these shapes and means, (shapes, J)."""
@@ -158,13 +154,14 @@ class ValueLikelihood:
         return self._of_kinds(self.kind, np.arange(self.kind.size), np.ones(self.kind.size))
 
     def _of_kinds(self, kinds: IntArray, kind: IntArray, times: FloatArray) -> "ValueLikelihood":
-        size = np.diff(self.start)[kinds]
-        start = np.concatenate([[0], np.cumsum(size)])
-        rows = np.repeat(np.arange(kinds.size), size)
-        entries = np.arange(start[-1]) + (self.start[kinds] - start[:-1])[rows]
+        from ldpstream.estimators.posterior_kernels import copy_kinds
+
+        start = np.concatenate([[0], np.cumsum(np.diff(self.start)[kinds])])
+        log_like = np.empty(start[-1])
+        copy_kinds(self.log_like, self.start, kinds, start, log_like)
         return ValueLikelihood(
             self.points, self.edges, kind, times, self.unbiased[kinds], self.noise[kinds], self.error, start, self.first[kinds],
-            rows, self.cells[entries], self.log_like[entries],
+            log_like,
         )  # fmt: skip
 
 
@@ -174,6 +171,8 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     Args:
         finer: divides the distance between neighbouring points.
     """
+    from ldpstream.estimators.posterior_kernels import add_log_likelihood
+
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)
     z = np.array([s.z[representative] for s in seen])
@@ -199,20 +198,14 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     points[(edges[0] <= 1 / k) & (1 / k < edges[1])] = 1 / k  # makes exactly equal shares possible
     first, size = np.searchsorted(used, low), high - low + 1
     start = np.concatenate([[0], np.cumsum(size)])
-    rows = np.repeat(np.arange(size.size), size)
-    cells = np.arange(start[-1]) - start[rows] + first[rows]
-    log_like = np.zeros(cells.size)
+    log_like = np.zeros(start[-1])
     for s, own in zip(seen, z, strict=True):
         if callable(s.variance):
-            a, b = integrals(s, points)
-            log_like += own[rows] * a[cells] - b[cells]
+            add_log_likelihood(own, np.ones(own.size), *integrals(s, points), start, first, log_like)
         else:
-            t = points[cells]
-            log_like += (own[rows] - t / 2) * t * s.precision(t)[representative][rows]
-    log_like -= np.maximum.reduceat(log_like, start[:-1])[rows]
-    return ValueLikelihood(
-        points, edges, kind, times, unbiased, 1 / total, float(error[0]), start, first, rows, cells, log_like
-    )
+            add_log_likelihood(own, s.precision(own)[representative], points, points**2 / 2, start, first, log_like)
+    log_like -= np.repeat(np.maximum.reduceat(log_like, start[:-1]), size)
+    return ValueLikelihood(points, edges, kind, times, unbiased, 1 / total, float(error[0]), start, first, log_like)
 
 
 @lru_cache(maxsize=128)

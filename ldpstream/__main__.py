@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 from io import FileIO, TextIOWrapper
 from types import FrameType
 
@@ -10,7 +11,7 @@ from types import FrameType
 def main() -> None:
     """Runs the command line.
 
-    Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command has its own handler (`ldpstream.signals`).
+    Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal (`ldpstream.signals`).
     """
     _open_streams()
     if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
@@ -19,18 +20,21 @@ def main() -> None:
 
     def end(signum: int, frame: FrameType | None) -> None:
         told.append(signum)
+        if signum == signal.SIGINT:
+            raise KeyboardInterrupt  # commands may catch it
         sys.exit(128 + signum)
 
     signal.signal(signal.SIGTERM, end)
     try:
-        _run()
-    except BaseException:
-        if told:  # a library may have replaced the handler's exception
+        _run(end)
+    except BaseException as error:
+        # a library may have replaced the handler's exception; a command that caught Ctrl-C chooses its own status
+        if told and (told[0] != signal.SIGINT or not isinstance(error, SystemExit)):
             sys.exit(128 + told[0])
         raise
 
 
-def _run() -> None:
+def _run(end: Callable[[int, FrameType | None], None]) -> None:
     with_ctrl_c = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if with_ctrl_c:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an imported module could catch an exception
@@ -39,7 +43,7 @@ def _run() -> None:
         from ldpstream.runtime.shutdown import noting_status
 
         if with_ctrl_c:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, end)
         with noting_status():
             run()
     except ModuleNotFoundError as error:  # the device's packages are installed, but not the service's

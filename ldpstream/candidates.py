@@ -125,7 +125,7 @@ def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
 
 
 def open_attribute(survey: Survey, name: str | None) -> int:
-    """The index of the attribute that gets candidates. Without a name, it is the only one with a value for other texts.
+    """The index of the attribute that gets candidates: without a name, the only attribute with a value for other texts.
 
     Raises:
         CandidatesError: if the attribute cannot get candidates, or if without a name there is not exactly one attribute.
@@ -150,7 +150,7 @@ def open_attribute(survey: Survey, name: str | None) -> int:
 
 
 def spacing(survey: Survey) -> int:
-    """Number of steps between the end of a survey and the start of the next in which devices must be silent."""
+    """Number of silent steps between two surveys, with which no spaced level needs a fresh budget."""
     w = max(m.every_steps for levels in survey.mechanisms for m in levels)
     return w if w > 1 else 0
 

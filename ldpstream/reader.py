@@ -1,6 +1,6 @@
 """Bounds for a reader of the published histograms, who sees no single report: `ledger --people` and `check --people`.
 
-The losses are bounds by `PrivacyClaims.shuffled`: every histogram is a function of sums of many reports.
+The losses are bounds by `PrivacyClaims.shuffled`: every histogram is a function of sums of reports.
 """
 
 import math

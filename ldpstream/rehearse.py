@@ -15,8 +15,8 @@ COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # matches a string first: a stri
 def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bool = False) -> Survey:
     """Writes a copy of `source` to `out` with another name, `start` and `step_seconds`.
 
-    The copy ends after as many steps as the survey. If `out` holds an earlier rehearsal of the survey, `replaces` names it.
-    The copy lacks the survey's own `replaces`, and the comments.
+    The copy ends after as many steps as the survey. If `out` holds an earlier rehearsal of the survey, the copy's `replaces`
+    names that rehearsal. The copy lacks the survey's own `replaces`, and the comments.
 
     Args:
         now_s: the new start, in seconds since 1970 UTC; the function rounds it down.

@@ -25,7 +25,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     Attributes:
         name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies.
-        eps_1: privacy loss of a single report, in nats (the papers' ε, or ε₁).
+        eps_1: privacy loss of a single report, in nats (ε₁).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value (for sets, the drawn member) is v].
         q: Pr[report supports v | the value (for sets, the drawn member) is not v].
@@ -146,12 +146,14 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
 
         Raises:
-            ValueError: if a memoized mechanism gets invalid values or enrolments. The message never shows a value.
+            ValueError: if a memoized mechanism gets invalid values, or local hashing gets invalid enrolments. The message never
+                shows a value.
         """
 
     @abstractmethod
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator, /) -> Reports:
-        """Second round: one sanitized report for each memo, in rows of `report_dtype`.
+        """One sanitized report for each memo (the second round), or for each value of a one-time mechanism, in rows of
+        `report_dtype`.
 
         Args:
             memos: (n,) rows that `memoize` returned; for a one-time mechanism, values or codes of sets.
@@ -166,9 +168,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
-            rng: source of randomness. The code may draw only a seed from NumPy's own class. A subclass, such as a device's
-                cryptographic source, provides every random bit itself, through ``integers(low, high, [size, [dtype]])`` and
-                ``random(size)`` alone.
+            rng: source of randomness. If it is a plain `numpy.random.Generator`, the code may draw only a seed from it. A
+                subclass, such as a device's cryptographic source, provides every random bit itself, through
+                ``integers(low, high, [size, [dtype]])`` and ``random(size)`` alone.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)
@@ -181,6 +183,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
         """Draws the counts of all reports at once, with the same distribution as the counts of simulated reports.
+
+        Only for a mechanism without fake data.
 
         Args:
             people: (k,) number of people with each value.

@@ -38,7 +38,8 @@ class BitPlan(NamedTuple):
     δ = (p - a/2^8) / (1 - a/2^8). If δ is smaller for 1-p, the complement is drawn in this way.
 
     x takes a random bit w for each binary digit of a, the least significant first. It becomes (NOT w) OR x if the digit is 1,
-    and w AND x if it is 0. Both operations halve the probability of x, and the first adds 1/2.
+    and w AND x if it is 0. Both operations halve the probability of x, and the first adds 1/2. If a is 0 or 128, the highest
+    digit is enough.
 
     For y, N positions of the block are drawn, uniform and independent, with N ~ Poisson(μ) and μ = -M ln(1-δ). The numbers of
     draws of the M positions are then independent Poisson(μ/M) numbers. So each bit is drawn at least once with probability
@@ -48,8 +49,8 @@ class BitPlan(NamedTuple):
     probability p by less than 2^-120 in total variation.
 
     Attributes:
-        flips: for each digit, all ones if the digit differs from the digit before (0 for the first one), else 0: with x kept
-            flipped where the last digit was 1, each step is w AND (x XOR flip).
+        flips: for each digit, all ones if the digit differs from the digit before it (0 for the first digit), else 0. The code
+            keeps NOT x in place of x after a digit 1, so each step is w AND (x XOR flip).
         last: the flip of the result.
         change: the value that the bits at the N positions get.
         high, low: upper and lower 64 binary digits of 2^128 Pr[N <= 0], 2^128 Pr[N <= 1], …

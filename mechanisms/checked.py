@@ -32,7 +32,7 @@ class Checked(ABC):
 
     @abstractmethod
     def ratios(self) -> Ratios:
-        """The likelihood ratios of the numbers of reports that support two values, without fake data."""
+        """The likelihood ratios of the numbers of reports that support two values, for a mechanism without fake data."""
 
     def audited(self) -> list[int]:
         """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
@@ -43,7 +43,7 @@ class Checked(ABC):
         return None
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Probabilities that all of one or two reports of one memo support a value, without fake data.
+        """Probabilities that all of one or two reports of one memo support a value, for a mechanism without fake data.
 
         Returns:
             (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device

@@ -130,11 +130,11 @@ class Randomizer(ABC):
 
     @abstractmethod
     def is_memo(self, memo: bytes, function: int) -> bool:
-        """Returns true if a device with this hash function could have drawn the memo."""
+        """For a memoized mechanism, returns true if a device with this hash function could have drawn the memo."""
 
     @abstractmethod
     def report(self, memo: bytes, random: DeviceRandom) -> bytes:
-        """Second round: draws a report from a memo, one row of `row_bytes`."""
+        """Draws a report from a memo: one row of `row_bytes`."""
 
 
 class OneTimeRandomizer(Randomizer):

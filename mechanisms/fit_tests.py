@@ -41,10 +41,11 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
     """Returns ln of the probability of `found` or more ones in n reports (`found` or fewer if not `above`); below `RAREST`, an
     upper bound.
 
-    `span`, a power of two, is how many numbers of ones, around the mean, can have a noticeable probability.
+    `span` is a power of two. Numbers of ones that are more than span / 2 from the mean must have negligible probabilities.
 
-    A device draws the ones of a memo once and reports them `steps` times, so the generating function is G(1 + w) = U(p1)^u
-    U(q1)^(u(k-1)) for u people, with U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps.
+    A device draws the ones of a memo once and reports them `steps` times. So the ones of u people have the generating function
+
+        G(1 + w) = U(p1)^u U(q1)^(u(k-1)),   U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps
     """
     p1, q1, p2, q2 = rounds
     groups = [(n // steps, steps), (1, n % steps)]
@@ -93,7 +94,10 @@ def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> 
 
 
 def functions(table: CountTable, size: int, repeats: int) -> LogP | None:
-    """Tests the number of pairs of reports with equal functions: a pair is equal with probability 1/size."""
+    """Tests the number of pairs of reports, or of memoized devices, with equal functions.
+
+    A pair is equal with probability 1/size.
+    """
     n, chance = table.n / repeats, 1 / size
     if n < 2:
         return None

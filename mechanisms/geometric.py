@@ -1,7 +1,7 @@
 """Geometric mechanisms.
 
 Both mechanisms are ε-geo-indistinguishable: the loss between values x and x' is at most ε d(x, x'), with the distance in cells.
-A report has the distribution of a cell of the infinite lattice, moved to the domain's nearest cell.
+A report is distributed like a random cell z of the infinite lattice, moved to the domain's nearest cell:
 
     line: Pr[cell z | x] ∝ e^{-ε |z - x|}        grid: Pr[cell z | x] ∝ e^{-ε ‖z - x‖₂}
 
@@ -82,7 +82,10 @@ class TruncatedGeometric(LocationMechanism):
         self.signature = f"{self.name}(k={self.k}, eps={self.eps!r})"
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        """Adds two-sided geometric noise: the difference of two geometric variables, each drawn as ⌊Exponential/ε⌋."""
+        """Adds two-sided geometric noise, and clips the sum to the domain.
+
+        The noise is the difference of two geometric variables, each drawn as ⌊Exponential/ε⌋.
+        """
         checked = user_values(values, self.k)
         up, down = (-np.log1p(-rng.random((2, checked.size))) / self.eps).astype(np.int64)
         return np.asarray(np.clip(checked + up - down, 0, self.k - 1), self.report_dtype)
@@ -180,7 +183,7 @@ class PlanarGeometric(StoredChannel):
     R(z) is the set of lattice cells whose nearest grid cell is z.
 
     Args:
-        shape: (width, height) of the grid in cells, each at least 1, with [2, 4096] cells in total. The values are the cells'
+        shape: (width, height) of the grid in cells, each at least 1, with 2 to 4096 cells in total. The values are the cells'
             numbers, row by row: the cell in column i and row j is i + width · j.
         eps: loss per cell of distance, in nats, at least 0.01 and at most 700 / the distance between opposite corners.
 

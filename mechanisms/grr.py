@@ -83,7 +83,7 @@ def draw_symbol(symbol: int, n_symbols: int, coins: dict[str, Coin], random: Dev
 
 
 class SymbolRandomizer(Randomizer):
-    """The device's code of GRR and L-GRR: a memo and a report are one of k symbols."""
+    """The device's code of GRR and L-GRR: each memo and each report is one of k symbols."""
 
     def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
         return symbol_row(self.k, draw_symbol(key, self.k, self._first, random))
@@ -117,7 +117,7 @@ def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tup
 
 
 class Symbols(Mechanism):
-    """Common base of GRR and L-GRR: a report is one of k symbols, and the table counts symbols."""
+    """Common base of GRR, L-GRR and the mechanisms of sets: a report is one of k symbols, and the table counts symbols."""
 
     randomizer = SymbolRandomizer
     loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value

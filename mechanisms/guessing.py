@@ -62,7 +62,7 @@ def percent_up(bound: float) -> str:
 
 
 def round_up(bound: float) -> float:
-    """Rounds an upper bound up to the digits of `percent`.
+    """Rounds an upper bound up to the digits of `percent`. An excess below 0.000005 of the last digit is ignored.
 
     >>> round_up(0.47537), round_up(0.01234)
     (0.476, 0.013)

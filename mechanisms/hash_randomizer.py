@@ -6,7 +6,7 @@ from ldpstream.mechanisms.grr import draw_symbol
 
 
 class HashRandomizer(Randomizer):
-    """A memo and a report are the number of a hash function, then a symbol."""
+    """Each memo and each report is the number of a hash function, then a symbol."""
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)

@@ -67,7 +67,7 @@ class Inference(ABC):
             values: r, the size of the set, in [1, k].
 
         Returns:
-            The exact maximum, or an upper bound (local hashing with a large r); infinite if p = q.
+            The exact maximum; infinite if p = q.
 
         Source of the idea: Cheu, Smith and Ullman 2021 (manipulation attacks).
         """
@@ -96,7 +96,7 @@ class Inference(ABC):
         return term if self.fakes == 1 else FakeDataTerm(term, self.fakes)
 
     def _channel_term(self, counts: IntArray) -> ChannelTerm | None:
-        """Returns the true likelihood of counts without fake data.
+        """Returns the true likelihood of counts, for a mechanism without fake data.
 
         None if the likelihood of the support counts is the true one, or if the table does not determine the true one.
         """
@@ -121,15 +121,13 @@ class Inference(ABC):
     def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         """Returns minus the expected Hessian of one report's log-likelihood, and the covariance of one person's score, at f.
 
-        The score is summed over the person's `steps` reports.
+        The score is summed over the person's `steps` reports. Both matrices are right only along changes of f that keep
+        its sum. Call this method only if `has_score_moments` is true.
 
         Args:
             f: (k,) true frequencies.
             steps: number of reports of one person with an unchanged value.
             exact: true for the score of the true likelihood, false for the score of the support counts.
-
-        Raises:
-            ValueError: if `has_score_moments` is false.
         """
         raise ValueError(f"{self.signature} has no score moments")
 
@@ -219,7 +217,8 @@ class Inference(ABC):
         return np.asarray([steps * (self.p - self.q) * frequencies])
 
     def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
-        """(π, p₂, q₂) without fake data: Pr[the memo supports v] for a person drawn at random, and p₂ and q₂ of `rounds`."""
+        """(π, p₂, q₂) for a mechanism without fake data: π = Pr[the memo supports v] for a person drawn at random, p₂ and q₂ of
+        `rounds`."""
         memo_p, memo_q, p2, q2 = self.rounds()
         return frequencies * memo_p + (1 - frequencies) * memo_q, p2, q2
 
@@ -277,7 +276,8 @@ class Inference(ABC):
         return 1 / abs(self.p - self.q)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Returns a lower limit for the variance of fresh noise, and the third central moments of one report's noise, (k,).
+        """Returns the least variance of fresh noise that a filter assumes, and the third central moments of one report's noise,
+        (k,).
 
         All numbers are for n times a share.
         """

@@ -1,6 +1,6 @@
 """Loops that are too slow in NumPy, compiled by Numba.
 
-Import this module only inside functions, because Numba loads slowly.
+Import this module only inside functions or in other modules of compiled loops, because Numba loads slowly.
 """
 
 from typing import Any

@@ -82,7 +82,7 @@ class OneTime(Mechanism):
 
     @property
     def favours(self) -> float:
-        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v], for any two
+        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v] over all pairs of
         values v and v'."""
         return guessing.bound(self.eps_1, 2)
 

@@ -5,14 +5,15 @@ m = ⌈log_g k⌉ digits v_0 (least significant) … v_{m-1}. A hash function is
 numbered a = Σ a_j g^j, and H_a(v) = Σ_j a_j v_j in GF(g) (arithmetic: `mechanisms.finite_field`). There are S = g^m functions.
 
 1. Two different values collide under exactly S/g of the functions.
-2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic.
+2. The table T[a, y] of reports per function and symbol, shape (S, g), is a sufficient statistic of reports of different
+   devices.
 3. H_{ca} = c H_a, so the reports (a, y) and (ca, cy) are equivalent. A *folded* table adds up the counts of equivalent reports:
    it has cells for the functions whose top non-zero digit is 1, and for function 0.
 4. Under function a, a distribution f gives symbol y the mass Σ_v f_v [H_a(v) = y]. The masses of all a, y are the Radon
    transform of f over GF(g).
 5. The transpose of this transform gives the support counts C_v = Σ_a T[a, H_a(v)] of all values.
-6. Given a report of a device with value u, the supports of two other values are independent, unless the places of the three
-   values lie on a line of GF(g)^m.
+6. A report of a device with value u supports two other values independently, unless the places of the three values lie on a
+   line of GF(g)^m.
 
 If m > 1, `stride` puts the value i s mod k at place i, where s is near k/φ with the golden ratio φ (`spread`).
 
@@ -36,7 +37,7 @@ class LinearPool:
         g: number of symbols, a prime power.
         m: number of digits of a place in base g.
         size: number S = g^m of hash functions, at least k.
-        stride: in [1, k), without a common factor with k; 1 if m = 1, since a single digit has no lines.
+        stride: in [1, k), without a common factor with k; 1 if m = 1, since all places then lie on one line.
         cells: length g (S - 1) / (g - 1) + 2 of a folded table. For each j = m-1 … 0 the table holds the array
             [y, a_{j-1}, …, a_0] (last axis fastest) of the functions with top digit a_j = 1. The last two cells are for the
             function that hashes every value to 0: symbol 0, then all other symbols together.

@@ -1,9 +1,9 @@
 """Local hashing: a device hashes its value to one of g symbols, and sends its hash function and the randomized symbol.
 
-By default, BLH and L-BLH use g = 2; OLH and L-OLH use `best_g`, or with the paper's calibration `papers_g`. The one-time
-mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017), the memoized ones L-GRR (Arcolezi
-et al., LOLOHA). The hash functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other than the
-device's with probability q = 1/g exactly.
+By default, BLH and L-BLH use g = 2, and OLH and L-OLH use `best_g`. L-OLH with the paper's calibration uses `papers_g`. The
+one-time mechanisms apply GRR to the g symbols (Bassily and Smith 2015; Wang, Blocki, Li and Jha 2017), the memoized ones L-GRR
+(Arcolezi et al., LOLOHA). The hash functions are the linear forms of `mechanisms.linear_pool`: a report supports a value other
+than the device's with probability q = 1/g exactly.
 
 With memoization, a device never changes its function and draws one memo for each hashed symbol: at most min(k, g) memos in its
 lifetime.

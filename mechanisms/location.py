@@ -64,7 +64,7 @@ class ChannelMechanism(OneTime):
         """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
         If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
-        with the smallest norm, which is biased. SW inverts under Σ f = 1 instead.
+        with the smallest norm, which is biased for some distributions. SW inverts under Σ f = 1 instead.
 
         Raises:
             ValueError: if the channel is too large to be dense.
@@ -107,7 +107,7 @@ class ChannelMechanism(OneTime):
         return self.inversion_variances(f, 1, steps) / (n / steps)
 
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Returns the lower limit 1, and 0 for the third moments."""
+        """Returns 1 as the least variance, and 0 for the third moments."""
         return 1.0, np.zeros(shares.size)
 
     def outweighs(self, values: int = 1) -> float:

@@ -5,9 +5,9 @@ set has the first m - |S| dummies. The report is one symbol:
 
     Pr[report = s] = A if s is in the padded set, B for every other symbol,   A/B = e^ε,  m A + n B = 1
 
-This is PrivSet with outputs of one symbol. It is also GRR on the d symbols of one member, which the device draws anew for each
-report, at the larger loss ε' = ln(1 + m (e^ε - 1)). A value's share among the drawn members times m is the share of people who
-chose the value.
+This is PrivSet with outputs of one symbol. The result is the same if the device draws a member anew for each report, and
+randomizes it by GRR on d symbols, with the larger loss ε' = ln(1 + m (e^ε - 1)). A value's share among the drawn members times
+m is the share of people who chose the value.
 
 In the chain, the memo of a set is one symbol, drawn as above at ε∞ when the device first has this set; each report is a symbol
 of GRR for the memo. With the memo's A and B, and E = p₂/q₂ of the second round,
@@ -108,7 +108,7 @@ class SetRatios(Ratios):
     eps: float
 
     def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR."""
+        """ln of the ratio for PS-GRR, and for memos."""
         i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
         return np.asarray((i - j) * self.eps)
 
@@ -253,7 +253,8 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """For m > 1, this row only makes each symbol's covariances sum to 0, as those of a padded set do: π(1-π) = x (Σx - x).
+        """For m > 1, the row x is an approximation. It makes each symbol's covariances sum to 0, as those of a padded set do:
+        π(1-π) = x (Σx - x).
 
         Source of the iteration: Deville and Tillé 2005, for samples of a fixed size.
         """
@@ -266,15 +267,15 @@ class PaddedSampling(SetMechanism, OneTime):
         return np.asarray(found / math.sqrt(found.sum()))
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        """Given the drawn members, the inversion has the variance (γ/(p-q)² - f) / n.
+        """For given drawn members, and values treated as independent, the inversion has the variance (γ/(p-q)² - f) / n.
 
-        The shares of all members have the variance f (c - f) / people, with c of `concentration`.
+        A value's share among the drawn members has the variance f (c - f) / people, with c of `concentration`.
         """
         of_reports = (self.q + (self.p - self.q) * f) / (self.p - self.q) ** 2
         return np.asarray(np.maximum((of_reports + (steps - 1) / self.choices * f) / n - f / everyone, SMALLEST * steps / n))
 
     def concentration(self, steps: int) -> float:
-        """Two reports of one set name the same drawn member with probability 1/m."""
+        """Two reports of one set draw the same member with probability 1/m."""
         return (1 + (steps - 1) / self.choices) / steps
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
@@ -361,9 +362,9 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         (E^{c_s} - 1). c_s counts the reports of symbol s at the steps with this set, and P(s) is A or B. With φ(n) = ln(1 + A
         (E^n - 1)), the likelihood of a whole sequence is at most exp Σ_s φ(n_s), n_s being all reports of s: (1+x)(1+y) is at
         least 1+x+y, and φ(a) + φ(b) <= φ(a+b) since φ is convex with φ(0) = 0. If h symbols are reported, Σ φ(n_s) is largest
-        if all but one of them are reported once. It is at least the product over the sets of 1 + B Σ_s (E^{c_s} - 1). A set
-        with r reports has at least 1 + B h (E^{r/h} - 1) for r >= h and 1 + B r (E - 1) for r <= h, by convexity. The r-th
-        root of both is smallest at r = h. So ln of the ratio is at most
+        if all but one of them are reported once. The likelihood is at least the product over the sets of 1 + B Σ_s (E^{c_s} -
+        1). A set with r reports has at least 1 + B h (E^{r/h} - 1) for r >= h and 1 + B r (E - 1) for r <= h, by convexity. The
+        r-th root of both is smallest at r = h. So ln of the ratio is at most
 
             max_h φ(t-h+1) + (h-1) φ(1) - (t/h) ln(1 + h B (E - 1)),   1 <= h <= min(d, t)
 

@@ -38,7 +38,10 @@ class PrivacyClaims(ABC):
 
     @property
     def eps_window(self) -> float | None:
-        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats."""
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
+
+        None for a memoized mechanism.
+        """
         return None
 
     @property
@@ -52,8 +55,8 @@ class PrivacyClaims(ABC):
     def eps_per_report(self) -> float:
         """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
 
-        These losses add up: if two value sequences differ only at steps with n reports, all reports of the device have a loss
-        of at most n times this number.
+        These losses add up. If two value sequences differ only at steps with n reports, the loss of all reports of the device
+        is at most n times this number.
         """
 
     @abstractmethod
@@ -132,9 +135,9 @@ class PrivacyClaims(ABC):
         The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
         also knows the values of all other people, and with fake data whose reports are true.
 
-        One-time mechanisms: t reports of any values, which the observer cannot link. Longitudinal mechanisms, t = 1: the n
-        reports of one step. t > 1: any number of reports of the person's memo and of one memo of each of n - 1 others, all at
-        the same steps.
+        For a one-time mechanism, the person makes t reports of any values, and the observer cannot link them. For a
+        longitudinal mechanism with t = 1, the observer sees the n reports of one step. With t > 1, the observer sees any number
+        of reports of the person's memo and of one memo of each of n - 1 others, all at the same steps.
 
         Both results are upper bounds.
 
@@ -162,7 +165,8 @@ class PrivacyClaims(ABC):
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
 
-        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1.
+        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
+        upper bound.
         """
         exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)

@@ -90,7 +90,8 @@ def mechanism(
     Args:
         name: one of `registered`, or ``"auto"``: see `choose`; with `choices`, ``"auto"`` is L-PS-GRR.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
-        eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats.
+        eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats; for PS-GRR at most
+            about 700 - ln(choices).
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
         calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
@@ -100,7 +101,7 @@ def mechanism(
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
     Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message names the argument.
         TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
@@ -143,8 +144,8 @@ def mechanism(
 def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    A variance is near the smallest one if it is at most 3 % larger. Weights up to 25 % above the smallest count as equal; then
-    the earlier option wins.
+    A variance is near the smallest one if it is at most 3 % larger. Weights (`Inference.outweighs`) up to 25 %
+    above the smallest count as equal; then the earlier option wins.
 
     Args:
         options: mechanisms with their variances, in the order of preference.

@@ -17,7 +17,7 @@ class HashingScore(NamedTuple):
 
     Attributes:
         pool: the hash functions.
-        p, other: Pr[report y | hashed symbol y], and of each other symbol.
+        p, other: Pr[report is y | hashed symbol is y] and Pr[report is y | hashed symbol is not y].
         rounds: p1, q1, p2 and q2 of the symbols, for a memoized mechanism; None for a one-time mechanism.
     """
 

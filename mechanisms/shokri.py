@@ -38,7 +38,7 @@ class Shokri(StoredChannel):
         loss: (k, k) ℓ, the quality loss ℓ(x, z) of reporting z for x: zero on the diagonal, not negative; default: d.
 
     Raises:
-        ValueError: if an argument is invalid; the message names the argument, the given value and the allowed values.
+        ValueError: if an argument is invalid; the message names the argument and what is allowed.
         RuntimeError: if the solver fails; the error contains the solver's message.
 
     Attributes:

@@ -212,7 +212,8 @@ class SquareWave(ChannelMechanism):
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:
-        """Inverse B by least squares under Σ f = 1. With the waves W (k, m), G = W Wᵀ and y = (o - q)/(p-q), f = y V,
+        """Inverse B by least squares under Σ f = 1. With the shares o of the cells, the waves W (k, m), G = W Wᵀ and
+        y = (o - q)/(p-q), the estimate is f = y V,
 
         V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
         """

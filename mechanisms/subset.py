@@ -37,7 +37,7 @@ def best_omega(k: int, eps: float) -> int:
 
 
 def byte_near(k: int, omega: int) -> int:
-    """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest changes to become ω ones.
+    """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest random numbers to become ω ones.
 
     If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a is chosen such
     that the cheaper change is needed more often. The factor 2.6 fits the minimum for normally distributed numbers of ones.

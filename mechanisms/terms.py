@@ -5,8 +5,8 @@ and is linear in f. Therefore
 
     Σ_v f_v ∂L/∂f_v = Σ_z c_z    for every f     (1)
 
-A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has L(f') <= L(f) +
-max_v ∂L/∂f_v - Σ c, the duality gap.
+A step of expectation maximisation (EM) is f ← f ∂L/∂f, normalised. L is concave, so every distribution f' has
+L(f') <= L(f) + max_v ∂L/∂f_v - Σ c. The last two terms are the duality gap.
 
 A group of reports with a channel A of shape (k, outputs) has
 
@@ -43,8 +43,8 @@ class Term(Protocol):
 class SupportTerm:
     """Σ_v c_v ln γ_v with γ = q Σf + (p-q) f, for the support counts c.
 
-    This term is the true log-likelihood for GRR and L-GRR. For unary encodings, subsets and local hashing this term is the
-    papers' pseudo-likelihood.
+    This term is the true log-likelihood for GRR, L-GRR and the mechanisms of sets, with one report of each person. For unary
+    encodings, subsets and local hashing this term is the papers' pseudo-likelihood.
 
     Attributes:
         support: (k,) the counts c.

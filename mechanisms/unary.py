@@ -163,7 +163,7 @@ def flipped(ones: IntArray, n: int, p: float, q: float, rng: np.random.Generator
 
 
 class BitRandomizer(Randomizer):
-    """The device's code of unary encodings: a memo and a report are k bits."""
+    """The device's code of unary encodings: each memo and each report has k bits."""
 
     def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
         return bits_row(draw_bits(np.arange(self.k) == key, self._first, random))
@@ -300,7 +300,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         k: domain size, in [2, 2^31).
         eps_inf: loss of the memo, up to 700 nats.
         eps_1: loss of a single report, in [1e-9, eps_inf) nats. With an OUE second round the maximum is lower: `largest_eps_1`.
-        calibration: ``"exact"`` or ``"paper"``. Both give the same result: ALLOMFREE's second round is exact here.
+        calibration: ``"exact"`` or ``"paper"``. Both give the same result.
 
     >>> LongitudinalUnary("L-OUE", k=10, eps_inf=2.0, eps_1=1.7)
     Traceback (most recent call last):

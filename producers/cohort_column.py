@@ -1,7 +1,7 @@
 """Reads the people's cohorts from a column of their file of values.
 
-A cell that is none of the cohorts becomes "other" if the survey lists "other". In a file with steps, all rows of a person must
-have the same cohort.
+A cell that is none of the survey's cohorts becomes the cohort "other", if the survey lists this cohort. In a file with steps,
+all rows of a person must have the same cohort.
 """
 
 from collections.abc import Callable
@@ -33,14 +33,16 @@ class PeopleInCohorts:
 
 
 def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, tell: Callable[[str], None]) -> ValueSource:
-    """Adds the cohorts of the file's people to their values.
+    """Adds the cohorts of the file's people to their values. Without a column of cohorts, returns the source unchanged.
 
     Args:
         path: the file.
         steps: True if each row is one person at one step, False if each row is one person.
+        tell: receives a line if the file has no column of cohorts.
 
     Raises:
-        DataError: if a cell is not a cohort, a person has two cohorts, or several columns have the cohort's name.
+        DataError: if the file cannot be read, a cell is not a cohort, a person has two cohorts, or several columns have the
+            cohort's name.
     """
     table = TableFile(path)
     rows = table.rows()

@@ -10,7 +10,7 @@ from ldpstream.mechanisms.arguments import IntArray
 
 
 class Memos:
-    """The memos of many devices under one mechanism: one for each device and memo key, never changed or dropped."""
+    """The memos of many devices under one mechanism: at most one for each device and memo key, never changed or dropped."""
 
     def __init__(self, mechanism: Mechanism) -> None:
         self._n_keys = mechanism.n_keys

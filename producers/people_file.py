@@ -4,8 +4,9 @@ The file is CSV with a header, as `producers.table_file` reads it. Each attribut
 the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
 
 - An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
-- A number may have any spelling: 1.0 and 1e0 mean 1. A listed text gets such a cell only if it has the shortest spelling, 1.
-- A text that differs from one listed value only in case is this value, unless it is a word for a missing value.
+- A number may have another spelling: 1.0, +1 and 1e0 mean 1. If the survey lists the text 1, but not the cell's own text, such
+  a cell means the text 1. For an attribute with `size` or `bins`, a cell that is no number is not a value; 01 is no number.
+- A text that differs only in case from exactly one listed value is this value, unless it is a word for a missing value.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`), or none if a device refuses it.
 - For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
   lone semicolon is a person with none of the values.
@@ -75,6 +76,9 @@ def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, 
         first_step: the file's number for the survey's step 0; None for 0.
         n_steps: number of steps, for a file with one row for each person.
         tell: receives lines about the people, and about the cells that were not used as they are.
+
+    Raises:
+        DataError: as for `load_values` or `load_people`, and `with_cohorts`.
     """
     steps = first_step is not None or has_steps(TableFile(path).header())
     source: ValueSource = (
@@ -87,7 +91,7 @@ def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], 
     """Reads a file with one row for each person; the module's docstring gives the format.
 
     Raises:
-        DataError: if the file cannot be read, or a column is missing or has no value.
+        DataError: if the file cannot be read, has no proper header, or a column is missing or has no value.
     """
     integer("n_steps", n_steps, 1, MAX_STEPS)
     table = TableFile(path)

@@ -21,7 +21,8 @@ class PaneReports:
 
     Attributes:
         reports: (n,) rows of the mechanism's `report_dtype`; n may be 0.
-        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), also people who do not report at this step.
+        truth: (k,) int64, number of the pane's people with each value (`Mechanism.counts_of`). People who do not report at this
+            step also count.
     """
 
     attribute: int
@@ -37,7 +38,8 @@ class Population:
 
     A person draws the permanent choices of a `Device`, and for each answered attribute also a level, uniformly. The person
     reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. If the
-    source has no cohorts, a person's cohort is drawn: cohort i with a probability proportional to 1/(i+1).
+    survey has cohorts and the source has none, a person's cohort is drawn: cohort i, from 0, with a probability proportional to
+    1/(i+1).
 
     The reports of a step depend only on the survey, the source and the seed.
 
@@ -55,7 +57,10 @@ class Population:
         ]
 
     def reports(self, step: int) -> Iterator[PaneReports]:
-        """Yields the reports of a step in [0, n_steps), one pane for each cohort of each attribute and level with reports."""
+        """Yields the reports of a step in [0, n_steps).
+
+        For each attribute and level with reports at this step, there is one pane for each cohort of which people have a value.
+        """
         integer("step", step, 0, self.n_steps - 1)
         for group in self._groups:
             yield from group.reports(step)

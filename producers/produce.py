@@ -17,7 +17,8 @@ class StepTruth:
     """True values of the people of one cohort who answer an attribute at a level, at one step.
 
     Attributes:
-        truth: (k,) int64, number of people with each value, including people who do not report at this step.
+        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at this
+            step.
     """
 
     reports: int
@@ -40,6 +41,9 @@ def produce_step(
 
     Returns:
         (attribute, level, cohort) -> number of reports, and true values of the people who answer.
+
+    Raises:
+        SinkError: if a report cannot be sent, or was not acknowledged.
     """
     sent = {}
     for pane in population.reports(step if turn is None else turn):
@@ -72,10 +76,11 @@ def produce_live(
         told: called with a line about each step that closed too early.
 
     Yields:
-        A step of the survey, once all its reports are acknowledged, and the result of `produce_step` for this step.
+        A step of the survey whose reports were all acknowledged before the step closed, and the result of `produce_step`.
 
     Raises:
-        SurveyError: if the survey has ended.
+        SurveyError: if the survey has already ended.
+        SinkError: as for `produce_step`, except a `TooLateError`.
     """
     step = -1
     for turn in range(population.n_steps):

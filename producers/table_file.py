@@ -101,8 +101,8 @@ def find_column(table: TableFile, header: Sequence[str], attribute: str, first: 
     """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
 
     Raises:
-        DataError: if no column or more than one column fits. The message shows no other name of a column: it may be a person's
-            value.
+        DataError: if no column or more than one column fits. The message shows no other name of a column: in a file without a
+            header, the first line has a person's values.
     """
     names = [name.strip() for name in header]
     for read in (names, [attribute_name(name) for name in names]):
@@ -116,7 +116,7 @@ def find_column(table: TableFile, header: Sequence[str], attribute: str, first: 
 
 
 def require_names(table: TableFile, header: Sequence[str]) -> None:
-    """Raises DataError if the first line is not a header, or if two columns give one name (`attribute_name`)."""
+    """Raises DataError if a name in the first line shows that it is no header, or two columns give one `attribute_name`."""
     for i, name in enumerate(header, 1):
         wrong = "empty" if is_missing(name) else "a number" if number_text(name) else "an address" if "@" in name else None
         if wrong is not None:
@@ -148,7 +148,10 @@ def is_missing(cell: str) -> bool:
 
 
 def number_text(cell: str) -> str | None:
-    """Returns a number's text without an exponent or needless zeros; None if the cell is not a number.
+    """Returns a number's text without an exponent or needless zeros; None for any other cell.
+
+    A number here has no needless zeros at its beginning, at most 15 digits before the point, and at most 40 after the point.
+    Its exponent has at most two digits.
 
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]

@@ -1,7 +1,7 @@
 """Sources of people's true values: a simulation, or a file of values with steps.
 
-A file of values with steps is CSV in UTF-8 with a header. The columns are the person (any text), the step (an integer), and the
-attributes of the survey, except pairs:
+A file of values with steps is CSV in UTF-8 with a header. The columns are the person (any text but the empty one), the step (an
+integer), and the attributes of the survey, except pairs:
 
     person,step,mode,zone
     8f3a,0,bus,17
@@ -58,9 +58,9 @@ class ValueSource(Protocol):
         """Returns the people with a value at a step, and their values. The order of calls does not matter.
 
         Returns:
-            people: (n,) int64, each person at most once.
+            people: (n,) int64, each person at most once. Do not modify this array.
             values: (n,) int64, these people's values, in [0, k); for an attribute with `choices`, the codes of their sets. Do
-                not modify either array.
+                not modify this array.
         """
 
 
@@ -88,10 +88,11 @@ class WithPairs:
 
 
 class MarkovValues:
-    """Simulated values: a Markov chain for every person and attribute. With pairs, some attributes are dependent.
+    """Simulated values: a Markov chain for every person and attribute. If the survey has pairs, some attributes are dependent.
 
-    At each step a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again. The popularity of
-    value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute at every step.
+    At each step after the first, a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again.
+    The popularity of value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute
+    at every step.
     """
 
     def __init__(self, survey: Survey, n_people: int, n_steps: int, seed: int) -> None:
@@ -186,7 +187,8 @@ def load_values(
         tell: receives a line for each attribute with values outside its domain.
 
     Raises:
-        DataError: if the file breaks the format or has no values, a step is out of range, or a device refuses a value.
+        DataError: if the file cannot be read, breaks the format or has no values, a step is out of range, or a device refuses a
+            value.
     """
     reader = _Reader(Path(path), survey, first_step)
     source = reader.read()
@@ -270,7 +272,7 @@ class _Reader:
 
 
 def find_cell(attribute: Attribute, cell: str) -> tuple[int, bool]:
-    """Returns the value of a cell, and true if its texts are all in the domain; with `choices`, the code of a set.
+    """Returns the value of a cell (with `choices`, the code of a set), and true if all of the cell is in the domain.
 
     Raises:
         ValueError: if a device refuses the value. The message does not show it.
@@ -284,7 +286,7 @@ def find_cell(attribute: Attribute, cell: str) -> tuple[int, bool]:
 
 
 def split_cell(cell: str) -> list[str]:
-    """The values of a set in a file's cell; a lone separator is the empty set.
+    """Returns the texts of the values of a set in a file's cell; a lone separator is the empty set.
 
     >>> split_cell("chat; maps"), split_cell(";")
     (['chat', 'maps'], [])

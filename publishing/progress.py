@@ -20,7 +20,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         first_step: the first step ever estimated; windows contain no earlier step.
         next_step: the first step not yet published.
-        incomplete: earlier steps that were published incomplete at their deadline.
+        incomplete: earlier steps that were published at their deadline and have not passed yet (`publishing.schedule`).
         owner: random name of the take-over after which an estimator saved this progress.
         topic_end: an offset in the topic of estimates: the results have every earlier publication. `copies.REFILLING` while a
             topic that lost its records is filled from the results.

@@ -1,13 +1,13 @@
-"""Schedule of the estimates: estimates each step when no report can be missing, or at the step's deadline.
+"""Schedule of the estimates: estimates a step once agents cannot count more of its reports, or at the step's deadline.
 
-If a step is incomplete at its deadline, the schedule estimates the step again when it is complete. A step closes at
-`Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. A step is complete once
-agents have counted, in every partition, a record appended at or after the close.
+A step closes at `Survey.closes_ms`. Agents do not count a report that is appended to the log after its step's close. A step has
+passed once agents have counted, in every partition, a record appended at or after the close. If a step has not passed at its
+deadline, it is published as incomplete, and estimated again once it has passed.
 
 The schedule appends a *marker* to an idle partition: a record with an empty value, which agents skip.
 
-A step to which lost records (`Missing`) may belong stays incomplete, and so do the windows with this step. A span also stays
-incomplete if some tables of one of the span's steps have already been pruned.
+A step that has passed is complete, unless lost records (`Missing`) may belong to it. Then also the windows with this step stay
+incomplete. A span also stays incomplete if some tables of one of the span's steps have already been pruned.
 
 The schedule saves its position with its results (`Progress`), so a restart skips no step. If a step is estimated twice, the
 second publications have the same keys as the first, and replace them.

@@ -66,7 +66,7 @@ class Summarizer:
         self._seen: tuple[Progress | None, Status] | None = None
 
     def summary(self, now_ms: int) -> SurveySummary:
-        """Raises StoreUnavailable if the store of results does not answer."""
+        """Raises StoreUnavailable or StoreDamaged if the store of results does not answer, or is damaged."""
         survey, responses = self._survey, self._responses
         progress = self._source.progress()
         if self._seen is None or progress is None or self._seen[0] != progress:

@@ -1,6 +1,7 @@
-"""Starts child processes that end with this process; if a signal kills this process, only where `setpriv` exists.
+"""Starts child processes that end with this process.
 
-The kernel watches the thread that starts a child, so one lasting thread starts all children.
+If a signal kills this process, the children of `start` end only where `setpriv` exists. The kernel then watches the thread that
+started the child, so one lasting thread starts all these children.
 """
 
 import atexit

@@ -5,6 +5,7 @@ The library logs the reason, but its exception does not contain it.
 
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,17 +49,28 @@ class Heard(logging.Handler):
         return f"does this listener speak {protocol}{user}?"
 
 
+_hearers = list[Heard]()
+_changing = threading.Lock()  # for `_hearers` and for the settings of the library's logger
+_before = [logging.NOTSET, True]  # the logger's level and `propagate` while nobody hears
+
+
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
-    library = logging.getLogger("kafka")
-    level, propagate = library.level, library.propagate
-    heard = Heard(settings)
-    library.addHandler(heard)
-    library.setLevel(logging.WARNING)  # messages below this level show passwords
-    library.propagate = False
+    """Collects what the library logs, and hides it from our log. Several threads can hear at the same time."""
+    library, heard = logging.getLogger("kafka"), Heard(settings)
+    with _changing:
+        if not _hearers:
+            _before[:] = library.level, library.propagate
+        _hearers.append(heard)
+        library.addHandler(heard)
+        library.setLevel(logging.WARNING)  # messages below this level show passwords
+        library.propagate = False
     try:
         yield heard
     finally:
-        library.removeHandler(heard)
-        library.setLevel(level)
-        library.propagate = propagate
+        with _changing:
+            library.removeHandler(heard)
+            _hearers.remove(heard)
+            if not _hearers:
+                library.setLevel(_before[0])
+                library.propagate = bool(_before[1])

@@ -12,7 +12,7 @@ _NO_DEBUG = ("aiokafka", "kafka", "numba")
 
 
 def start_log(level: str) -> None:
-    """Warns of each package whose version is outside the tested range."""
+    """Configures the log, and warns of each package whose version is outside the tested range."""
     dictConfig(logging_config(level))
     for line in untested_versions():
         structlog.get_logger("ldpstream").warning(line)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.surveys")
 
+AT_ONCE = 16  # checks at the same time; a check mostly waits for answers
 RETRY_S = 15.0  # time between two checks of a survey that cannot be used
 
 
@@ -21,7 +23,7 @@ class SurveyChecks:
     """The checks of a process's surveys, and the times of their next checks.
 
     Args:
-        check: checks that the process can use a survey, for example its topics; may take seconds.
+        check: checks that the process can use a survey, for example its topics; may take seconds. Several threads call it.
         process_log, refusal: the process's logger, and the event that it logs for a survey that cannot be used.
     """
 
@@ -48,13 +50,10 @@ class SurveyChecks:
         return usable
 
     def _check_each(self) -> tuple[list[Survey], list[tuple[Survey, UserError]]]:
-        usable, errors = list[Survey](), list[tuple[Survey, UserError]]()
-        for text in list(self._watch.surveys.values()):
-            if (error := self._error(text.survey)) is None:
-                usable.append(text.survey)
-            else:
-                errors.append((text.survey, error))
-        return usable, errors
+        surveys = [text.survey for text in self._watch.surveys.values()]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            found = list(zip(surveys, pool.map(self._error, surveys), strict=True))
+        return [survey for survey, error in found if error is None], [(survey, error) for survey, error in found if error]
 
     def usable(self, survey: Survey) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Watches the survey files of a service: one log line for each change, and a metric of broken files."""
+"""Watches the survey files of a service: one log line for each change, and a metric of their states."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

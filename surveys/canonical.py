@@ -1,8 +1,9 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
-The text has the number of its format, the resolved mechanism, never ``"auto"``, and all parameters that devices get
-(`Mechanism.parameters`). The probabilities of the coins have six significant digits, since machines may round the last digits
-of a double differently. Raise `FORMAT` if a key of the text changes, or if reports change their meaning and the text does not.
+The text has the number of its format, the resolved mechanism (never ``"auto"``), and the parameters that devices get
+(`Mechanism.parameters`). Its budgets are those before ``spl`` divides them. The probabilities of the coins have six significant
+digits, since machines may round the last digits of a double differently. Raise `FORMAT` if a key of the text changes, or if
+reports change their meaning and the text does not.
 
 A device must refuse a format that it does not know.
 """

@@ -42,7 +42,9 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
 
 
 def all_reports(survey: Survey, m: Mechanism) -> float:
-    """Returns the largest number of reports of a device in all, or in a year if the level has no end; infinity for a memoized
-    level."""
+    """Returns the largest number of reports of a device: in all, or in a year if the level has no end.
+
+    The number is infinite for a memoized level.
+    """
     last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
     return math.inf if m.memoized else m.reports_in(last)

@@ -18,9 +18,12 @@ step, n, cohort, payload]``.
 One promise holds for all versions: an envelope is a msgpack array whose first element is an integer, the version. Everything
 else may differ in another version. A reader without support for the version rejects the envelope as ``unknown version``.
 
-The envelope carries no identity of a device: no id, no address, no key. Some facts may still link a device's envelopes: a rare
-cohort; attribute and level; the steps of a spaced level, which differ by multiples of `every_steps`; the likeness of reports
-of one memo; and with memoized local hashing the device's hash function, one of S functions, in every report.
+The envelope carries no identity of a device: no id, no address, no key. These facts may still link a device's envelopes:
+
+- a rare cohort; attribute and level;
+- the steps of a spaced level, which differ by multiples of `every_steps`;
+- the likeness of reports of one memo;
+- with memoized local hashing, the device's hash function: each report has this function, one of S.
 """
 
 from typing import Any, Final, Literal, get_args

@@ -14,13 +14,13 @@ A folder's surveys are its files ``*.toml``, without hidden names and sub-folder
 
 A new, changed or missing file takes effect when two looks in a row find it in the same state.
 
-If the file of an open survey gets another survey, the old survey stays, and the file counts as broken, until one of these
-events:
+A survey is open here if a report of it may count now (`lineage.takes_reports`). If the file of an open survey gets another
+survey, the old survey stays, and the file counts as broken, until one of these events:
 
 - the new survey names the old survey in `replaces`;
 - the old file is back, or another file holds the old survey;
 - the file is removed;
-- the old survey has ended.
+- the old survey takes no more reports.
 """
 
 import os.path

@@ -1,1 +1,4 @@
-"""Reads the reports topic in chunks, with bounded decompression, and checks the consumer's membership and its view."""
+"""Reads the reports topics in chunks, decompresses them within bounds, and keeps the consumer in its group.
+
+A second client checks whether the broker serves others.
+"""

@@ -3,7 +3,7 @@
 If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. The reasons for a refusal:
 
     too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   the batch's compression or records violate the format, or we do not read its old or unknown compression
+    unreadable batch   the batch's compression or records violate the format, or its compression is unknown or of an old format
 """
 
 from bisect import bisect_left
@@ -145,7 +145,7 @@ fetcher.MemoryRecords = FetchedBytes  # other consumers in this process work as 
 
 
 def unpack(unread: Any) -> Iterator[Piece]:
-    """Yields the pieces of a fetch answer's batches, like aiokafka's `_unpack_records` with `read_uncommitted`."""
+    """Yields the pieces of a fetch answer's batches, in place of the records that aiokafka's `_unpack_records` yields."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
         if batch.is_control_batch:

@@ -5,7 +5,7 @@ The count store's offsets decide which records are read and counted. Faust's own
 A partition is read only after `place` has done a seek in that partition. A seek by `place` is called a *placement* and has a
 number. Every chunk carries the number of its placement, and a sequence number from 0.
 
-A survey whose waiting chunks have reached a limit gets no further chunk.
+A survey with waiting chunks gets no further chunk while its waiting chunks, or those of all surveys, have reached a limit.
 """
 
 import asyncio
@@ -76,7 +76,11 @@ class ChunkConsumer(driver.Consumer):
         return self._thread._ensure_consumer()
 
     async def in_thread(self, question: Coroutine[Any, Any, T]) -> T:
-        """Raises LogUnavailable if the broker does not answer in time or refuses, or if a partition is not assigned to us."""
+        """Runs a coroutine of aiokafka in the consumer's thread, and returns the result.
+
+        Raises:
+            LogUnavailable: if the broker does not answer in time or refuses, or if a partition is not assigned to us.
+        """
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(question, self._thread.thread_loop))
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
@@ -93,7 +97,7 @@ class ChunkConsumer(driver.Consumer):
         return placement.number
 
     async def position_if_nothing_read(self, partition: TopicPartition) -> int | None:
-        """Returns the position of a partition if no record was read since the partition's last seek; otherwise None."""
+        """Returns the consumer's position in a partition; None if a chunk was read since the last seek, or no seek is valid."""
         position: int = await self.library.position(partition)
         placement = self.placements.get(partition)
         return position if placement is not None and placement.chunks == 0 else None
@@ -119,7 +123,7 @@ class ChunkConsumer(driver.Consumer):
         self.dispatcher.assign(assigned)
 
     def displaced(self, partitions: set[TopicPartition]) -> None:
-        """Reports partitions whose position is no longer valid."""
+        """Tells the dispatcher which partitions need a new seek."""
         self.dispatcher.displace(partitions)
 
     def stop_reading(self, topic: str) -> None:
@@ -148,7 +152,7 @@ class ChunkConsumer(driver.Consumer):
         )  # fmt: skip
 
     def highwater(self, tp: Any) -> int:
-        """Like Faust's method, but returns 0 for a revoked partition; Faust's method would end the process."""
+        """Like Faust's method, but returns 0 for a revoked partition, for which Faust's method raises an error."""
         try:
             return int(super().highwater(tp) or 0)
         except (AssertionError, IllegalStateError):
@@ -168,7 +172,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     _turns = 0
 
     async def on_start(self) -> None:
-        """Starts the thread."""
+        """Starts the thread, and the checks of the membership."""
         await super().on_start()
         self.membership = Membership(self._ensure_consumer())
         self._keeping = asyncio.create_task(self.membership.keep())

@@ -1,6 +1,6 @@
 """Unpacks Kafka's codecs within bounds: gzip, snappy, lz4 and zstd.
 
-A decoder writes to a buffer of `MAX_UNPACKED_BYTES`, and stops when the buffer is full.
+A decoder writes to a buffer of `MAX_UNPACKED_BYTES`. A batch that does not fit is refused.
 """
 
 from collections.abc import Callable, Iterator

@@ -23,7 +23,8 @@ class Membership:
     """The membership of a consumer in its group. Use this class only in the consumer's own thread.
 
     Attributes:
-        shut_out: the reason why the consumer is shut out of its group; "" once the consumer is a member.
+        shut_out: the reason why the consumer is shut out of its group. "" while the consumer is a member, and in the first
+            `JOIN_S` seconds without membership, unless an error occurs.
     """
 
     def __init__(self, consumer: Any, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,1 +1,1 @@
-"""The benchmarks: speed, accuracy, coverage, streams of changing values, detection of jumps, and the whole service."""
+"""The benchmarks: speed, memory, accuracy, coverage of intervals, and the costs of the whole service."""

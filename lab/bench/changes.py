@@ -1,4 +1,4 @@
-"""Detection of jumps: the delays of several statistics, in steps, and the filter's mean steps to a false alarm.
+"""Detection of jumps: the delays of several statistics, in steps, and the filter's mean number of steps to a false alarm.
 
 A jump's size is in standard errors of an observation.
 """

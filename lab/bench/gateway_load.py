@@ -1,4 +1,4 @@
-"""The load generator of `bench gateway`: each connection posts its next report after the answer to the last one.
+"""The load generator of `bench gateway`: each connection posts its next request after the answer to the last one.
 
 python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 """

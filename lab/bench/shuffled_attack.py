@@ -2,9 +2,9 @@
 
     python -m lab.bench.shuffled_attack
 
-The attacker sees n reports at each step, without senders: one of a person with value v or v', the others of people with the
-known value u. With a(y) = R(y | v) / R(y | u), b(y) = R(y | v') / R(y | u), A = Π (Σ a(y_i) / n) and B = Π (Σ b(y_i) / n) over
-the steps, the attack reaches the loss ε with
+At each step, the attacker sees n reports without senders. One is of a person with value v or v', and the others are of people
+with the known value u. With a(y) = R(y | v) / R(y | u), b(y) = R(y | v') / R(y | u), A = Π (Σ a(y_i) / n) and B = Π (Σ b(y_i) /
+n) over the steps, the attack reaches the loss ε with
 
     δ = E[(A - e^ε B)₊],   all n reports of each step drawn from R(· | u)
 
@@ -68,7 +68,7 @@ def ratios(channel: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples: int, rng: np.random.Generator) -> Reached:
     """Estimates the loss that the attack reaches, in nats, with n reports of new devices at each step.
 
-    `near` is about this loss, for the importance sampling; 0 for plain sampling.
+    `near` is a rough value of this loss, for importance sampling; 0 for plain sampling.
     """
     common, a, b = ratios(m.channel())
     gap = a - b

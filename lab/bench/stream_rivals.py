@@ -2,10 +2,11 @@
 
     uniform       LBU, LPU   a part of 1/w at every step
     sampling      LSP        the whole allowance at every w-th step; the other steps repeat the last histogram
-    distribution  LBD, LPD   half of the allowance that is left in the window, if the stream has changed
+    distribution  LBD, LPD   half of what the window has left for histograms, if the stream has changed
     absorption    LBA, LPA   1/(2w), plus the unused parts of earlier steps, if the stream has changed
 
-The allowance of a window is the budget ε (LBU, LBD, LBA) or the population (LPU, LSP, LPD, LPA).
+The allowance of a window is the budget ε (LBU, LSP, LBD, LBA) or the population (LPU, LPD, LPA). The last two pairs of methods
+have half of the allowance for histograms. They use the other half, 1/(2w) at every step, to see whether the stream has changed.
 
 Source: Ren, Shi, Yu, Yang, Zhao and Xu, *LDP-IDS: Local Differential Privacy for Infinite Data Streams*, SIGMOD 2022,
 arXiv:2204.00526.

@@ -21,7 +21,7 @@ def longitudinal(rows: Sequence[tuple[float, float]]) -> list[list[tuple[float, 
 
 
 def one_time(epsilons: Sequence[float]) -> list[list[tuple[float, float]]]:
-    """Table 2: for each ε and column, the variance, and the smallest variance."""
+    """Table 2: for each ε and column, the variance, and the smallest variance of its `candidates`."""
     return [
         [
             (mechanism(name, k, eps=eps).variance(n=N), min(mechanism(m, k, eps=eps).variance(n=N) for m in candidates(name)))

@@ -84,7 +84,10 @@ GAINS = {
 
 
 def digit(printed: str) -> float:
-    """Largest distance of a value from the printed value: half a unit of the last digit, with two exceptions in Table 1."""
+    """Largest distance of a value from the printed value: half a unit of the last digit.
+
+    It is a whole unit for a number without decimals, and 5e-7 more for a number with five decimals.
+    """
     decimals = -int(Decimal(printed).as_tuple().exponent)
     if decimals == 0:
         return 1.0

@@ -1,7 +1,7 @@
 """ALLOMFREE's experiments: every device samples one of several attributes (Smp) and reports it once, with a memoized mechanism.
 
 The error is MSE_avg: the mean over attributes of the mean squared error over an attribute's values. As in the authors' code,
-the estimates are clipped at 0 and divided by their sum.
+the estimates of their methods are clipped at 0 and divided by their sum.
 """
 
 import functools

@@ -207,7 +207,7 @@ def _sets(sample: IntArray, k: int, choices: int) -> IntArray:
 def lightest_row(ranking: Sequence[Ranked], candidates: Sequence[Candidate], question: Question) -> Ranked:
     """The advised row: of the default estimate if it is as good as the best, else of the best estimate.
 
-    Of the mechanisms that are as good with this estimate and have a like variance, `registry.lightest` chooses one.
+    Of the mechanisms that are as good with this estimate and have a similar variance, `registry.lightest` chooses one.
     """
     first = next((row for row in ranking if row.best and row.estimator == DEFAULT), ranking[0])
     like = {r.mechanism: r for r in ranking if r.best and (r.estimator, r.post) == (first.estimator, first.post)}

@@ -21,7 +21,7 @@ NONE, JOINED = "none of these", " + "  # texts of the empty set, and between the
 
 
 class Combinations(msgspec.Struct, frozen=True, kw_only=True):
-    """A question for one of the combinations.
+    """A question for one combination of answers, in place of several answers.
 
     Attributes:
         k: number of combinations.

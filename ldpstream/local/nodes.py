@@ -53,7 +53,7 @@ class Node(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the process, and waits until it answers, unless it is a command."""
+        """Starts the process. Returns once a server answers; a `CommandNode` returns at once."""
 
     def tell_to_end(self) -> None:
         if self._process is not None and self.running:

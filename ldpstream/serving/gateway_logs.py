@@ -1,4 +1,4 @@
-"""The logs in a data folder, as the gateway's logs: all requests of a few milliseconds are one transaction.
+"""The logs in a data folder, as the gateway's logs. Requests that arrive within 3 ms, or during a write, are one transaction.
 
 The gateway answers 202 once the transaction is on the disk.
 """

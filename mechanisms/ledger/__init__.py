@@ -1,5 +1,8 @@
-"""The privacy ledger: the loss of t reports, for an unchanged value (`eps_t`) and between any two value sequences
-(`eps_sequence`), and the loss for an observer of reports without their senders (`shuffled_loss`)."""
+"""The privacy ledger: the losses of t reports.
+
+The functions `eps_t_…` are for an unchanged value, the functions `eps_sequence_…` for any two value sequences. `shuffled_loss`
+is for an observer of reports without their senders.
+"""
 
 from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
 from ldpstream.mechanisms.ledger.losses import eps_t_grr, eps_t_unary

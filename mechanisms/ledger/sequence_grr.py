@@ -119,7 +119,7 @@ def _exact(t: int, rounds: GRRRounds) -> SequenceLoss:
 
 
 def _least_likely(n: IntArray, rounds: GRRRounds) -> tuple[float, IntArray]:
-    """The matrix has the rows of the reported symbols, then the rows of other symbols."""
+    """Returns the least Σ f_v for these reports, and its count matrix: the rows of the reported symbols, then of others."""
     used, shape = len(n), tuple(int(x) + 1 for x in n)
     states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
     unused = rounds.k - used

@@ -15,7 +15,8 @@ class SequenceLoss:
         value: the loss in nats if `exact`, else a proven upper bound of the loss.
         exact: true if a known pair of sequences reaches `value` (to nine digits).
         witness: a description of the pair that reaches `value`; if not `exact`, of the worst known pair.
-        gap: `value` minus the loss of the pair in `witness`, in nats. The true loss is in [value - gap, value].
+        gap: `value` minus the loss of the pair in `witness`, in nats; with fake data `value`. The true loss is in [value - gap,
+            value].
     """
 
     value: float

@@ -1,21 +1,21 @@
 """Privacy loss for an observer of n reports without their senders: amplification by shuffling.
 
 "Table" below means the set of a step's reports: how often each report occurs. Let R be the randomizer of a report, ε its loss
-and E = e^ε. For every mechanism that states a `Blanket`, the largest part B that all values have in common (the privacy
-blanket) satisfies
+and E = e^ε. For every mechanism that states a `Blanket`, a part B that all values have in common (the privacy blanket)
+satisfies
 
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
-A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits two given values with probability π₁₁.
-Let i be 1 if such a report hits v, else 0, and let j be the same for v'. With probability γ let V be 1 - x + (E-1) (i - x j),
-else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019,
-Lemma 5.3),
+A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits both of two values with probability π₁₁,
+the smallest over all pairs. Let i be 1 if such a report hits v, else 0, and let j be the same for v'. With probability γ let V
+be 1 - x + (E-1) (i - x j), else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell,
+Gascón and Nissim 2019, Lemma 5.3),
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
 
-The published "variation-ratio" pair gives a smaller number, which is not a bound: see docs/errata.md.
+The published "variation-ratio" pair can be smaller than δ, so it is not a bound: see docs/errata.md.
 
-`table_delta` computes the right side, rounded up.
+`table_delta` computes the right side, rounded up, or the bound for one report alone if that is smaller.
 
 `shuffled_loss` composes tables. The lower convex hull of bounds at some points bounds the curve of every table. This hull is
 the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
@@ -43,7 +43,7 @@ UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
 
 @dataclass(frozen=True, slots=True)
 class Blanket:
-    """The privacy blanket of a report: the part of its distribution that all values have in common.
+    """The privacy blanket of a report: a part of its distribution that all values have in common.
 
     Attributes:
         eps: ε, the loss of a report, in nats.

@@ -1,9 +1,9 @@
 """A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
 
-Two histories that differ only at steps with n reports of an attribute have a loss of at most n times
+If two histories differ only at steps with n reports of an attribute, the loss between them is at most n times
 `Mechanism.eps_per_report`.
 
-- A window of W seconds can touch ⌈W / step⌉ + 1 steps.
+- A window of W seconds touches at most ⌈W / step⌉ + 1 steps.
 - For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less.
 
 The attributes' bounds add up under spl; otherwise the largest one counts.

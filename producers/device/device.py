@@ -11,7 +11,7 @@ Until `Device.forget`:
 1. a memo key gets one memo, which is on the disk before the device returns a report from it;
 2. a step has at most one report of an attribute, despite repeated calls, crashes and parallel processes;
 3. `Device.spent` counts every report that may have left the device;
-4. an envelope has one idempotency key, stored with the envelope.
+4. an envelope has one idempotency key, stored with the envelope until `Device.settle` or until the envelope is dropped.
 
 No error message or `repr` contains a true value. The file may contain true values: see docs/device.md.
 """
@@ -61,7 +61,7 @@ class Spent:
     Attributes:
         reports: t, distinct steps reported.
         eps_t: bound of the loss between the device's values and any unchanged value; None after reports from several memos.
-        eps_sequence: bound of the loss between any values of the device and any other value sequence.
+        eps_sequence: bound of the loss between any two sequences of values.
     """
 
     reports: int
@@ -112,7 +112,7 @@ class Device:
         WrongSurvey: if the file or the pin belongs to another survey.
         CostlySurvey: if the survey may cost more than `max_eps`, at this device's levels.
         StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
-        StoreHeld, StoreFull: if another process holds the file for a minute; if the disk is full.
+        StoreHeld, StoreFull: if another transaction holds the file for a minute; if the disk is full.
         DeviceError: if the file is damaged, has other levels or cannot be used for another reason.
     """
 
@@ -204,7 +204,8 @@ class Device:
         Args:
             value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
                 `bins`. For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list of the
-                person's values, at most `choices` different ones; empty for none.
+                person's values, at most `choices` of them; empty for none. No listed value may come twice. All unlisted values
+                together count as one.
             step: time step, in [0, 2^62]; default: the present step by the system's clock.
 
         Raises:
@@ -243,9 +244,9 @@ class Device:
             return self._first_report(memory, a, randomizer, enrolment, index, step)
 
     def waiting(self) -> list[Waiting]:
-        """Returns the reports that are not settled, in the order of steps.
+        """Returns the kept reports that are not settled, in the order of steps.
 
-        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute.
+        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute, and drops the others.
 
         Raises:
             DeviceError: as for `report`.
@@ -261,7 +262,8 @@ class Device:
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: no further attempt is needed.
 
-        The device then drops the envelopes before the `lateness_steps` + 2 latest settled ones of the attribute.
+        The device then drops all envelopes, also unsettled ones, that are earlier than the `lateness_steps` + 2 latest settled
+        envelopes of the attribute.
 
         Raises:
             DeviceError: as for `report`.
@@ -277,7 +279,9 @@ class Device:
         all attributes together is at most the largest loss of an attribute.
 
         Raises:
+            ValueError: if there is no such attribute.
             ModuleNotFoundError: if the loss of memoized reports needs SciPy, and SciPy is not installed.
+            DeviceError: as for `report`.
         """
         a = self.survey.index(attribute)
         with self._file.transaction() as memory:
@@ -395,7 +399,11 @@ def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
 
 
 def index_of(survey: Survey, attribute: str, value: Any) -> int:
-    """Raises ValueError if the attribute does not exist, or the value is not in the domain."""
+    """Returns the index of a value; for an attribute with `choices`, the code of a set.
+
+    Raises:
+        ValueError: if there is no such attribute, or a device refuses the value.
+    """
     members = survey.members(a := survey.index(attribute))
     if members is None:
         asked = survey.attributes[a]

@@ -2,7 +2,8 @@
 
 A message never has a value of a person.
 
-A call that raises one of these errors has made no report; `Device.answer` may have reported other attributes.
+If `Device.report` raises one of these errors, it has made no report. If `Device.answer` raises one, it may have reported some
+attributes.
 """
 
 import math
@@ -52,7 +53,7 @@ class NotSigned(DeviceError):
 
 
 class StoreHeld(DeviceError):
-    """Another process holds the file for longer than the device waits."""
+    """Another transaction holds the file for longer than the device waits."""
 
 
 class StoreFull(DeviceError):
@@ -67,7 +68,7 @@ class StepForgotten(DeviceError):
     """The step can no longer be reported.
 
     Attributes:
-        earliest: the first later step that can still be reported for the first time.
+        earliest: the first later step of the device's phase that is neither reported nor forgotten.
     """
 
     def __init__(self, attribute: str, step: int, earliest: int) -> None:

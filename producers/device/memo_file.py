@@ -39,7 +39,7 @@ class Enrolment:
         answers: true if the device answers the attribute.
         function: number of the device's hash function, 0 for mechanisms without one.
         fake: the value that the device always reports in place of the person's value (rs+fd); -1 for none.
-        phase: φ, in 0 … w-1: the device reports only at steps t with t mod w = φ (`OneTime.spaced`); 0 for w = 1.
+        phase: φ, in 0 … w-1, where w is `every_steps`: the device reports only at steps t with t mod w = φ (`OneTime.spaced`).
     """
 
     level: int
@@ -106,7 +106,7 @@ class Transaction:
         return self._enrolment, self._memo, self._sent
 
     def _create(self, choices: list[Enrolment], forgotten: int = -1) -> None:
-        """No step up to `forgotten` will be reported."""
+        """Creates the tables of one device, which reports no step up to `forgotten`."""
         for name, columns in zip(self._tables(), _TABLES.values(), strict=True):
             self._db.execute(f"CREATE TABLE {name} {columns}")
         self._db.executemany(
@@ -145,11 +145,11 @@ class Transaction:
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
-        """Returns the latest step of those that will never be reported; -1 if there is none."""
+        """Returns the latest forgotten step: no step up to this one gets a new report; -1 if no step is forgotten."""
         return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
 
     def earliest(self, attribute: int, step: int, every_steps: int) -> int:
-        """Returns the first step after `step`, in the same phase, that can still be reported for the first time."""
+        """Returns the first step after `step`, in the same phase, that is neither reported nor forgotten."""
         step += every_steps * max(1, (self.forgotten(attribute) - step) // every_steps + 1)
         while self.sent(attribute, step) is not None:
             step += every_steps

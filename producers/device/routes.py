@@ -49,7 +49,8 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status; 0 without a usable answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
-        from_gateway: false if an attempt through a relay got no encrypted answer. A relay's own answer settles no report.
+        from_gateway: false if an attempt through a relay got no answer that the gateway encrypted. A relay's own answer settles
+            no report.
     """
 
     status: int
@@ -89,11 +90,12 @@ class Relay:
 
     Args:
         url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.
-        gateway: the gateway's URL, ``http[s]://host[:port]``: the relay sends its host as ``Host``.
+        gateway: the gateway's URL, ``http[s]://host[:port]``, with the host that the relay sends to the gateway as ``Host``.
         keys: the gateway's key configuration in base64, as ``ldpstream relay-key`` prints it.
 
     Raises:
         ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
+        ModuleNotFoundError: if pyhpke is not installed.
     """
 
     def __init__(self, url: str, *, gateway: str, keys: str) -> None:

@@ -6,7 +6,7 @@ digits 0.d₁d₂…. A toss draws the digits 0.u₁u₂… of a uniform number 
     u₁ < d₁: yes      u₁ > d₁: no      u₁ = d₁: draw u₂ and go on; no, when the digits have ended
 
 Hence Pr[yes] = Σ dᵢ 256^-i exactly, even for the smallest probabilities. An inverted coin swaps yes and no. No floating-point
-number here depends on a value (Mironov 2012 shows how such numbers leak it).
+number here depends on a value (Mironov 2012 shows how such numbers leak values).
 
 Realised loss: if each stated probability has a relative error of at most δ, then, up to terms in δ²,
 
@@ -27,11 +27,11 @@ class SecureRandom:
     """The object keeps no state that a fork or a snapshot could repeat."""
 
     def bytes(self, n: int) -> bytes:
-        """n uniform bytes."""
+        """Returns n uniform bytes."""
         return secrets.token_bytes(n)
 
     def below(self, n: int) -> int:
-        """A uniform integer in [0, n)."""
+        """Returns a uniform integer in [0, n)."""
         n_bits = (n - 1).bit_length()
         while True:
             drawn = int.from_bytes(self.bytes(-(-n_bits // 8)), "big") & ((1 << n_bits) - 1)
@@ -39,7 +39,7 @@ class SecureRandom:
                 return drawn
 
     def toss(self, coin: Coin, n: int) -> BitArray:
-        """(n,) independent tosses of the coin."""
+        """Returns (n,) independent tosses of the coin."""
         smaller = np.zeros(n, np.bool_)
         undecided = np.arange(n)
         for digit in bytes.fromhex(coin.digits):

@@ -24,13 +24,13 @@ class Attempt(NamedTuple):
     """The outcome of one attempt.
 
     Attributes:
-        accepted: number of reports that are in the log.
+        accepted: number of reports that the gateway accepted. The log has these reports.
         refused: number of reports that the gateway refused for good: no later attempt counts. A report can have counted by an
             earlier attempt whose answer was lost.
         waiting: number of reports that need another attempt, or whose moment has not come.
-        retry_after_s: the time to the next attempt in seconds. Directly: the shortest `Retry-After` of the waiting reports, 0
-            if one has none; through a relay: the time to the next moment.
-        statuses: the distinct HTTP statuses other than the gateway's 202; 0 stands for no answer.
+        retry_after_s: the shortest time to the next attempt, in seconds. Directly: the shortest `Retry-After` of the waiting
+            reports, 0 if one has none; through a relay: the time to the next moment.
+        statuses: the distinct HTTP statuses other than the gateway's 202; 0 stands for no usable answer.
         no_answer: why there was no answer of the gateway, such as "connection refused", each reason once.
     """
 

@@ -49,12 +49,13 @@ class SQLiteFile:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """One immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an exception
-        occurs.
+        """Runs one immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an
+        exception occurs.
 
         Raises:
             StoreHeld: if another transaction holds the file for longer than `BUSY_S`.
             StoreFull: if the disk is full.
+            StoreCleared: if the file is missing.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
         """
         connection = None

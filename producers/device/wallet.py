@@ -5,8 +5,8 @@
     device.report("mode", "bicycle")
     wallet.spent()                                         # to show to the person
 
-The wallet admits a survey if its claim (`claims`) and all charges so far fit the budget. The guarantees of `Device` also hold
-in a wallet.
+The wallet admits a survey if the survey's claim (`claims`) and the present charges together fit the budget. The guarantees of
+`Device` also hold in a wallet.
 """
 
 import time
@@ -32,7 +32,7 @@ class WalletSpent:
     """The privacy loss that a person has spent in all surveys. The numbers depend on no value.
 
     Attributes:
-        surveys: one row for each enrolment, in their order.
+        surveys: one row for each enrolment, the earliest first, without the enrolments that ended without a report.
         spent: bound of the loss of all reports so far between any two histories, in nats.
         charged_per_window: charges for the present window, in nats.
         charged_for_ever: charges for ever, in nats; infinite if a survey's claim has no bound.
@@ -55,13 +55,14 @@ class Wallet:
         per_window: largest loss between histories that differ only within `window_s` seconds, in nats, in [1e-9, 1e9]; None for
             no limit. The device's clock measures the time.
         window_s: length of the window in seconds, in [1, 10^12].
-        for_ever: largest loss between any two histories, in nats, in [1e-9, 1e9]; None for no limit. With it, the wallet
-            refuses a level without `lifetime_reports` in a survey without `ends`.
+        for_ever: largest loss between any two histories, in nats, in [1e-9, 1e9]; None for no limit. With this limit, the
+            wallet refuses a level without `lifetime_reports` in a survey without `ends`.
         expect_enrolled: true if the application knows that this wallet has been made before.
 
     Raises:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
         StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
+        StoreHeld, StoreFull: as for `Device`.
         DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first use fixes the
             limits.
     """
@@ -123,7 +124,7 @@ class Wallet:
     def leave(self, fingerprint: str) -> None:
         """Erases the device's memos, envelopes and enrolment in a survey permanently.
 
-        The wallet then charges the loss of the reports made instead of the survey's claim; without a report, nothing. A later
+        The wallet then charges the loss of the reports made, at most the survey's claim; without a report, nothing. A later
         `device` for the survey is a new enrolment with a new claim.
 
         Args:

@@ -2,12 +2,12 @@
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
     survey       for every enrolment, unless it ended without a report: the fingerprint, the name, and the wallet's charges
-    loss         for every survey and attribute: `eps_per_report`, until the device leaves the survey
+    loss         for every enrolment and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
 When the device leaves the survey, the charge for ever becomes the loss of the reports made. The charge per window ends when no
-window can touch both a step of this survey and a step of a later survey. `until_ms` is the end of the survey's last step,
-NULL for a survey without an end; after the device has left, it is the end of the last reported step.
+window can touch both a step before `until_ms` and a present step. `until_ms` is the end of the survey's last step, NULL for a
+survey without an end. After the device has left, `until_ms` is the end of the last reported step.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""Admission control of the gateway: tokens, rate limits, connections and memory limits."""
+"""Admission control of the gateway: tokens, and limits on rates, connections and memory."""
 
 import hashlib
 import hmac
@@ -41,7 +41,8 @@ class RateLimit:
     """A token bucket for each client, stored as the time when the bucket is full again (generic cell rate algorithm, GCRA).
 
     Args:
-        burst: size of a full bucket, at least 1.
+        rate: amount that flows into a bucket each second.
+        burst: size of a full bucket; the size is 1 if `burst` is less.
         max_clients: largest number of remembered clients. Above this number, a new client replaces the client remembered
             longest.
     """
@@ -94,7 +95,7 @@ class Connections:
 
 
 def neighbourhood(host: str) -> str:
-    """Returns the network whose addresses share a bucket: the IPv4 address, or the IPv6 /64, which one client usually owns.
+    """Returns the network whose addresses share limits: the IPv4 address, or the IPv6 /64, which one client usually owns.
 
     >>> neighbourhood("192.0.2.7"), neighbourhood("2001:db8:1:2:3::4"), neighbourhood("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7')
@@ -130,7 +131,7 @@ class Reservation:
         self._memory, self._size = memory, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Raises Busy if the bytes would exceed the limit."""
+        """Reserves further bytes; raises Busy, and reserves nothing, if they would exceed the limit."""
         if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
             raise Busy
         self._memory.taken_bytes += n_bytes

@@ -3,20 +3,22 @@
     POST /v1/reports      one envelope (application/vnd.ldpstream.envelope, application/octet-stream), or a batch of them
                           (application/vnd.ldpstream.envelopes); 202 {"accepted": reports} once the log has acknowledged
     GET  /v1/surveys      the name, fingerprint, title and end of each survey
-    GET  /v1/surveys/FINGERPRINT   the device survey (`surveys.device_survey`), and the text of the survey's file
+    GET  /v1/surveys/FINGERPRINT   the device survey (`surveys.device_survey`), the survey's file, and its signature
     GET  /v1/survey       the same for a gateway with exactly one survey; otherwise 404
     GET  /health, /ready  liveness of the process; readiness to accept reports of a survey
     GET  /openapi.json    this API as an OpenAPI document
     GET, POST /.well-known/ohttp-gateway, POST /ohttp   reports through a relay (`producers.gateway.oblivious`)
 
 **Surveys.** The fingerprint in an envelope names its survey. The gateway refuses a report of an unknown survey with 409
-(``wrong survey``). A report of a survey whose topic cannot be used gets 503 (``survey unavailable``). A plain request for a
-survey with ``relay = "required"`` gets 403 (``relay required``).
+(``wrong survey``), or with 503 (``survey unavailable``) while a survey file is broken. A report of a survey whose topic the
+gateway could not use so far also gets 503 (``survey unavailable``). A plain request for a survey with ``relay = "required"``
+gets 403 (``relay required``).
 
 **Batches.** A batch is one msgpack array of envelopes of one survey, each a msgpack binary: 1 to 10 000 of them and at most 650
 000 bytes in all. The log appends a whole batch or nothing. A single envelope may have at most 1 000 000 bytes.
 
-An envelope for a step that is too early gets 409, with the seconds until it may count in ``Retry-After`` (at most a day).
+A body whose only fault, by the gateway's clock, is a step in the future gets 409. ``Retry-After`` has the seconds until the
+body may count, at most a day.
 
 **Delivery.** A 202 means that the log has the reports, and that ``accepted`` of them count. After the gateway's 4xx, 501 or
 503, this attempt does not count. After 422 no later attempt with the same body counts; after the others a later attempt may.

@@ -31,7 +31,7 @@ _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Raises Problem if one of the headers in `ONCE` comes twice."""
+    """Returns the headers by name; raises Problem if one of the headers in `ONCE` comes twice."""
     headers = dict[bytes, bytes]()
     for name, value in pairs:
         if name not in headers:
@@ -79,7 +79,11 @@ def idempotency_key(headers: Headers) -> bytes | None:
 
 
 def unpack(body: bytes, batch: bool) -> list[bytes]:
-    """Raises Problem if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries."""
+    """Returns the envelopes of a body.
+
+    Raises:
+        Problem: if the body is empty, or is a batch and not a msgpack array of 1 to `MAX_BATCH` binaries.
+    """
     if not body:
         raise Problem("malformed request", "the request has no body")
     if not batch:
@@ -205,7 +209,11 @@ class Checks:
             check_decoded(survey, envelope, self.now_ms - self._patience_ms)
 
     def require_countable(self, batch: bool) -> Survey:
-        """Raises Problem if an envelope is refused, or the envelopes belong to several surveys or to an unknown one."""
+        """Returns the survey of the envelopes.
+
+        Raises:
+            Problem: if an envelope is refused, or the envelopes belong to several surveys or to an unknown one.
+        """
         if self._several:
             detail = "a batch must hold envelopes of one survey; post the envelopes of each survey as a batch of its own"
             raise Problem("several surveys", detail)
@@ -219,7 +227,7 @@ class Checks:
         """Returns the answer after the append: the number of reports that count, or a problem.
 
         Args:
-            appended_ms: the append time, in ms since 1970; None if the log did not tell it.
+            appended_ms: the append time, in ms since 1970; None if the log did not tell it: then all reports count here.
             keyed: True if the request has an idempotency key.
         """
         survey = self.survey

@@ -22,14 +22,17 @@ PATIENCE_S = 30.0
 
 
 class GatewaySink:
-    """All attempts for a batch carry the batch's idempotency key.
+    """Collects envelopes and posts them to the gateway in batches. All attempts for a batch carry one idempotency key.
 
-    After a `SinkError` the log may have some of the envelopes, and the sink accepts no further envelopes. After a
-    `TooLateError` the sink goes on.
+    After a `SinkError` the log may have some of the envelopes. The sink then accepts no further envelopes, except after a
+    `TooLateError`.
 
     Args:
         url: the gateway's URL, ``http[s]://host[:port][/path]``.
         patience_s: how long the sink retries a batch, in seconds.
+
+    Raises:
+        SinkError: if the URL is malformed.
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:

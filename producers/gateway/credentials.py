@@ -24,7 +24,7 @@ def read_tokens(settings: Settings) -> list[str]:
 
     Raises:
         SettingsError: if the file cannot be read, is not ASCII, has no token, has a token of fewer than 16 characters, or has
-            a token twice: each token stands for one client.
+            a token twice.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -56,7 +56,11 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
 
 
 def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) -> None:
-    """Checks the certificate and its key, then lets `context` use them for new connections."""
+    """Checks the certificate and its key, then lets `context` use them for new connections. Does nothing without a certificate.
+
+    Raises:
+        SettingsError: if the certificate or the key cannot be used, or only one of them is set.
+    """
     cert, key = settings.gateway_tls_cert, settings.gateway_tls_key
     if cert is None and key is None:
         return
@@ -80,7 +84,7 @@ def load_certificate(settings: Settings, context: ssl.SSLContext | None = None) 
 class Credentials:
     """The tokens, the certificate and the relay keys.
 
-    If a changed file cannot be used, the gateway logs it and goes on with the last good content.
+    If a changed file cannot be used, the gateway logs an error and continues with the last good content.
 
     Raises:
         SettingsError: if the tokens, the certificate or the relay keys cannot be used.

@@ -43,10 +43,10 @@ class ProcessLogs(Logs, Protocol):
     """The logs of all surveys."""
 
     async def start(self) -> None:
-        """Starts the appends."""
+        """Prepares the logs for appends."""
 
     async def close(self) -> None:
-        """Waits for appends in progress, for a limited time, then ends them."""
+        """Waits for appends in progress, for a limited time, then closes the logs."""
 
 
 def serve(

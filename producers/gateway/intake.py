@@ -44,7 +44,7 @@ PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long
 BREATH = 250  # number of envelopes checked before other tasks run
 
 Client = tuple[int, str]  # number of the token, neighbourhood of the address
-Answer = Callable[[int | Problem], None]  # receives the number of reports acknowledged, or the problem
+Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
 NO_TOKEN = -1  # in place of the number of a token
 
@@ -121,7 +121,7 @@ class Intake:
         """Handles a request that has arrived whole.
 
         Args:
-            answer: called once, now or later, with the number of reports acknowledged or the problem.
+            answer: called once, now or later, with the number of reports that count, or with the problem.
             relayed: True if the request came through a relay, inside another request.
         """
         begun_s, reservation = time.monotonic(), Reservation(self._memory)
@@ -154,7 +154,7 @@ class Intake:
             raise
 
     def _answer_later(self, answer: Answer, result: int | Problem) -> None:
-        """Answers at the end of the present batch: answers in the order of the log would tell the order of arrival."""
+        """Answers at the end of the present batch: the order of the answers must not show which record is whose."""
         self._shuffle.hold(partial(answer, result))
 
     async def accept(self, request: Request) -> int:
@@ -219,7 +219,11 @@ class Intake:
         self._admit(headers, _host(request), time.monotonic())
 
     def admit_anybody(self, request: Request) -> Client:
-        """Checks the client's rates for a request that needs no token, charges the client, and returns the client."""
+        """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
+
+        Raises:
+            Problem: if the client has exceeded a rate, or the process is stopping.
+        """
         client = (NO_TOKEN, neighbourhood(_host(request)))
         self._charge(client, time.monotonic())
         return client

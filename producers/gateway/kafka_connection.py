@@ -1,4 +1,4 @@
-"""The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys, watched every second.
+"""The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys. A task checks both regularly.
 
 If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones.
 """

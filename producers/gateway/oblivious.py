@@ -9,10 +9,12 @@ request inside gets the checks and answers of a plain request, with these differ
 
 - The request inside must have an ``Idempotency-Key``.
 - The request inside must hold one envelope: a batch would link its reports.
-- All requests of a relay share the limits of the relay's address.
+- The survey may have ``relay = "required"``.
+- All requests of a relay with one token share the limits of a client at the relay's address.
+- The gateway delays requests and answers, and mixes them with others (`producers.gateway.shuffle`).
 
 A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. All answers after the
-decryption are encapsulated, and padded to a multiple of `PADDED_BYTES`.
+decryption, except some internal errors, are padded to a multiple of `PADDED_BYTES` and encapsulated.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ def allow(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
 
 def permissions(origins: Sequence[str]) -> dict[bytes, bytes]:
-    """Returns, for each allowed origin, the headers of an answer that a page of this origin may read."""
+    """Returns, for each allowed origin, the header lines that let a page of this origin read an answer."""
     exposed = ", ".join(ANSWER_HEADERS)
     text = "access-control-allow-origin: {}\r\naccess-control-expose-headers: {}\r\nvary: Origin\r\n"
     return {origin.encode(): text.format(origin, exposed).encode() for origin in origins}

@@ -8,17 +8,18 @@ if retention has deleted it), and the earliest step s in the body.
     partition = usable(s)[bytes 8 to 11 of H, big-endian, modulo the number of usable partitions]
 
 So the partitions that got a record within `BASE_MS` of partition 0's first record take every step. A partition that is added
-later takes the steps that open at least the margin after its first record. A gateway that finds a partition without a record
-appends a *marker*, a record with an empty value, which agents skip.
+later takes the steps that open at least the margin after its first record. A gateway appends a *marker* to a partition without
+a record. A marker is a record with an empty value, which agents skip. A new topic gets partition 0's marker last, and further
+markers only `SETTLED_MS` after that.
 
-**Gateways agree.** They can differ only through a partition q without a record in an older look, in usable(s) of a later look.
-The older look began at b, so T_q >= b - d, where d bounds the lags of clocks, replication and metadata. Two rules exclude q
-from usable(s):
+**Gateways agree.** Two gateways could choose differently only if a partition q had no record in an older look, but were in
+usable(s) of a later look. The older look began at time b, so T_q >= b - d, where d bounds the lags of clocks, replication and
+metadata. Both of these inequalities hold, so q is not in usable(s):
 
 1. T_q > opens_ms(s) - margin: a gateway uses a look for at most `VIEW_MS`, and accepts no step that opens later than the
-   allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms, and opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if d <
-   MARGIN_MS - VIEW_MS (295 seconds).
-2. T_q > T_0 + BASE_MS: a gateway uses a look only if b >= T_0 + SETTLED_MS, so T_q >= T_0 + SETTLED_MS - d > T_0 + BASE_MS, if
+   allowed skew. So opens_ms(s) <= b + VIEW_MS + skew_ms. Hence opens_ms(s) - margin <= b - (MARGIN_MS - VIEW_MS) < T_q, if
+   d < MARGIN_MS - VIEW_MS (295 seconds).
+2. T_q > T_0 + BASE_MS: a gateway uses a look only if b >= T_0 + SETTLED_MS. So T_q >= T_0 + SETTLED_MS - d > T_0 + BASE_MS, if
    d < SETTLED_MS - BASE_MS (6 seconds).
 
 **Not covered.** After a topic is deleted and recreated, attempts for one body may reach two partitions. Do not delete the topic

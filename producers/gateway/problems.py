@@ -1,4 +1,4 @@
-"""The gateway's problems: a closed list of reasons for refusal, sent as problem documents (RFC 9457).
+"""The gateway's problems: a closed list of reasons for an answer other than success, sent as problem documents (RFC 9457).
 
     {"type": "urn:ldpstream:problem:step-too-old", "title": "step too old", "status": 422, "detail": "…", "refused": 2,
      "elements": [{"index": 3, "reason": "step too old"},
@@ -118,7 +118,7 @@ class Problem(Exception):
         self.retry_s = RETRY_S.get(cause) if retry_s is None else retry_s
 
     def response(self) -> Response:
-        """Returns the problem document, with Retry-After if a retry may help."""
+        """Returns the problem document, with Retry-After unless `retry_s` is None."""
         document: dict[str, Any] = {
             "type": urn(self.cause), "title": self.cause, "status": STATUS[self.cause], "detail": self.detail
         }  # fmt: skip

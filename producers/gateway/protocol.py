@@ -1,15 +1,15 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
-**The direct path.** A `POST /v1/reports` or `POST /ohttp` of at most `DIRECT_BYTES` can go from the parser to the intake. Other
-requests take uvicorn's path to the application.
+**The direct path.** A `POST /v1/reports` or `POST /ohttp` with a body of at most `DIRECT_BYTES` can go from the parser to the
+intake. Other requests take uvicorn's path to the application.
 
-**An upgrade** is ignored.
+**Upgrades.** The gateway ignores the header ``Upgrade``.
 
 **Faults.** The gateway answers an unsound request (`producers.gateway.framing`) with 400, 405 or 501, and closes the
-connection.
+connection. If an earlier answer is due, or an answer to the unsound request has begun, the gateway only closes the connection.
 
 **Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
-its own. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond
+the head's beginning. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond
 `MAX_CONNECTIONS` connections, a further connection gets 503 `busy` for its first request and is closed.
 """
 
@@ -290,7 +290,7 @@ class GatewayProtocol(HttpToolsProtocol):
         """Sends the answer of a request on the direct path.
 
         Args:
-            result: the number of reports acknowledged, an encapsulated response, or the problem.
+            result: the number of reports that count, an encapsulated response, or the problem.
             keep_alive: false to close the connection afterwards.
         """
         self._write(result, keep_alive, permission)

@@ -1,7 +1,7 @@
 """Record batches: the gateway collects the envelopes of many requests into one append.
 
-All envelopes of a request are in one record batch: the log has all of them or none. The producer's timestamps are 0: others
-would tell when each request arrived.
+All envelopes of a request are in one record batch: the log has all of them or none. The producer's timestamps are 0: true
+timestamps would tell when each request arrived.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ A report key is a function of the body and of the request's ``Idempotency-Key``:
 - envelope i of a longer batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes
   (`surveys.report_key.batch_keys`).
 
-One Idempotency-Key with two different bodies gives two unrelated report keys, and both bodies count. The Idempotency-Key never
+One Idempotency-Key with two different bodies gives unrelated report keys, so both bodies can count. The Idempotency-Key never
 reaches the log. To somebody without the Idempotency-Key, the report keys link no two envelopes.
 """
 

@@ -1,7 +1,7 @@
 """The signatures of the surveys of a gateway, from the file `signatures.jsonl` beside each survey file.
 
-The gateway does not verify the signatures. It serves the signature that states the survey's canonical text, the last one if
-there are several.
+The gateway does not verify the signatures. It serves the signature that states the hash of the survey's canonical text, the
+last one if there are several.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ log = structlog.get_logger("ldpstream.gateway")
 
 
 class ServedSignatures:
-    """The signatures by canonical text."""
+    """The signatures, found by the hash of a survey's canonical text."""
 
     def __init__(self) -> None:
         self._seen: dict[Path, Stamp | None] = {}

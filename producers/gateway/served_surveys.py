@@ -29,7 +29,7 @@ class Logs(Protocol):
 
     @property
     def reachable(self) -> bool:
-        """True if the broker answers, whatever the state of the topics."""
+        """True if the broker answers, or the data folder accepts appends, whatever the state of single surveys."""
 
     def add(self, survey: Survey) -> SurveyLog:
         """Returns the log of a survey whose topic exists."""

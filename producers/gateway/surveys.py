@@ -13,7 +13,7 @@ from ldpstream.surveys.signatures import Signature
 
 
 class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
-    """The device survey, the text of the survey's file (`toml`), and the survey's signature, if it has one."""
+    """The device survey, the text of the survey's file (`toml`), and the survey's signature, None if there is none."""
 
     toml: str
     signature: Signature | None

@@ -37,7 +37,7 @@ class TopicLog:
     without a key go to the partitions that have a record, in turn.
 
     Attributes:
-        answers: True if the last look at the partitions succeeded; None before the first look.
+        answers: True if the last look at the partitions succeeded; None before the first look, and while there are no clients.
         failed: True if a batch that the producer took has failed since the last change of clients.
     """
 

@@ -20,7 +20,7 @@ Fields = tuple[tuple[bytes, bytes], ...]  # name in lower case, value without su
 
 
 class BinaryHttpError(ValueError):
-    """Raised for bytes that are not a message. The text repeats no part of them."""
+    """A message cannot be read. The error's text repeats no part of the message."""
 
 
 class BinaryRequest(NamedTuple):

@@ -36,11 +36,11 @@ OVERHEAD_BYTES: Final = HEAD.size + KEY_BYTES + TAG_BYTES  # bytes that an encap
 
 
 class CapsuleError(ValueError):
-    """Raised for bytes that are neither a capsule nor a key configuration."""
+    """A capsule or a document of key configurations cannot be read."""
 
 
 class UnknownKeyError(CapsuleError):
-    """Raised for a capsule that none of the keys opens."""
+    """None of the gateway's keys opens the capsule."""
 
 
 class KeyConfig(NamedTuple):
@@ -61,7 +61,11 @@ def encode_configs(configs: list[KeyConfig]) -> bytes:
 
 
 def decode_configs(document: bytes) -> list[KeyConfig]:
-    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`."""
+    """Returns the configurations of a document of type `KEYS_TYPE` that have `KEM`, `KDF` and the first of `AEADS`.
+
+    Raises:
+        CapsuleError: if the document has another form.
+    """
     found, at = list[KeyConfig](), 0
     ours = struct.pack(">HH", KDF.value, AEADS[0].value)
     while at < len(document):
@@ -102,7 +106,7 @@ class Exchange:
         self._secret = context.export(RESPONSE_LABEL, self._nonce_bytes)
 
     def seal_response(self, message: bytes, nonce: bytes | None = None) -> bytes:
-        """Returns the encapsulated response. `nonce` is for test vectors only: it must never repeat."""
+        """Returns the encapsulated response. Only test vectors give `nonce`, because a nonce must never repeat."""
         nonce = secrets.token_bytes(self._nonce_bytes) if nonce is None else nonce
         key, key_nonce = self._response_key(nonce)
         return nonce + key.seal(message, key_nonce)
@@ -111,7 +115,7 @@ class Exchange:
         """Returns the message of an encapsulated response.
 
         Raises:
-            CapsuleError: if it does not answer this request.
+            CapsuleError: if the response does not answer this request.
         """
         nonce, sealed = capsule[: self._nonce_bytes], capsule[self._nonce_bytes :]
         key, key_nonce = self._response_key(nonce)
@@ -129,7 +133,7 @@ class Exchange:
 def seal_request(
     config: KeyConfig, message: bytes, aead: AEADId = AEADS[0], pair: KEMKeyPair | None = None
 ) -> tuple[bytes, Exchange]:
-    """Returns the encapsulated request, and what opens its response.
+    """Returns the encapsulated request, and the `Exchange` that opens its response.
 
     Args:
         pair: a fresh pair of keys; only test vectors give it.

@@ -1,4 +1,4 @@
-"""The gateway's keys for requests through a relay: their file, and their rotation without a lost report.
+"""The gateway's keys for requests through a relay: their file and their rotation.
 
 The file is one JSON document, `RelayKeyFile`. It holds a new key and at most one former key, and the gateway opens requests of
 both. A gateway publishes a key that replaces another one only `LEAD_S` after its creation.

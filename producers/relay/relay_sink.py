@@ -23,10 +23,10 @@ REFUSED: Final = (NEVER_COUNTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, H
 
 
 class RelaySink:
-    """Sends each envelope until the gateway accepts or refuses it.
+    """Sends each envelope until the gateway accepts or refuses it, or until `patience_s` have passed.
 
     After a `SinkError` the log may have some of the envelopes. A `TooLateError` means that the gateway refused some envelopes
-    for good, and has all others.
+    for good, and accepted all others.
 
     Args:
         patience_s: how long the sink retries an envelope, in seconds.

@@ -25,7 +25,7 @@ Errors are problem documents (RFC 9457); `/table` shows the errors 404 and 422 o
 
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD
-    422    a parameter is not allowed, unknown or repeated
+    422    a parameter is not allowed; below /api/ also if it is unknown or repeated
     503    the store of results does not answer, or is damaged
 """
 

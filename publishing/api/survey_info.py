@@ -50,8 +50,8 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None for an attribute that is no
     pair.
 
-    `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares do not sum to 1,
-    and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally
+    `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares need not sum to
+    1, and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally
     likely; 2 with `choices`.
     """
 

@@ -1,1 +1,1 @@
-"""Estimates for years: the topic of estimates as files for data tools."""
+"""Estimates for years, as files for data tools."""

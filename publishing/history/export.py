@@ -1,4 +1,4 @@
-"""Copies estimates into files: from the topic of estimates, where the previous run ended, or from a data folder.
+"""Copies estimates into files: from the topic of estimates, from where the previous run ended, or from a data folder.
 
 The topic keeps the last publication of every attribute, span, step and cohort for ever. `export` adds the rows of new records,
 then writes the topic's position to `export.json`. After a crash in between, the next run adds the same rows again, which

@@ -65,7 +65,7 @@ def page_table(
         span: as in the API. An attribute without this span is shown for the window.
 
     Raises:
-        StoreUnavailable: if the store of results does not answer.
+        StoreUnavailable, StoreDamaged: if the store of results does not answer, or is damaged.
     """
     parts, status = [HEAD.format(title=escape(f"{survey.title or survey.name} · ldpstream")), _whose(survey)], 200
     shown = [a for a in survey.attributes if attribute in (None, a.name)]

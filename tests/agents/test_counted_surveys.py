@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -70,6 +71,12 @@ async def test_an_unusable_survey_is_not_counted_however_long_the_start_takes(
     rig.unusable.clear()
     await rig.surveys._reconcile()
     assert rig.topics == {topic("bad"), topic("good")}
+
+
+def test_the_surveys_are_checked_at_the_same_time(tmp_path: Path) -> None:
+    rig, meeting = Rig(tmp_path), Barrier(2, timeout=60)
+    with patch.object(rig.surveys._checks, "_check", lambda _survey: meeting.wait()):  # a check alone would break the barrier
+        assert rig.surveys.check() == {topic("bad"), topic("good")}
 
 
 def test_unusable_topics_at_the_start_are_one_error_and_no_log_line(tmp_path: Path) -> None:

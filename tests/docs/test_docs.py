@@ -82,7 +82,7 @@ def test_the_example_envelope_is_the_codes() -> None:
 def test_the_numbers_in_choose_are_the_codes() -> None:
     m = mechanism("L-OSUE", k=100, eps_inf=2.0, eps_1=1.0)
     few, many = [f"{100 * m.variance(0.0, n) ** 0.5:.2g}" for n in (10_000, 1_000_000)]
-    said = f"of a rare value is {few} percentage points for n = 10 000 people, and {many} for a million people"
+    said = f"of a rare value is {few} percentage points for n = 10 000 people. It is {many} for a million people"
     assert said in TEXTS["choose.md"].replace("\n", " ")
     chances = [100 * mechanism("L-GRR", k=6, eps_inf=eps, eps_1=eps / 2).guess(math.inf) for eps in (4.0, 2.0)]
     assert "ε∞ = 4 gives {:.1f} %, ε∞ = 2 gives {:.1f} %".format(*chances) in TEXTS["choose.md"]

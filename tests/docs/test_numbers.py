@@ -71,7 +71,7 @@ SAID = [
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
     ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"that wait to be counted, of about {batches.CHUNK_BYTES // 10**6} MB each"),
-    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables that wait to be written"),
+    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
@@ -225,7 +225,10 @@ def test_the_loss_of_two_reports() -> None:
 
 def test_the_readmes_standard_error() -> None:
     error = 100 * mechanism("OUE", 100, eps=1.0).variance(0.0, 10_000) ** 0.5
-    assert f"with ε = 1, 10 000 reports and 100 values, one standard error of a share is {error:.2g} p" in PLAIN["README.md"]
+    assert (
+        f"with ε = 1, 10 000 reports and 100 values, one standard error of a share with the mechanism OUE is {error:.2g} p"
+        in PLAIN["README.md"]
+    )
 
 
 def test_the_readmes_results_are_those_of_the_documents() -> None:

@@ -165,8 +165,8 @@ def test_the_elements_are_as_described() -> None:
 def test_a_stored_table_has_the_documented_size(name: str) -> None:
     """Compares the size of a stored table with docs/operate.md."""
     text = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
-    hashing = "8 × (S × g + 1), where S is the least power of g that is at least k"
-    assert f"8 bytes × (k + 1) (local hashing: {hashing}; SW: 8 × (k + L))" in text
+    assert "8 bytes × (k + 1). With local hashing: 8 × (S × g + 1), where S is the least power of g that is at least k." in text
+    assert "With SW: 8 × (k + L), where L is the level's `width` in the device survey." in text
     for k in (2, 100, 1000):
         m = made(name, k)
         cells = next(m.g**n for n in range(1, 99) if m.g**n >= k) * m.g if hasattr(m, "g") else symbols(m, k)

@@ -19,7 +19,7 @@ from ldpstream.estimators.value_likelihood import (
     value_likelihood,
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.local_hashing import Hashing
 
@@ -33,6 +33,12 @@ def build(name: str, k: int, eps: float) -> Mechanism:
 def draw(m: Mechanism, shares: FloatArray, n: int, seed: int, steps: int = 1) -> CountTable:
     rng = np.random.default_rng(seed)
     return m.tabulate(m.simulate(rng.choice(shares.size, n, p=shares), rng, steps))
+
+
+def entries(values: ValueLikelihood) -> tuple[IntArray, IntArray]:
+    """Returns the kind and the point of each entry."""
+    kind = np.repeat(np.arange(values.first.size), np.diff(values.start))
+    return kind, np.asarray(np.arange(kind.size) + (values.first - values.start[:-1])[kind])
 
 
 def check(found: Estimate) -> None:
@@ -137,10 +143,9 @@ def test_the_sum_of_two_shares_is_one() -> None:
 
 def dense_fit(values: ValueLikelihood, k: int, base: FloatArray, mass: float) -> FloatArray:
     """EM for G and Newton's method for λ with dense matrices, without any of the tricks of the module."""
-    like = np.zeros((k, values.points.size))
-    for v, i in enumerate(values.kind):
-        entries = slice(values.start[i], values.start[i + 1])
-        like[v, values.cells[entries]] = np.exp(values.log_like[entries])
+    of_kinds = np.zeros((values.first.size, values.points.size))
+    of_kinds[entries(values)] = np.exp(values.log_like)
+    like = of_kinds[values.kind]
     prior, by = base, 0.0
     for done in range(200):
         posterior = like * prior * np.exp(by * values.points)
@@ -207,8 +212,9 @@ def test_a_constant_variance_gives_the_normal_likelihood() -> None:
     seen = Observation(np.array([0.3, 0.02]), lambda f: np.full_like(f, 1e-4))
     for observation in (seen, Observation(seen.z, np.full(2, 1e-4))):
         values = value_likelihood([observation], 2)
-        normal = -((np.sort(observation.z)[values.rows] - values.points[values.cells]) ** 2) / 2e-4
-        normal -= np.maximum.reduceat(normal, values.start[:-1])[values.rows]
+        kind, point = entries(values)
+        normal = -((np.sort(observation.z)[kind] - values.points[point]) ** 2) / 2e-4
+        normal -= np.maximum.reduceat(normal, values.start[:-1])[kind]
         np.testing.assert_allclose(values.log_like, normal, atol=1e-3)
 
 

@@ -11,6 +11,8 @@ from ldpstream.estimators.plateaus import plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth_prior import smooth_posterior
 from ldpstream.estimators.value_likelihood import Observation, value_likelihood
 
+from .test_empirical_bayes import entries
+
 
 @pytest.mark.parametrize("jump", [0.0001, 0.3, 1.0])
 def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
@@ -20,15 +22,15 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
     points = values.points.size
     prior = np.linspace(1, 2, points) / np.linspace(1, 2, points).sum()
     like = np.exp(values.log_like)
-    later, posterior, drawn = np.empty_like(like), np.empty_like(like), np.empty(points)
-    arrays = like, values.start, values.first, prior, jump, later, posterior, drawn
-    assert forward_backward(*arrays, False) == forward_backward(*arrays, True)
-    new_alone = drawn.copy()
-    value = forward_backward(*arrays, True)
-    np.testing.assert_array_equal(drawn, new_alone)
+    chances, alone, posterior, drawn = np.empty(k), np.empty(points), np.empty_like(like), np.empty(points)
+    forward_backward(like, values.start, values.first, prior, jump, chances, alone, np.empty(0))
+    value = np.log(chances).sum()
+    forward_backward(like, values.start, values.first, prior, jump, chances, drawn, posterior)
+    np.testing.assert_array_equal(drawn, alone)
+    assert np.log(chances).sum() == value
 
     dense = np.zeros((k, points))
-    dense[values.rows, values.cells] = like
+    dense[entries(values)] = like
     total, marginal, new = 0.0, np.zeros((k, points)), np.zeros(points)
     for draws in itertools.product([False, True], repeat=k - 1):
         begins = [0, *(v + 1 for v, drawn_anew in enumerate(draws) if drawn_anew), k]
@@ -42,7 +44,7 @@ def test_the_posterior_is_that_of_all_paths(jump: float) -> None:
                 new += path * part / part.sum()
     assert value == pytest.approx(math.log(total), abs=1e-9)
     found = np.zeros((k, points))
-    found[values.rows, values.cells] = posterior
+    found[entries(values)] = posterior
     np.testing.assert_allclose(found, marginal / total, atol=1e-9)
     np.testing.assert_allclose(drawn, new / total, atol=1e-9)
 

@@ -28,7 +28,7 @@ def dense(bands: FloatArray) -> FloatArray:
     return np.asarray(np.diag(bands[0]) + upper + upper.T)
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 12])
+@pytest.mark.parametrize("k", [2, 3, 4, 5, 12, 13])
 def test_banded_products_equal_dense_products(k: int) -> None:
     from ldpstream.estimators import smooth_kernels
 
@@ -37,13 +37,17 @@ def test_banded_products_equal_dense_products(k: int) -> None:
     h = np.diag(weights) + dense(prior.bands)
     l1, l2, d = np.zeros((3, k))
     assert smooth_kernels.factor(prior.bands, weights, l1, l2, d) == pytest.approx(np.linalg.slogdet(h)[1])
+    lower = np.eye(k) + np.diag(l1[: k - 1], -1) + np.diag(l2[: k - 2], -2)
+    np.testing.assert_allclose((lower * d) @ lower.T, h, atol=1e-12)
     solution, product = x.copy(), np.zeros(k)
-    smooth_kernels.solve(l1, l2, d, solution)
-    np.testing.assert_allclose(solution, np.linalg.solve(h, x), rtol=1e-9)
-    both = np.array([x, rng.standard_normal(k)])
+    smooth_kernels.solve_upper(l1, l2, solution)
+    np.testing.assert_allclose(solution, np.linalg.solve(lower.T, x), rtol=1e-9)
+    both, inverse = np.array([x, rng.standard_normal(k)]), np.zeros(k)
     wanted = np.linalg.solve(h, both.T).T
-    smooth_kernels.solve_two(l1, l2, d, both[0], both[1])
+    smooth_kernels.solve(prior.bands, weights, inverse, *np.empty((2, k)), *both)
     np.testing.assert_allclose(both, wanted, rtol=1e-9)
+    assert (inverse > 0).all()
+    assert smooth_kernels.log_product(inverse) == pytest.approx(-np.linalg.slogdet(h)[1])
     assert smooth_kernels.times(prior.bands, x, product) == pytest.approx(x @ dense(prior.bands) @ x)
     np.testing.assert_allclose(product, dense(prior.bands) @ x, rtol=1e-9)
 
@@ -51,9 +55,18 @@ def test_banded_products_equal_dense_products(k: int) -> None:
 def test_a_determinant_beyond_the_range_of_numbers_has_a_logarithm() -> None:
     from ldpstream.estimators import smooth_kernels
 
-    for weight in (1e-9, 1e9):
-        weights, (l1, l2, d) = np.full(200, weight), np.empty((3, 200))
-        assert smooth_kernels.factor(np.zeros((3, 200)), weights, l1, l2, d) == pytest.approx(200 * np.log(weight))
+    for weight, k in itertools.product((1e-9, 1e9), (200, 201)):
+        weights, (l1, l2, d) = np.full(k, weight), np.empty((3, k))
+        assert smooth_kernels.factor(np.zeros((3, k)), weights, l1, l2, d) == pytest.approx(k * np.log(weight))
+
+
+def test_normalised_draws_are_distributions() -> None:
+    """A row's missing part is added in proportion to the spread; numbers below the least are raised to it."""
+    from ldpstream.estimators import smooth_kernels
+
+    drawn, spread = np.array([[0.2, 0.1, 0.3], [1.2, 0.3, 0.1]]), np.array([0.5, 0.25, 0.25])
+    smooth_kernels.normalise(drawn, spread, 1e-12)
+    np.testing.assert_allclose(drawn, [[0.4, 0.2, 0.4], [0.9 / 1.05, 0.15 / 1.05, 1e-12 / 1.05]])
 
 
 def test_the_components_explain_the_shares_as_densely_computed() -> None:

@@ -35,7 +35,7 @@ def billion(batch: int) -> Deployment:
     return plan(survey(300), 1e9, 3600, batch=batch)
 
 
-@pytest.mark.parametrize("log", ["one report", "16 KiB, bits"])
+@pytest.mark.parametrize("log", ["one report, key", "16 KiB, bits"])
 def test_the_agents_cost_is_near_the_measured_cost(log: str) -> None:
     rows = rf"\| {log} \| bare consumer .*\n\| of (\d+) B \| agent \| .* \| ([\d.]+) \| \d+ \|"
     size, cost = measured(RESULTS, rows)
@@ -54,8 +54,8 @@ def test_the_gateways_cost_is_near_the_measured_cost(row: str, batch: int) -> No
 
 
 def test_the_estimators_time_is_near_the_measured_time() -> None:
-    [seconds] = measured(RESULTS, r"histograms of 20 attributes of k = 1000, .* without it p99 ([\d.]+) s")
-    assert plan(survey(1000, attributes=20), 1000).estimator_seconds == pytest.approx(seconds, rel=NEAR)
+    p50, margin = measured(RESULTS, r"histograms of 20 attributes of k = 1000, .* p50 ([\d.]+) s, .* clocks is ([\d.]+) s")
+    assert plan(survey(1000, attributes=20), 1000).estimator_seconds == pytest.approx(p50 - margin, rel=NEAR)
 
 
 def test_the_log_is_as_large_as_the_batches_of_kafkas_client() -> None:

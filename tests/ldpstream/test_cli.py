@@ -285,18 +285,20 @@ def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None
     one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
 
 
-@pytest.mark.parametrize("caught", ["()", "SystemExit"])
-def test_a_running_demo_ends_at_sigterm(caught: str) -> None:
+@pytest.mark.parametrize("caught", ["()", "(SystemExit, KeyboardInterrupt)"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) -> None:
     """Our handler ends the demo, also if a library replaces the handler's exception by its own, as compiled imports do.
 
-    The default action has status -15, and would not end process 1 of a container.
+    The default action of SIGTERM has status -15, and would not end process 1 of a container.
     """
     program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
-    program += "def run(*_):\n    try:\n        os.kill(os.getpid(), signal.SIGTERM)\n        while True: time.sleep(0.01)\n"
+    program += f"def run(*_):\n    try:\n        os.kill(os.getpid(), {int(number)})\n        while True: time.sleep(0.01)\n"
     program += f"    except {caught}: raise ImportError('a module failed to import') from None\n"
+    program += "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if tests run in the background\n"
     program += "demo.Demo.run = run; sys.argv[1:] = ['demo', '--users', '10', '--no-page']; main()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, check=False)
-    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert done.returncode == 128 + number, done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -66,7 +66,7 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
   return openSurvey(document, pin, options);
 }
 
-/** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts once. */
+/** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts at most once. */
 export class Sender {
   private readonly envoy: Envoy | null;
   private readonly next = new Map<string, number>(); // with a relay: idempotency key -> the new moment of a report that was due

@@ -1,6 +1,7 @@
 """Compares methods over the cells of the accuracy benchmark.
 
-With the errors e_i and w_i of a method and of the winner in run i (delta method):
+A method and the winner have the errors e_i and w_i in run i. The ratio r of their mean errors has the standard error se (delta
+method):
 
     r = Σ_i e_i / Σ_i w_i        se = sd_i(e_i - r w_i) / (√runs · mean w)
 """

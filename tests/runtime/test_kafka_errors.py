@@ -1,0 +1,23 @@
+"""What the library logs while we connect stays out of our log, however many threads connect."""
+
+import logging
+from contextlib import ExitStack
+
+from ldpstream.runtime.kafka_errors import hearing
+from ldpstream.runtime.settings import Settings
+
+
+def test_the_library_stays_quiet_until_the_last_thread_has_ended() -> None:
+    library, settings = logging.getLogger("kafka"), Settings.model_validate({})
+    before = library.level, library.propagate, list(library.handlers)
+    with ExitStack() as second:
+        with hearing(settings) as first:
+            other = second.enter_context(hearing(settings))
+            library.warning("refused: %s", ValueError("SaslAuthenticationFailed"))
+        assert (library.level, library.propagate) == (logging.WARNING, False)  # a lower level would show passwords
+        assert library.handlers == [*before[2], other]
+        library.warning("refused: %s", ValueError("later"))
+    assert (library.level, library.propagate, list(library.handlers)) == before
+    assert first.turned_away
+    assert other.turned_away
+    assert len(first._complaints) == 1
