@@ -14,8 +14,8 @@ def main() -> None:
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal (`ldpstream.signals`).
     """
     _open_streams()
-    # NumPy reads it when it loads. Idle threads would spin and slow other processes.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin and slow other processes
     told: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:

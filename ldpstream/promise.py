@@ -137,7 +137,7 @@ def promise(survey: Survey) -> list[str]:
     if any(len(attribute.levels) > 1 for attribute in survey.attributes):
         lines += [
             "A participant must choose the level regardless of the value. If people with some values prefer a level, the "
-            "combined estimates are biased, and no interval shows it.",
+            "combined estimates can be biased, and no interval shows it.",
             "A report carries its level in clear: everybody who sees it knows which level the participant chose.",
         ]
     if survey.cohort is not None:

@@ -258,7 +258,7 @@ class LongitudinalGRR(Symbols, Longitudinal):
         self.p2, self.q2 = probabilities(self.k, self.eps_2)
         self.p, self.q = chain(self.k, self.p1, self.q1, self.p2, self.q2)
         if calibration == "paper":
-            self.eps_1 = self.eps_t(1)
+            self.eps_1 = min(self.eps_t(1), self.eps_1)  # rounding errors could exceed it
 
     def coins(self) -> Coins:
         return {"memo": symbol_coins(self.k, self.p1, self.q1), "report": symbol_coins(self.k, self.p2, self.q2)}

@@ -108,8 +108,13 @@ class SubsetSelection(Bits, OneTime):
         if type(rng) is np.random.Generator:
             from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
 
+            others = self.k - self.omega
             if self.omega * SPARSE < self.k:
                 few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+            elif others * SPARSE < self.k:  # the complement is small, and has the value if the set has it not
+                few_members(checked, ~with_value, others, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+                np.invert(rows, out=rows)
+                rows[:, -1] &= padding_mask(self.k)
             else:
                 near = dyadic(byte_near(self.k, self.omega))
                 states = rng.integers(0, 2**64, (4, LANES), np.uint64)

@@ -266,7 +266,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
         self.signature = f"{name}(k={self.k}, eps={self.eps!r})"
         self._set_report_round(ROUNDS[name](self.eps))
         if name == "THE":
-            self.eps_1 = self.report_round.eps()
+            self.eps_1 = min(self.report_round.eps(), self.eps)  # rounding errors would exceed a tiny ε
 
     def epsilons(self) -> dict[str, float]:
         return {"eps": self.eps}

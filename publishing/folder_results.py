@@ -1,13 +1,14 @@
 """The results in a data folder: publications, progress and states of the filters."""
 
+import sqlite3
 from collections.abc import Sequence
 
 import msgspec
 
 from ldpstream.estimators.local_level import FORMAT as FILTER_FORMAT
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
-from ldpstream.publishing.publication import Publication, Stated
-from ldpstream.publishing.results import KeptResults, in_order, state_format
+from ldpstream.publishing.progress import Filters, Progress
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.stores.data_folder import DataFolder, SurveyPart
 from ldpstream.stores.formats import check_format
@@ -25,12 +26,12 @@ class FolderResults(KeptResults):
 
     def progress(self) -> Progress | None:
         with self._part.read() as db:
-            row = db.execute("SELECT progress FROM progress WHERE survey = ?", (self._part.id,)).fetchone()
-        if row is None:
-            return None
-        found = msgspec.json.decode(row[0], type=Stated).format
-        check_format(f"{self._part.file}: the progress of survey {self._survey.name}", found, PROGRESS_FORMAT, _OTHER)
-        return msgspec.json.decode(row[0], type=Progress)
+            return self._progress(db)
+
+    def _progress(self, db: sqlite3.Connection) -> Progress | None:
+        row = db.execute("SELECT progress FROM progress WHERE survey = ?", (self._part.id,)).fetchone()
+        what = f"{self._part.file}: the progress of survey {self._survey.name}"
+        return None if row is None else decode_progress(row[0], what, _OTHER, "restore a backup")
 
     def filters(self) -> dict[str, bytes]:
         with self._part.read() as db:
@@ -44,8 +45,7 @@ class FolderResults(KeptResults):
         self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
     ) -> bool:
         with self._part.write() as db:
-            row = db.execute("SELECT progress FROM progress WHERE survey = ?", (self._part.id,)).fetchone()
-            if (None if row is None else msgspec.json.decode(row[0], type=Progress)) != before:
+            if self._progress(db) != before:
                 return False
             db.execute("REPLACE INTO progress VALUES (?, ?)", (self._part.id, msgspec.json.encode(progress)))
             states = ((self._part.id, attribute, state) for attribute, state in (filters or {}).items())

@@ -8,9 +8,9 @@ from typing import cast
 import msgspec
 
 from ldpstream.estimators.local_level import FORMAT as FILTER_FORMAT
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
-from ldpstream.publishing.publication import Publication, Stated
-from ldpstream.publishing.results import KeptResults, in_order, state_format
+from ldpstream.publishing.progress import Filters, Progress
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.count_store import StoreUnavailable
@@ -19,9 +19,6 @@ from ldpstream.stores.redis_connection import ERRORS, Client, Command, check_rig
 from ldpstream.surveys import Survey
 
 LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
-
-_stated = msgspec.json.Decoder(Stated)
-_progress = msgspec.json.Decoder(Progress)
 
 # KEYS: progress, estimates, filters. ARGV: progress before ("" for none), progress after, number of old fields, old fields,
 # number of filters, attribute and state of each filter, then field and value of each publication.
@@ -81,6 +78,7 @@ class RedisResults(KeptResults):
     Raises:
         StoreUnavailable: from every method, if Redis does not answer.
         OtherFormat: from the methods that decode stored objects, if an object has another format.
+        StoreDamaged: from `progress`, if the stored progress cannot be decoded.
     """
 
     def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
@@ -114,10 +112,8 @@ class RedisResults(KeptResults):
     def progress(self) -> Progress | None:
         with _reachable():
             raw = cast(bytes | None, self._client.get(self._progress_key))
-        if raw is not None:
-            remedy = f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
-            check_format(self._progress_key, _stated.decode(raw).format, PROGRESS_FORMAT, remedy)
-        self._seen = seen = (None, b"") if raw is None else (_progress.decode(raw), raw)
+        remedy = f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
+        self._seen = seen = (None, b"") if raw is None else (decode_progress(raw, self._progress_key, remedy, remedy), raw)
         return seen[0]
 
     def filters(self) -> dict[str, bytes]:

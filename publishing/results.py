@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from ldpstream.publishing.progress import Filters, Progress, Results
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress, Results
 from ldpstream.publishing.publication import (  # fmt: skip
     Jump,
     Publication,
@@ -17,11 +17,14 @@ from ldpstream.publishing.publication import (  # fmt: skip
     spans,
 )
 from ldpstream.publishing.stored import StoredReader
+from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
 JUMP_STEPS = 100  # publications in one request, in the search for the last jump
 
 _stated = msgspec.json.Decoder(Stated)
+_progress = msgspec.json.Decoder(Progress)
 
 
 class _Change(msgspec.Struct):
@@ -125,6 +128,23 @@ class KeptResults(Results, ABC):
 
     def _decoded(self, key: str, value: bytes | None) -> Publication | None:
         return self._reader.decode(self._decode, value, self._store, key)
+
+
+def decode_progress(raw: bytes, what: str, other: str, damaged: str) -> Progress:
+    """Decodes a stored progress.
+
+    Args:
+        what: names the progress in the message.
+        other, damaged: advice for a progress of an earlier version, and for one that cannot be decoded.
+
+    Raises:
+        StoreDamaged: if it has another format (OtherFormat), or cannot be decoded.
+    """
+    try:
+        check_format(what, _stated.decode(raw).format, PROGRESS_FORMAT, other)
+        return _progress.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreDamaged(f"{what} cannot be decoded: {error}; {damaged}") from None
 
 
 def state_format(state: bytes) -> int:

@@ -25,7 +25,8 @@ class Attempt(NamedTuple):
 
     Attributes:
         accepted: number of reports that the gateway accepted. The log has these reports.
-        refused: number of reports that the gateway refused for good.
+        refused: number of reports that the gateway refused for good: no later attempt counts. A report can have counted by an
+            earlier attempt whose answer was lost.
         waiting: number of reports that need another attempt, or whose moment has not come.
         retry_after_s: the shortest time to the next attempt, in seconds. Directly: the shortest `Retry-After` of the waiting
             reports, 0 if one has none; through a relay: the time to the next moment.

@@ -180,7 +180,7 @@ def _about(survey: Survey, h: Histogram) -> str:
         silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
         return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): {silence}."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
-    withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate is biased."
+    withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate may be biased."
     failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
     width = f" of {plural(survey.window_steps, 'step')}" if h.span == "window" else ""
     return (

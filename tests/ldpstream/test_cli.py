@@ -234,8 +234,14 @@ def test_output_without_utf_8_replaces_letters(command: str, setting: dict[str, 
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc, which only Linux has")
-@pytest.mark.parametrize("asked", [None, "2"])
-def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more(asked: str | None) -> None:
+@pytest.mark.parametrize(
+    ("asked", "alone"),
+    [
+        ({}, True), ({"OMP_NUM_THREADS": ""}, True), ({"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}, True),
+        ({"OPENBLAS_NUM_THREADS": "2"}, False), ({"OMP_NUM_THREADS": "2"}, False),
+    ],
+)  # fmt: skip
+def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more(asked: dict[str, str], alone: bool) -> None:
     program = (
         "import os, sys; sys.argv = ['ldpstream', 'check', 'surveys/samples/demo.toml']\n"
         "from ldpstream.__main__ import main\n"
@@ -244,11 +250,11 @@ def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more(asked: str 
         "print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)"
     )
     env = {key: value for key, value in os.environ.items() if key not in THREADS} | {"PYTHONPATH": str(ROOT)}
-    env |= {} if asked is None else {"OPENBLAS_NUM_THREADS": asked}
+    env |= asked
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     threads, numpy_is_loaded = done.stdout.splitlines()[-1].split()
     assert numpy_is_loaded == "True"
-    assert (threads == "1") == (asked is None)
+    assert (threads == "1") == alone
 
 
 def test_the_package_lists_and_lazily_loads_its_names() -> None:

@@ -368,7 +368,7 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
         page.locator("#alerts-count").click()
         assert [text for text in page.locator("#alerts .warning").all_inner_texts() if text.startswith("a01")] == [
             f"a01: standard: the counts do not fit the mechanism (z = {z:.1f}). Reports are forged, or the survey is wrong.",
-            "a01: bold and strict differ in 4 by 7.2 standard errors: the estimate over both is biased.",
+            "a01: bold and strict differ in 4 by 7.2 standard errors: the estimate over both can be biased.",
             "a01: 3 moved by 5.1 standard errors in the latest step.",
         ]
         page.locator("#alerts .warning .link", has_text="a01").first.click()

@@ -81,6 +81,20 @@ def test_eps_1_equals_the_argument_with_exact_calibration() -> None:
                 assert 0 < m.eps_1 <= eps_1 * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in NAMES), *((name, {"calibration": "paper"}) for name in ("L-GRR", "L-BLH", "L-OLH"))],
+)
+def test_the_stated_losses_never_exceed_the_levels(name: str, options: dict[str, str]) -> None:
+    """Without rounding tolerance, from the least levels on. Once, a rounding error raised `eps_1` of THE above ε."""
+    rng = np.random.default_rng(7)
+    for eps_inf in [2e-9, *np.exp(rng.uniform(math.log(2e-9), math.log(20), 300)).tolist()]:
+        asked = eps_inf * 0.5
+        m = build(name, 5, eps_inf, asked, **options)
+        assert 0 < m.eps_1 <= asked
+        assert not isinstance(m, Longitudinal) or m.eps_inf == eps_inf
+
+
 @each
 def test_p_and_q_are_the_probabilities_of_support(m: Mechanism) -> None:
     """A GRR report supports its symbol. Bits support the values whose bit is set. A hashed report supports the values that hash

@@ -18,7 +18,7 @@ from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
 from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.random_kernels import LANES, few_members, many_members
+from ldpstream.mechanisms.random_kernels import LANES, _uniform, few_members, many_members
 from ldpstream.mechanisms.subset import byte_near
 
 from . import reference
@@ -296,6 +296,57 @@ def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, 
 
     assert max(scores(0)) < 7.5
     assert scores(max(4, k // 20))[0] > 7.5
+
+
+@pytest.mark.parametrize("source", [np.random.default_rng, Unpredictable])
+def test_a_large_subset_lacks_each_pair_of_values_as_often_as_stated(source: Source) -> None:
+    """Of 33 values, 31 are in the set. Control: the lacking pairs with another ε."""
+    k, value = 33, 5
+    m = build("SS", k, 2.0, 1.0, omega=k - 2)
+    reports = m.report(np.full(N, value), source(3))
+    assert m.valid(reports).all()
+    lacking = np.nonzero(np.unpackbits(reports, axis=1, count=k, bitorder="little") == 0)[1].reshape(N, 2)
+    first, second = np.triu_indices(k, 1)
+    counts = np.bincount(lacking @ [k, 1], minlength=k * k)[first * k + second]
+    with_value = (first == value) | (second == value)
+
+    def chances(p: float) -> Floats:
+        return np.where(with_value, (1 - p) / (k - 1), p / ((k - 1) * (k - 2) / 2))
+
+    assert p_value(counts, chances(m.p)) > LIMIT
+    assert p_value(counts, chances(build("SS", k, 2.0, 0.5, omega=k - 2).p)) < LIMIT
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100, 2**31 + 1, 2**32 - 1])
+def test_equally_many_words_give_each_integer(limit: int) -> None:
+    """Consecutive words give the same integer. Where there is one word more than for other integers, the first is rejected."""
+    shortest = 2**32 // limit
+
+    def words(integer: int) -> range:
+        return range(*(-(-i * 2**32 // limit) for i in (integer, integer + 1)))
+
+    for integer in {*range(min(limit, 50)), *range(max(0, limit - 50), limit)}:
+        mine, next_one = words(integer), (integer + 1) % limit
+        rejected = len(mine) - shortest
+        for i in {0, rejected, len(mine) - 1}:
+            state = sfc64_state(mine[i] << 32, words(next_one)[-1] << 32)
+            assert _uniform(limit, state) == (next_one if i < rejected else integer)
+            assert state[3] == (2 if i < rejected else 1)  # number of words drawn
+
+
+def test_the_loop_for_large_subsets_rejects_the_same_words() -> None:
+    """Of four values, one is drawn among the first three. Three does not divide 2^32, so the word 0 is rejected."""
+    states, rows = np.zeros((4, LANES), np.uint64), np.zeros((1, 1), np.uint8)
+    states[:, 0] = sfc64_state(1, 0)  # draws the empty row, then the rejected word
+    states[:, 1] = sfc64_state((2**32 - 1) << 32, 0)
+    nothing = np.uint64(0)
+    many_members(np.array([3]), np.array([False]), 1, 4, rows, (nothing,), nothing, states)
+    assert rows.tolist() == [[1 << 2]]
+
+
+def sfc64_state(first: int, second: int) -> npt.NDArray[np.uint64]:
+    """Returns a state from which SFC64 draws these two words: a + b + n, then (c + 8 c) + n."""
+    return np.array([first, 0, (second - 1) * pow(9, -1, 2**64) % 2**64, 0], np.uint64)
 
 
 def test_people_and_calls_draw_separate_noise() -> None:

@@ -1,16 +1,20 @@
 """The results in a data folder."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 from msgspec.structs import replace
 
+from ldpstream.publishing.api.routes import News
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
 from ldpstream.publishing.publication import Jump, Publication
+from ldpstream.stores.count_store import StoreDamaged
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.formats import OtherFormat
 
@@ -86,6 +90,36 @@ def test_another_format_is_refused(folder: DataFolder) -> None:
         db.execute("INSERT INTO filter VALUES (1, 'a', x'00')")
     with pytest.raises(OtherFormat, match="a filter of survey"):
         results.filters()
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"7", b"\xff", b'{"format": 2}', b'{"format": 2, "owner": "\xff"}'])
+def test_a_damaged_progress_is_refused(folder: DataFolder, raw: bytes) -> None:
+    results = FolderResults(folder, SURVEY)
+    results.save(published(0), None, at(1))
+    store_progress(folder, raw)
+    with pytest.raises(StoreDamaged, match=r"sqlite3: the progress of survey .* (cannot be decoded|has format)"):
+        results.progress()
+    with pytest.raises(StoreDamaged, match="the progress of survey"):
+        results.save(published(1), at(1), at(2))
+
+
+async def test_an_open_stream_survives_a_damaged_progress(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ldpstream.publishing.api.routes.POLL_S", 0.01)
+    results = FolderResults(folder, SURVEY)
+    results.save(published(0), None, at(1))
+    stream = News(results).stream()
+    for told in ("data: -1", "data: 0"):
+        assert told in await asyncio.wait_for(anext(stream), 5)
+    store_progress(folder, b"{")
+    assert "data: -1" in await asyncio.wait_for(anext(stream), 5)
+    store_progress(folder, encode(at(1)))
+    assert "data: 0" in await asyncio.wait_for(anext(stream), 5)
+    await stream.aclose()
+
+
+def store_progress(folder: DataFolder, raw: bytes) -> None:
+    with folder.write() as db:
+        db.execute("UPDATE progress SET progress = ?", (raw,))
 
 
 def test_a_publication_that_cannot_be_decoded_is_skipped(folder: DataFolder) -> None:

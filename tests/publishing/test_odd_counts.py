@@ -26,6 +26,7 @@ from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.stored import StoredReader
+from ldpstream.stores.count_store import StoreDamaged
 
 from .test_publication import one_attribute
 
@@ -148,17 +149,25 @@ def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
     assert registry.get_sample_value("ldpstream_estimates_undecodable_total", {"survey": "odd", "store": "kafka"}) == 0
 
 
+def test_a_damaged_progress_is_refused_with_the_remedy() -> None:
+    redis = Redis({})
+    results = RedisResults(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), redis)  # type: ignore[arg-type]
+    redis.progress = b"{"
+    with pytest.raises(StoreDamaged, match=r":progress cannot be decoded: .*; delete ldpstream:.*:progress and ldpstream:.*"):
+        results.progress()
+
+
 class Redis:
     """A client of Redis that reads these publications."""
 
     def __init__(self, stored: dict[bytes, bytes]) -> None:
-        self._stored = stored
+        self._stored, self.progress = stored, msgspec.json.encode(Progress(first_step=0, next_step=2))
 
     def register_script(self, script: str) -> str:
         return script
 
     def get(self, key: str) -> bytes:
-        return msgspec.json.encode(Progress(first_step=0, next_step=2))
+        return self.progress
 
     def hgetall(self, key: str) -> dict[bytes, bytes]:
         return self._stored

@@ -34,7 +34,9 @@ export interface GatewayOptions {
 /** The outcome of one attempt. */
 export interface Attempt {
   readonly accepted: number; // number of reports that are in the log
-  readonly refused: number; // number of reports that the gateway refused for good
+  /** Number of reports that the gateway refused for good: no later attempt counts. A report can have counted by an earlier attempt
+   * whose answer was lost. */
+  readonly refused: number;
   readonly waiting: number; // number of reports that may count later
   /** Time to the next attempt: the shortest Retry-After of the reports that wait, 0 if one of them got none. With a relay: the time to
    * the next moment of a report. */

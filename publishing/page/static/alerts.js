@@ -55,7 +55,7 @@ function ofAttribute(overview, everybodySilent) {
   if (overview.crowd !== null && !overview.crowd.reached) said.push(["crowd", `${crowdText(overview.crowd)} in the latest step.`]);
   if (overview.levels_p !== null && overview.levels_p < state.survey.thresholds.alarm_chance) {
     const [one, other] = overview.levels_pair;
-    said.push(["levels", `${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both is biased.`]);
+    said.push(["levels", `${one} and ${other} differ in ${overview.levels_label} by ${overview.levels_sigma.toFixed(1)} standard errors: the estimate over both can be biased.`]);
   }
   if (overview.change !== null) {
     const { moved, interval, at } = jumpText(overview.change_label, overview.change);

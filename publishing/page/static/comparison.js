@@ -44,7 +44,7 @@ export function drawComparison(c, h) {
   $("comparison-title").textContent = `Difference between ${two}`;
   box.replaceChildren(`${sides(c)}, ${about(c.estimator).label}${about(c.estimator).post_processed && state.post !== "none" ? " without post-processing" : ""}. `);
   if (!known) box.append(`There is no estimate of one of the ${two}.`);
-  else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates is biased, so its intervals are withheld.", { class: "late" }));
+  else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates may be biased, so its intervals are withheld.", { class: "late" }));
   else {
     const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the clearest differences` : `${grouped(c.values.length)} values`;
     box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times || c.basis === "separate" ? BASIS[c.basis] : WINDOWS);

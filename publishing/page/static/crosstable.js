@@ -49,7 +49,7 @@ function sum(side, i) {
 function tested(t) {
   const box = $("cross-test");
   if (t.rows.kind === "cohort" || !t.reports) return box.replaceChildren();
-  if (t.interval_withheld) return box.replaceChildren(element("span", "No intervals and no test: the levels' histograms differ, so an estimate over all levels is biased.", { class: "late" }));
+  if (t.interval_withheld) return box.replaceChildren(element("span", "No intervals and no test: the levels' histograms differ, so an estimate over all levels can be biased.", { class: "late" }));
   if (!t.independence) return box.replaceChildren("Too few reports for the ", explained("test of independence", "independence"), ".");
   const { p } = t.independence;
   const chance = p < 1e-4 ? "less than 1 in 10,000" : percent(p, p < 0.1 ? 2 : 0);

@@ -8,7 +8,7 @@ import { periodOf, withZone } from "./times.js";
 
 const WITHHELD = {
   bias: "Intervals would not cover the truth: this estimate is biased. Matrix inversion has intervals.",
-  levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels is biased.",
+  levels: "Intervals would not cover the truth: the levels' histograms differ, so an estimate over all levels can be biased.",
 };
 export const MOST_ROWS = 250; // largest number of rows of a table
 let shown = null; // the histogram last drawn
