@@ -14,7 +14,7 @@ LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10  # ln 2,
 LEAST = -700.0  # below it, the result is that of this number, 1e-304
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def exp(x: float) -> Any:
     """Returns e^x for x from -700 to 700, within 4 units in the last place."""
     x = LEAST if x < LEAST else x  # NaN stays

@@ -12,7 +12,7 @@ import numpy.typing as npt
 Numbers = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Numbers]:
     """Distribution of each of k independent integers, given their sum, under each component of a mixture.
 
@@ -49,7 +49,7 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
     return found, weight
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def _add(sums: Numbers, weights: Numbers, size: int, highest: int, total: int, found: Numbers) -> None:
     for s in range(highest + 1):
         if sums[s] > 0:

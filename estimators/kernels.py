@@ -12,7 +12,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def support_em(
     support: Floats, times: Floats, q: Floats, slope: Floats, f: Floats, max_iter: int, tol: float, delta: float
 ) -> tuple[int, bool]:
@@ -66,7 +66,7 @@ def support_em(
     return max_iter, False
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True)
 def _sum(x: Floats, times: Floats) -> float:
     s0 = s1 = s2 = s3 = 0.0
     whole = x.size - x.size % 4

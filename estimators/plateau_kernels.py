@@ -14,7 +14,7 @@ from ldpstream.estimators.exponential import SUMS
 Floats = npt.NDArray[Any]
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True)
 def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
     """Returns the position of the first common point of values v and v - 1 in the entries of each, and the number of common
     points."""
@@ -25,7 +25,7 @@ def _common(v: int, start: Floats, first: Floats) -> tuple[int, int, int]:
     return low - first[v], low - first[v - 1], max(high - low, 0)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def forward_backward(
     like: Floats, start: Floats, first: Floats, prior: Floats, jump: float, chances: Floats, drawn: Floats, posterior: Floats
 ) -> None:

@@ -20,13 +20,13 @@ WIDEST = 600.0  # largest difference of by · f over the grid, in nats; beyond i
 SMALLEST, LARGEST = 1e-250, 1e250  # if the sum of a kind is outside, the loop computes the kind again with logarithms
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def _exp_or_zero(x: float) -> Any:
     """Returns e^x for x up to 700, and 0 if x is below -700."""
     return exp(x) if x >= exponential.LEAST else 0.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def add_log_likelihood(
     z: Floats, precision: Floats, a: Floats, b: Floats, start: Floats, first: Floats, log_like: Floats
 ) -> None:
@@ -42,14 +42,14 @@ def add_log_likelihood(
             own[j] += precision[i] * (z[i] * of_a[j] - of_b[j])
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True)
 def copy_kinds(entries: Floats, start: Floats, kinds: Floats, start_copied: Floats, copied: Floats) -> None:
     """Writes the entries of some kinds, one kind after the other, to `copied`."""
     for i in range(kinds.size):
         copied[start_copied[i] : start_copied[i + 1]] = entries[start[kinds[i]] : start[kinds[i] + 1]]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def mean_and_variance(posterior: Floats, start: Floats, first: Floats, points: Floats, mean: Floats, variance: Floats) -> None:
     for i in range(first.size):
         own, f, sum_1, sum_2 = posterior[start[i] : start[i + 1]], points[first[i] :], 0.0, 0.0
@@ -60,7 +60,7 @@ def mean_and_variance(posterior: Floats, start: Floats, first: Floats, points: F
         mean[i], variance[i] = sum_1, sum_2
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True)
 def distribution(posterior: Floats, high: Floats, start: Floats, first: Floats, below: Floats, ends: Floats) -> None:
     """Writes the upper end of each entry's cell, and the probability of a share below it."""
     for i in range(first.size):
@@ -70,7 +70,7 @@ def distribution(posterior: Floats, high: Floats, start: Floats, first: Floats, 
             below[j], ends[j] = reached, high[j + shift]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: float, like: Floats) -> None:
     """Writes exp(log_like + by · f) to `like`, scaled so that the largest number of each kind is 1."""
     for i in range(first.size):
@@ -83,7 +83,7 @@ def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: flo
             own[j] = _exp_or_zero(own[j] - largest)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def posterior(
     like: Floats, start: Floats, first: Floats, points: Floats, prior: Floats, times: Floats, mean: Floats, variance: Floats,
     mass: Floats,
@@ -106,7 +106,7 @@ def posterior(
         mean[i], variance[i] = centre, sum_2 / total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def moments(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
     mass: Floats,
@@ -157,14 +157,14 @@ def moments(
     return sum_of_means, sum_of_variances
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def newton_step(sum_of_means: float, sum_of_variances: float, longest: float) -> float:
     """Returns the number to subtract from λ: Newton's step for the condition that the means sum to 1, limited to ±`longest`."""
     step = (sum_of_means - 1) / max(sum_of_variances, 1e-300)
     return min(max(step, -longest), longest)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def fit_prior(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     rounds: int, longest: float, prior: Floats, by: float,
@@ -188,7 +188,7 @@ def fit_prior(
     return by
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def meet_sum(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, prior: Floats, by: float,
     rounds: int, tolerance: float, longest: float,
@@ -215,7 +215,7 @@ def meet_sum(
     return means, evaluated, by
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def log_evidence(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     prior: Floats, total: Floats, by: float, variance_of_sum: float,
@@ -250,7 +250,7 @@ def log_evidence(
     return found - by + math.log(max(prior_variance / (variance_of_sum + 1e-300), 1.0)) / 2
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def widened(
     like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float, prior: Floats,
     total: Floats, blur: Floats, narrowest: float, wide: Floats,
@@ -303,7 +303,7 @@ def widened(
             found[j] /= norm
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def fit_weights(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, components: Floats,
     begin: Floats, rounds: int, longest: float, weights: Floats,
@@ -341,7 +341,7 @@ def fit_weights(
         by -= newton_step(means, variances, longest)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def quantiles(below: Floats, ends: Floats, lowest: Floats, start: Floats, chances: Floats, found: Floats) -> None:
     """Writes the quantiles of each kind to `found`, (m, kinds), by linear interpolation within the cells.
 

@@ -21,7 +21,7 @@ Row = tuple[float, float, float, float, float, float, float, float, float, float
 NOTHING: Row = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def log_product(x: Floats) -> float:
     """Returns the logarithm of the product of positive numbers."""
     total, even, odd = 0.0, 1.0, 1.0
@@ -35,7 +35,7 @@ def log_product(x: Floats) -> float:
     return float(total + np.log(even) + np.log(odd))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def _eliminate(diagonal: float, near: float, far: float, x: float, y: float, last: Row) -> Row:
     """Eliminates a row of a symmetric matrix with five diagonals, and of two right-hand sides.
 
@@ -59,7 +59,7 @@ def _eliminate(diagonal: float, near: float, far: float, x: float, y: float, las
     )  # fmt: skip
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) -> float:
     """Factors H = diag(weights) + Q = L D Lᵀ in O(k), and returns ln det H.
 
@@ -74,7 +74,7 @@ def factor(bands: Floats, weights: Floats, l1: Floats, l2: Floats, d: Floats) ->
     return log_product(d)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
     """Replaces x by the solution y of Lᵀ y = x."""
     near = far = 0.0  # local, because a number just written is slow to read
@@ -83,7 +83,7 @@ def solve_upper(l1: Floats, l2: Floats, x: Floats) -> None:
         x[i] = near
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@numba.njit(cache=True, error_model="numpy", fastmath={"contract"})
 def solve(bands: Floats, weights: Floats, inverse: Floats, first: Floats, second: Floats, x: Floats, y: Floats) -> None:
     """Replaces x and y by H⁻¹x and H⁻¹y, H = diag(weights) + Q.
 
@@ -133,7 +133,7 @@ def solve(bands: Floats, weights: Floats, inverse: Floats, first: Floats, second
         y[k - 1] = y[k - 1] * inverse[k - 1] - second[k - 1] * y_down_far - first[k - 1] * y_down
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def times(bands: Floats, x: Floats, out: Floats) -> float:
     """Writes Q x to `out`, and returns xᵀ Q x."""
     k = x.size
@@ -147,7 +147,7 @@ def times(bands: Floats, x: Floats, out: Floats) -> float:
     return dot(x, out)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def dot(x: Floats, y: Floats) -> float:
     total = 0.0
     for i in range(x.size):
@@ -155,13 +155,13 @@ def dot(x: Floats, y: Floats) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, error_model="numpy")
 def scale(x: Floats, by: float) -> None:
     for i in range(x.size):
         x[i] *= by
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def shares(eta: Floats, widths: Floats, f: Floats) -> None:
     """Writes the shares w e^η, normalised, to `f`."""
     highest, total = -np.inf, 0.0
@@ -174,7 +174,7 @@ def shares(eta: Floats, widths: Floats, f: Floats) -> None:
     scale(f, 1 / total)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def explain(
     z: Floats, precision: Floats, root: Floats, m: Floats, chances: Floats, gamma: Floats, mean_precision: Floats
 ) -> float:
@@ -223,7 +223,7 @@ def explain(
     return total - 0.5 * square
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def mode(
     z: Floats,
     precision: Floats,
@@ -312,7 +312,7 @@ def mode(
     return float(value - 0.5 * (np.log(dot(m, across) / level[0] ** 2) - log_product(inverse)))
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def _update_chances(
     z: Floats, shrinkage: Floats, gamma: Floats, chances: Floats, none: float, level: Floats, m: Floats
 ) -> None:
@@ -335,7 +335,7 @@ def _update_chances(
     level[0] = after
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def draw(
     z: Floats,
     mean_precision: Floats,
@@ -390,7 +390,7 @@ def draw(
         log_weights[j] = log_weight / 2
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=SUMS)
+@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def normalise(drawn: Floats, spread: Floats, least: float) -> None:
     """Adds a multiple of `spread`, (k,) with sum 1, to each row, so that the row's sum becomes 1. Then raises numbers below
     `least` to it, and divides each row by its sum."""

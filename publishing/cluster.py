@@ -16,9 +16,7 @@ from ldpstream.surveys import Survey
 
 
 class Cluster:
-    """Gives each survey its parts in Kafka and Redis. Several threads may call the methods."""
-
-    turns_at_once = 4  # while one survey waits for Kafka or Redis, another is estimated
+    """Gives each survey its parts in Kafka and Redis."""
 
     def __init__(
         self,

@@ -11,13 +11,7 @@ from ldpstream.surveys import Survey
 
 
 class Engine(Protocol):
-    """Gives each survey its parts.
-
-    Attributes:
-        turns_at_once: number of surveys that may be estimated at once, in threads; 1 if all must be estimated in one thread.
-    """
-
-    turns_at_once: int
+    """Gives each survey its parts."""
 
     def count_store(self, survey: Survey) -> CountStore:
         """Returns the survey's counts."""

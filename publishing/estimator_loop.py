@@ -1,7 +1,6 @@
 """The loop that estimates the surveys of a process: turns, survey files, and the page."""
 
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from threading import Event
@@ -40,8 +39,6 @@ def _ticks_ms() -> int:
 class EstimatorLoop:
     """Estimates the surveys in turns, follows the survey files, and serves the page.
 
-    Turns of several surveys may run at once (`Engine.turns_at_once`), but never two turns of one survey.
-
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
     """
@@ -58,7 +55,6 @@ class EstimatorLoop:
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
-        self._running: dict[bytes, Future[int]] = {}  # turns in threads, each returns the pause until the survey's next turn
         self._workload = Workload()
         self._looked_ms = now_ms()
         self._page: PageServer | None = None
@@ -99,37 +95,22 @@ class EstimatorLoop:
 
     def _run(self, until: int | None) -> list[Publication]:
         self._leases.start()
-        at_once = 1 if self._alone else self._engine.turns_at_once
-        with ThreadPoolExecutor(at_once, "estimates") as threads:
-            while not self._stop.is_set():
-                if not self._alone:
-                    self._follow_files(now_ms())
-                for key in [key for key, turn in self._running.items() if turn.done()]:
-                    self._finish(key)
-                key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
-                wait_ms = at_ms - _ticks_ms()
-                if wait_ms <= 0 and at_once == 1:
-                    pause_ms = self._turn(key)
-                    self._turns.put(key, _ticks_ms() + pause_ms)
-                    if until is not None and self._reached(until):
-                        break
-                elif wait_ms <= 0 and len(self._running) < at_once:
-                    self._turns.remove(key)
-                    self._running[key] = threads.submit(self._turn, key)
-                elif self._running:
-                    wait(self._running.values(), min(wait_ms / 1000, IDLE_S) if wait_ms > 0 else IDLE_S, FIRST_COMPLETED)
-                elif not any(estimator.prepare() for estimator in self._estimators.values()):
-                    self._stop.wait(min(wait_ms / 1000, IDLE_S))
+        while not self._stop.is_set():
+            if not self._alone:
+                self._follow_files(now_ms())
+            key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
+            if (wait_ms := at_ms - _ticks_ms()) <= 0:
+                self._turn(key)
+                if until is not None and self._reached(until):
+                    break
+            elif not any(estimator.prepare() for estimator in self._estimators.values()):
+                self._stop.wait(min(wait_ms / 1000, IDLE_S))
         return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
 
-    def _turn(self, key: bytes) -> int:
+    def _turn(self, key: bytes) -> None:
         estimator = self._estimators[key]
         with self._leases.turn(estimator.results, estimator.leads):
-            return estimator.turn(now_ms(), self._stop.is_set, len(self._estimators))
-
-    def _finish(self, key: bytes) -> None:
-        """Waits for the survey's turn."""
-        pause_ms = self._running.pop(key).result()
+            pause_ms = estimator.turn(now_ms(), self._stop.is_set, len(self._estimators))
         self._turns.put(key, _ticks_ms() + pause_ms)
 
     def _reached(self, until: int) -> bool:
@@ -164,8 +145,6 @@ class EstimatorLoop:
         return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
 
     def _remove(self, survey: Survey) -> None:
-        if survey.fingerprint in self._running:
-            self._finish(survey.fingerprint)
         estimator = self._estimators.pop(survey.fingerprint)
         self._turns.remove(survey.fingerprint)
         self._workload.drop(survey.fingerprint)

@@ -9,7 +9,7 @@ from typing import Protocol
 from ldpstream.stores.count_store import StoreUnavailable
 
 RENEW_S = 1.2  # time between two renewals; a lease lasts 5 s
-MAX_TURN_S = 60.0  # if no turn has begun for so long, other estimators may take the surveys that wait over
+MAX_TURN_S = 60.0  # after a turn of this length, other estimators may take the surveys that wait over
 
 
 class Lease(Protocol):
@@ -20,12 +20,11 @@ class Lease(Protocol):
 
 
 class LeaseKeeper:
-    """Renews leases in a thread. During its own turn, a survey renews its lease itself. Several turns may run at once."""
+    """Renews leases in a thread. During its own turn, a survey renews its lease itself."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._turned_s = clock, clock()
         self._kept: list[Lease] = []  # replaced, never changed: the thread reads it
-        self._changing = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
 
@@ -39,12 +38,10 @@ class LeaseKeeper:
         self._turned_s = self._clock()
         yield
         if leads():
-            with self._changing:
-                self._kept = [*self._kept, lease]
+            self._kept = [*self._kept, lease]
 
     def drop(self, lease: Lease) -> None:
-        with self._changing:
-            self._kept = [kept for kept in self._kept if kept is not lease]
+        self._kept = [kept for kept in self._kept if kept is not lease]
 
     def renew(self) -> None:
         if self._clock() - self._turned_s < MAX_TURN_S:

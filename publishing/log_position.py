@@ -1,7 +1,6 @@
 """The schedule's view of Kafka's log: offsets, append times and markers."""
 
 from collections.abc import Collection
-from threading import Lock
 from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
@@ -35,11 +34,11 @@ def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminCli
 class MarkerProducer:
     """A producer of markers, which connects at first use.
 
-    An abandoned marker may still reach the log. Several threads may append; an error ends the waits of all.
+    An abandoned marker may still reach the log.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._connecting = settings, Lock()
+        self._settings = settings
         self._producer: Producer | None = None
 
     def append(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
@@ -48,12 +47,10 @@ class MarkerProducer:
         Raises:
             KafkaError: if a broker refuses a marker or does not acknowledge it in time.
         """
-        with self._connecting:
-            if self._producer is None:
-                self._producer = Producer(self._settings, ANSWER_MS, ANSWER_MS // 2, ANSWER_MS)
-            producer = self._producer
+        if self._producer is None:
+            self._producer = Producer(self._settings, ANSWER_MS, ANSWER_MS // 2, ANSWER_MS)
         try:
-            sent = {partition: producer.send(topic, b"", partition=partition) for partition in partitions}
+            sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
             return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
         except KafkaError:
             self.close()
@@ -61,8 +58,7 @@ class MarkerProducer:
 
     def close(self) -> None:
         """Closes the connections. A further `append` connects again."""
-        with self._connecting:
-            producer, self._producer = self._producer, None
+        producer, self._producer = self._producer, None
         if producer is not None:
             producer.close(timeout=CLOSE_S)
 

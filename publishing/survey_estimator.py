@@ -128,13 +128,9 @@ class SurveyEstimator:
         self._engine.count(self.survey, now_ms)
         self._vitals.look(now_ms)
         once = _OneStep(stop)
-        self._research, started = self._workload.research, self._workload.start()
-        try:
-            made = self._schedule.run(now_ms, once)
-        finally:
-            took_s = self._workload.stop(started)
-        if made:
-            self._note(took_s * 1000 / self.survey.step_ms)
+        self._research, began_s = self._workload.research, monotonic()
+        if self._schedule.run(now_ms, once):
+            self._note((monotonic() - began_s) * 1000 / self.survey.step_ms)
         if not self._schedule.leads:  # another estimator works on this survey
             self._workload.drop(self.survey.fingerprint)
             self._load.set(0)

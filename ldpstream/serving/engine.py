@@ -29,8 +29,6 @@ class FolderEngine:
         check: checks that a survey does not change an open survey.
     """
 
-    turns_at_once = 1
-
     def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
         self._folder, self._check, self._clock = folder, check, clock
         self._counters: dict[bytes, Counter] = {}

@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from threading import Barrier, BrokenBarrierError, Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -35,7 +34,6 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
-from ldpstream.surveys import Survey
 from tests.ldpstream.page_rig import extend, many
 from tests.services.rig import RedisNode, missing
 
@@ -212,63 +210,6 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     finally:
         stop.set()
         running.join(10)
-
-
-class OverlappingTurns:
-    """Estimators whose turns wait until `at_once` turns run. `most` is the largest number of turns seen at once, `twice` the
-    surveys that had two turns at once or were closed during a turn, `late` the surveys that had a turn after their end."""
-
-    def __init__(self, stop: Event, turns: int, at_once: int) -> None:
-        self._stop, self._left, self._all = stop, turns, Barrier(at_once)
-        self._lock, self._running = Lock(), list[str]()
-        self.most, self.twice, self.late, self.closed = 0, set[str](), set[str](), list[str]()
-
-    def estimator(self, survey: Survey, *_: object) -> Mock:
-        made = Mock(survey=survey)
-        made.turn.side_effect = lambda *_: self._turn(survey.name)
-        made.close.side_effect = lambda: self._close(survey.name)
-        made.leads.return_value = made.prepare.return_value = False
-        return made
-
-    def _close(self, name: str) -> None:
-        self.twice.update({name} & set(self._running))
-        self.closed.append(name)
-
-    def _turn(self, name: str) -> int:
-        with self._lock:
-            self.twice.update({name} & set(self._running))
-            self.late.update({name} & set(self.closed))
-            self._running.append(name)
-            self.most = max(self.most, len(self._running))
-            self._left -= 1
-            if self._left == 0:
-                self._stop.set()
-                self._all.abort()
-        with suppress(BrokenBarrierError):
-            self._all.wait(2)
-        with self._lock:
-            self._running.remove(name)
-        return 0
-
-
-@pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_turns_of_several_surveys_run_at_once_but_never_two_turns_of_one_survey(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    stop = Event()
-    made, asked = OverlappingTurns(stop, 100, at_once), SURVEYS[:4]
-    monkeypatch.setattr(estimator_loop, "SurveyEstimator", made.estimator)
-    monkeypatch.setattr(estimator_loop, "LOOK_S", 0)
-    watch = Mock(only_file=None, surveys={survey.fingerprint: Mock(survey=survey) for survey in asked})
-    removals = iter([list[Mock]()] * 40 + [[Mock(survey=asked[0])]])  # then a turn of this survey may be running
-    watch.look.side_effect = lambda: Mock(removed=next(removals, []), updated=[], added=[])
-    loop = estimator_loop.EstimatorLoop(watch, Mock(turns_at_once=at_once), stop, lambda _: None, Settings(page_port=0))
-    running = Thread(target=loop.run, args=[None], daemon=True)
-    running.start()
-    running.join(60)
-    assert not running.is_alive()
-    assert (made.most, made.twice, made.late) == (at_once, set(), set())
-    assert made.closed == [survey.name for survey in asked]
 
 
 @pytest.fixture(scope="module")

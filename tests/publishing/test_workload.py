@@ -1,12 +1,13 @@
 """Tests of the load of an estimator process, and of the research estimators that a busy process leaves out."""
 
 import math
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
+from ldpstream.publishing import survey_estimator
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import ESTIMATORS
 from ldpstream.publishing.cluster import Cluster
@@ -46,26 +47,10 @@ def test_research_is_left_out_after_several_slow_steps_and_tried_again_later() -
     assert load.of(b"a") == 0
 
 
-def test_surveys_that_are_estimated_at_once_share_the_time() -> None:
-    now_s = 0.0
-    load = Workload(lambda: now_s)
-    first = load.start()
-    now_s = 3.0  # the first alone
-    second = load.start()
-    now_s = 7.0  # both
-    assert load.stop(first) == 5.0
-    now_s = 8.0  # the second alone
-    assert load.stop(second) == 3.0
-    now_s = 100.0
-    third = load.start()
-    now_s = 101.0
-    assert load.stop(third) == 1.0
-
-
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_survey_estimator_measures_each_step_with_all_estimators(slow: bool) -> None:
-    registry, schedule, now_s = CollectorRegistry(), Mock(leads=True), 0.0
-    load, asked = Workload(lambda: now_s), list[bool]()
+    registry, clock, schedule = CollectorRegistry(), iter(range(10**6)), Mock(leads=True)
+    load, asked = Workload(lambda: 0.0), list[bool]()
     estimator = SurveyEstimator(
         SURVEY, Cluster(Settings(), Mock(), Mock(), Mock(), Mock()), registry, lambda _: None, 0, load, False
     )
@@ -73,15 +58,13 @@ def test_a_survey_estimator_measures_each_step_with_all_estimators(slow: bool) -
     schedule.due_ms.return_value = None
 
     def run(*_: object) -> list[Mock]:
-        nonlocal now_s
         asked.append(estimator._research)
-        if estimator._research:
-            now_s += SURVEY.step_ms / 1000 * (1 if slow else 0.01)
         return [Mock()]
 
     schedule.run.side_effect = run
-    for _ in range(RECENT + 2):
-        estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
+    with patch.object(survey_estimator, "monotonic", lambda: next(clock) * SURVEY.step_ms / 1000 * (1 if slow else 0.01)):
+        for _ in range(RECENT + 2):
+            estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
     assert asked == [True] * RECENT + [not slow] * 2
     labels = {"survey": SURVEY.name}
     assert registry.get_sample_value("ldpstream_research_left_out", labels) == slow
