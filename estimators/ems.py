@@ -73,7 +73,7 @@ def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_
 
 
 def smoothed(cells: FloatArray) -> FloatArray:
-    """Returns the cells after one smoothing step in row-major order, with sum 1; of any shape with at least two cells."""
+    """Returns the cells after one smoothing step, with sum 1. Neighbours are neighbours in row-major order."""
     line = cells.ravel()
     result = 2 * line
     result[1:] += line[:-1]

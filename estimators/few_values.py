@@ -15,8 +15,8 @@ the probability of the counts under a component, and each share's posterior:
 P_v(s) is the probability of the counts of the values up to v, with the sum s h of their shares. The second pass does the same
 for the values from v on.
 
-The weight of a component is its prior weight times the probability of the counts under it, divided by its density at the
-sum 1.
+A component's weight is proportional to its prior weight times P_k at the sum 1, divided by the density with which k independent
+draws from g have the sum 1. The weight of `EQUAL` is its prior weight times the likelihood.
 
 The code multiplies each L_v by e^(λ f), with λ of `nearest_distribution`. Given the sum of the shares, the product of these
 factors is a constant.

@@ -15,8 +15,9 @@ MAX_BIAS = 0.4  # in standard errors; a 95 % normal interval with this bias stil
 
 
 def free_maximum(groups: list[Group], raw: Estimate) -> FloatArray:
-    """First-order approximation of the maximum likelihood of the support counts without the limit 0: frequencies with sum 1,
-    possibly negative.
+    """First-order approximation of the frequencies that maximise the likelihood of the support counts.
+
+    The frequencies have the sum 1. They may be negative.
 
     Returns:
         (k,) frequencies; NaN if the counts carry no information.

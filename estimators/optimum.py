@@ -26,7 +26,7 @@ def duality_gap(f: FloatArray, gradient: FloatArray) -> float:
 
 
 def separable_maximum(terms: list[SupportTerm]) -> tuple[FloatArray, int]:
-    """Returns the maximum of a sum of support terms and the number of passes.
+    """Returns the distribution that maximises a sum of support terms, and the number of passes.
 
     At least one term must have a positive slope and a positive support count.
 

@@ -43,7 +43,7 @@ class Checked(ABC):
         return None
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Probabilities that all of one or two reports of one memo support a value, for a mechanism without fake data.
+        """Probabilities that all `reports` reports of one memo support a value, for a mechanism without fake data.
 
         Returns:
             (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device

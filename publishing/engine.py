@@ -1,4 +1,7 @@
-"""The engine of a process gives each survey its counts, log and results: `publishing.cluster` or `ldpstream.serving.engine`."""
+"""The engine of a process gives each survey its counts, log and results.
+
+There are two engines: `publishing.cluster` for Kafka and Redis, and `ldpstream.serving.engine` for one machine.
+"""
 
 from typing import Protocol
 

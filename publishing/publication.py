@@ -139,8 +139,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             of the step could be missing.
         estimators: each estimator's result by name, for all levels together. "eb" is the default, the empirical-Bayes estimate.
             "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is expectation maximisation (EM) from uniform. "ibu"
-            and "mle" are missing for more than 10 000 values. The span "filtered" has the estimator "filter" alone. Only
-            "filter" uses steps before the span. With Square Wave, the estimators are "eb", "ems" (without intervals) and "mi".
+            and "mle" are missing for more than 10 000 values. The span "filtered" has the estimator "filter" alone. It
+            also uses all earlier steps. With Square Wave, the estimators are "eb", "ems" (without intervals) and "mi".
             If all estimates would take too long, "eb" and "mi" are published alone.
         privacy: privacy losses by level.
         numbers: mean and percentiles ("mean", "p50", "p90", "p99"), for an attribute with `bins`, or with `size` and `ordered`.

@@ -218,6 +218,12 @@ def reached(progress: Progress | None, step: int) -> bool:
 
 
 def pause_ms(due_ms: int | None, now_ms: int, n_surveys: int) -> int:
-    """Returns the pause until a survey's next turn: short near the time when the next step is due, otherwise long."""
+    """Returns the pause until a survey's next turn: short near the time when the next step is due, otherwise long.
+
+    If a step is overdue, the pause is a quarter of its delay, and up to the whole delay with several surveys.
+    """
     longest = TICK_MS * min(n_surveys, MOST_TICKS)
-    return longest if due_ms is None else min(max(abs(due_ms - now_ms), SHORTEST_TICK_MS), longest)
+    if due_ms is None:
+        return longest
+    early_ms, late_ms = due_ms - now_ms, (now_ms - due_ms) * min(n_surveys, 4) // 4
+    return min(max(early_ms, late_ms, SHORTEST_TICK_MS), longest)

@@ -27,7 +27,9 @@ BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB
 
 
 class ReportsTerm(ChannelTerm):
-    """Term of (n, ⌈k/8⌉) reports of SUE, OUE, THE, SS or a memoized unary encoding, without fake data.
+    """Log-likelihood of n stored reports of SUE, OUE, THE, SS or a memoized unary encoding, without fake data.
+
+    A report is a row of ⌈k/8⌉ bytes.
 
     Raises:
         ValueError: if a row is not a report of this mechanism.

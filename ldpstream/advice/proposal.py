@@ -180,7 +180,7 @@ def _number(
 
 
 def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
-    """Returns the edges of the same bins of equal width, split into 2 parts each and into 5 parts each.
+    """Returns finer edges for bins of equal width: one list splits each bin into 2 parts, another into 5 parts.
 
     If all edges are integers, leaves out a split whose edges are not. Bins of unequal width are not split.
 

@@ -18,7 +18,8 @@ where f_v is convex and f_v(0) = 0.
        F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
 
 3. f_v is L♮-convex. The best R rows with the same f_v are therefore nested and as equal as integers allow: row i has
-   ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. Dynamic programming over the other rows is exact for small t (`_exact`).
+   ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. The rows of symbols that no report shows have the same f_v.
+   Dynamic programming over the rows of all other symbols is exact for small t (`_exact`).
 4. For larger t, `mechanisms.ledger.bound_grr` has upper bounds.
 """
 

@@ -19,7 +19,7 @@ The published "variation-ratio" pair can be smaller than δ, so it is not a boun
 
 `shuffled_loss` composes tables. The lower convex hull of bounds at some points bounds the curve of every table. This hull is
 the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
-The convolution of all tables' distributions bounds the tables together (Zhu, Dong and Wang 2022).
+The convolution of the loss distributions of all tables bounds the loss of all tables together (Zhu, Dong and Wang 2022).
 """
 
 import math

@@ -34,7 +34,7 @@ class TopicLog:
     """The reports topic of a survey as the survey's log.
 
     Requests with a key go to the partition that every gateway chooses for them (`producers.gateway.partitions`). Requests
-    without a key go to the partitions that have a record, in turn.
+    without a key that wait together go to one partition; each such group takes the next partition that ever had a record.
 
     Attributes:
         answers: True if the last look at the partitions succeeded; None before the first look, and while there are no clients.

@@ -131,8 +131,8 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     rounded up.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
-    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than its
-    least size, which has no estimate.
+    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than the
+    survey's least size. Such a cohort has no estimate.
 
     `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
     """
@@ -199,7 +199,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     for any dependence between the two estimates.
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
-    `confidence`. With `top`, the values with the largest differences in standard errors come first. If an estimate has no
+    `confidence`. `top` selects the values with the largest |difference| / standard error, in this order. If an estimate has no
     intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
     is the reason, if an estimate has a reason. `cohort` is as in `Histogram`; if one side is below the least size, all
     differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.

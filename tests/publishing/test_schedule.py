@@ -182,7 +182,7 @@ def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypat
 
 @pytest.mark.parametrize(
     ("due_ms", "expected_ms"),
-    [(None, 200), (9_000, 200), (1_150, 150), (1_001, 20), (1_000, 20), (950, 50), (-50_000, 200)],
+    [(None, 200), (9_000, 200), (1_150, 150), (1_001, 20), (1_000, 20), (950, 20), (800, 50), (-50_000, 200)],
 )
 def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, expected_ms: int) -> None:
     assert pause_ms(due_ms, 1_000, n_surveys=1) == expected_ms
@@ -191,6 +191,7 @@ def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, expect
 def test_many_surveys_are_polled_less_often_but_a_due_step_in_time() -> None:
     assert [pause_ms(None, 1_000, n) for n in (1, 5, 50, 500)] == [200, 1_000, 2_000, 2_000]
     assert [pause_ms(1_150, 1_000, n) for n in (1, 50)] == [150, 150]
+    assert [pause_ms(800, 1_000, n) for n in (1, 2, 4, 50)] == [50, 100, 200, 200]
 
 
 def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:

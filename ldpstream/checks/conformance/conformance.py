@@ -27,7 +27,7 @@ FALSE_ALARM = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """The tests of one check: the worst of them, and what they can detect.
+    """The result of one check: its test with the smallest p-value, and what this test can detect.
 
     Attributes:
         expected, observed: claimed probability and observed share of the test with the smallest p-value.
