@@ -43,8 +43,10 @@ class SurveyChecks:
             self._watch.look()  # the open surveys take the places of the changed surveys
             usable, errors = self._check_each()
         for _, error in errors:
-            if isinstance(error, Unreachable) or not usable:
+            if isinstance(error, Unreachable):
                 raise error
+        if errors and not usable:
+            raise errors[0][1]
         for survey, error in errors:
             self._log_refusal(survey, error)
         return usable

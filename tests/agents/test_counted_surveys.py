@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +17,7 @@ from ldpstream.agents.log import Chunk
 from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
+from ldpstream.runtime.waiting import Unreachable
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
@@ -77,6 +78,19 @@ def test_the_surveys_are_checked_at_the_same_time(tmp_path: Path) -> None:
     rig, meeting = Rig(tmp_path), Barrier(2, timeout=60)
     with patch.object(rig.surveys._checks, "_check", lambda _survey: meeting.wait()):  # a check alone would break the barrier
         assert rig.surveys.check() == {topic("bad"), topic("good")}
+
+
+def test_an_unreachable_broker_comes_before_other_errors(tmp_path: Path) -> None:
+    away = type("Away", (UserError, Unreachable), {})
+    rig = Rig(tmp_path)
+    errors = {"bad": UserError("topic of bad is unusable"), "good": away("no broker")}
+    check = patch.object(rig.surveys._checks, "_check", lambda survey: raise_(errors[survey.name]))
+    with check, pytest.raises(away, match="no broker"):
+        rig.surveys.check()
+
+
+def raise_(error: Exception) -> NoReturn:
+    raise error
 
 
 def test_unusable_topics_at_the_start_are_one_error_and_no_log_line(tmp_path: Path) -> None:
