@@ -120,6 +120,11 @@ def test_the_leases_of_the_other_surveys_are_kept_during_a_turn_but_not_of_a_han
         keeper.drop(one)
         keeper.renew()
     assert (one.times, two.times) == (1, 1)
+    with keeper.turn(two, lambda: True):
+        keeper.renew()
+        assert two.times == 1
+    keeper.renew()
+    assert two.times == 2
 
 
 def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
