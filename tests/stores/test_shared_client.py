@@ -11,6 +11,7 @@ import redis
 
 from ldpstream.agents import startup
 from ldpstream.agents.app import AgentApp
+from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
@@ -86,6 +87,7 @@ def test_all_surveys_of_an_agent_share_one_client(
 ) -> None:
     monkeypatch.setattr(startup, "ensure_topics", lambda *_: None)
     monkeypatch.setattr(TopicKeeper, "check", lambda *_, **__: None)
+    monkeypatch.setattr(survey_checks, "AT_ONCE", 1)  # checks at the same time have a connection each
     watch = SurveyWatch([SAMPLES])
     app: Any = AgentApp(watch, Settings(redis=redis_node.url))
     assert len(app.surveys.check()) == len(watch.surveys) > 1
