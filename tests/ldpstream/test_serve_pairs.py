@@ -112,9 +112,9 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
     ]
     m = survey.mechanisms[3][0]
     of_sets = sum((tables_of(survey, counts, 3, s)[0] for s in range(step + 1)), m.empty_table())
-    np.testing.assert_allclose(sets["frequencies"], 2 * m.inversion(of_sets), rtol=1e-12)
+    np.testing.assert_allclose(sets["frequencies"], 2 * m.inversion(of_sets), rtol=1e-12, atol=1e-14)
     expected = pair_estimate(of_window, (3, 3), same_people=True)
     assert expected is not None
-    np.testing.assert_allclose(found["cells"]["shares"], expected.shares.ravel(), rtol=1e-12)
+    np.testing.assert_allclose(found["cells"]["shares"], expected.shares.ravel(), rtol=1e-12, atol=1e-14)
     assert (found["reports"], found["rows"]["reports"]) == tuple(of.groups[0][1].n for of in of_window[:2])
     assert found["complete"]
