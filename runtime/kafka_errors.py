@@ -49,19 +49,18 @@ class Heard(logging.Handler):
         return f"does this listener speak {protocol}{user}?"
 
 
-_hearers = list[Heard]()
-_changing = threading.Lock()  # for `_hearers` and for the settings of the library's logger
-_before = [logging.NOTSET, True]  # the logger's level and `propagate` while nobody hears
+_changing = threading.Lock()  # for the handlers, the level and `propagate` of the library's logger, and for `_before`
+_before = (logging.NOTSET, True)  # the logger's level and `propagate` while it has no `Heard`
 
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
     """Collects what the library logs, and hides it from our log. Several threads can hear at the same time."""
+    global _before
     library, heard = logging.getLogger("kafka"), Heard(settings)
     with _changing:
-        if not _hearers:
-            _before[:] = library.level, library.propagate
-        _hearers.append(heard)
+        if not _heard(library):
+            _before = library.level, library.propagate
         library.addHandler(heard)
         library.setLevel(logging.WARNING)  # messages below this level show passwords
         library.propagate = False
@@ -70,7 +69,10 @@ def hearing(settings: Settings) -> Iterator[Heard]:
     finally:
         with _changing:
             library.removeHandler(heard)
-            _hearers.remove(heard)
-            if not _hearers:
-                library.setLevel(_before[0])
-                library.propagate = bool(_before[1])
+            if not _heard(library):
+                level, library.propagate = _before
+                library.setLevel(level)
+
+
+def _heard(library: logging.Logger) -> bool:
+    return any(isinstance(handler, Heard) for handler in library.handlers)

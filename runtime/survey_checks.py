@@ -15,7 +15,7 @@ from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.surveys")
 
-AT_ONCE = 8  # checks at the same time; a check mostly waits for answers
+AT_ONCE = 8  # checks at the same time: each mostly waits for answers, and needs a connection to Redis
 RETRY_S = 15.0  # time between two checks of a survey that cannot be used
 
 

@@ -1,4 +1,4 @@
-"""What the library logs while we connect stays out of our log, however many threads connect."""
+"""Messages of the Kafka library stay out of our log while several threads connect."""
 
 import logging
 from contextlib import ExitStack
