@@ -151,7 +151,7 @@ def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
 
 def test_a_damaged_progress_is_refused_with_the_remedy() -> None:
     redis = Redis({})
-    results = RedisResults(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), redis)  # type: ignore[arg-type]
+    results = RedisResults(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), redis)  # type: ignore[arg-type]  # has what is read
     redis.progress = b"{"
     with pytest.raises(StoreDamaged, match=r":progress cannot be decoded: .*; delete ldpstream:.*:progress and ldpstream:.*"):
         results.progress()
