@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
-from ldpstream.publishing.filtering import replay
 from ldpstream.publishing.progress import EstimatesTopic, Progress, PublicationSummary, Results
-from ldpstream.publishing.publication import Publication, publication_key, publication_keys, spans
+from ldpstream.publishing.publication import Publication, publication_keys
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -26,7 +25,7 @@ class Copies:
     def __init__(self, survey: Survey, results: Results, topic: EstimatesTopic | None, leads: Callable[[], bool]) -> None:
         self._survey, self._results, self._topic, self._leads = survey, results, topic, leads
         self._compared_ms: int | None = None
-        self._in_neither: set[str] = set()  # publications, and attributes' filters, that could not be restored
+        self._in_neither: set[str] = set()  # keys of publications that could not be restored
 
     def publish(self, publications: list[Publication], after: Progress, in_topic: Iterable[PublicationSummary]) -> Progress:
         """Publishes a step to the topic, and returns the progress `after` the step with its new `topic_end`."""
@@ -53,7 +52,7 @@ class Copies:
                 return None
             saved = refilled
         if taken_over or self._compared_ms is None or not 0 <= now_ms - self._compared_ms < COMPARE_MS:
-            if not (self._restore(self._topic, saved) and self._restore_filters(saved)):
+            if not self._restore(self._topic, saved):
                 return None
             self._compared_ms = now_ms
         return saved
@@ -93,19 +92,3 @@ class Copies:
     def _lacking(self, step: int) -> list[str]:
         keys = [key for key in publication_keys(self._survey, step) if key not in self._in_neither]
         return [key for key, found in zip(keys, self._results.get(keys), strict=True) if found is None]
-
-    def _restore_filters(self, saved: Progress) -> bool:
-        steps = range(self._kept(saved).start, min((saved.next_step, *saved.incomplete)))
-        states = self._results.filters()
-        for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
-            name, state = attribute.name, None
-            if name in states or name in self._in_neither or "filtered" not in spans(attribute) or not steps:
-                continue
-            for step in steps:
-                [found] = self._results.get([publication_key(name, "step", step)])
-                state = state if found is None else replay(mechanisms, found, state)
-            if state is None:
-                self._in_neither.add(name)
-            elif not self._results.save([], saved, saved, {name: state}):
-                return False
-        return True

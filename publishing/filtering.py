@@ -8,6 +8,7 @@ largest number of choices, and at most 1. An interval is the filter's interval w
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -82,6 +83,12 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
     return level.to_bytes()
 
 
+def next_step(mechanisms: tuple[Mechanism, ...], state: bytes | None, end: int) -> int:
+    """Returns the step that a filter observes next, at most `end`; 0 if the filter has no usable state."""
+    level = _usable(state, mechanisms[0].k, end)
+    return 0 if level is None else level.next_step
+
+
 def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:
     """Passes over the steps before `step`, and observes `step`. A NaN in `raw` means that there is no observation."""
     if step > level.next_step:
@@ -112,15 +119,16 @@ def _numbers(
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
+    return _usable(state, k, step) or LocalLevel(k, next_step=step)
+
+
+def _usable(state: bytes | None, k: int, step: int) -> LocalLevel | None:
     if state is not None:
-        try:
+        with suppress(ValueError):  # written by another software version
             level = LocalLevel.from_bytes(state)
-        except ValueError:  # written by another software version
-            pass
-        else:
             if level.k == k and level.next_step <= step:
                 return level
-    return LocalLevel(k, next_step=step)
+    return None
 
 
 def _jump(change: Change, times: int) -> Jump:

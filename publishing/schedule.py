@@ -34,12 +34,12 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
-from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.filter_states import FilterStates
+from ldpstream.publishing.filtering import conclude_filtered
 from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results, begun
 from ldpstream.publishing.publication import (
     Publication,
     edges_of,
-    publication_key,
     publication_keys,
     spans,
     spent,
@@ -107,6 +107,7 @@ class Schedule:
         self._saved: Progress | None = None
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
+        self._filters = FilterStates(survey, results, self._still_leads)
         self._next_step: int | None = None
         self._unprepared: list[tuple[int, Mechanism]] = []  # index of the attribute, and the mechanism
 
@@ -142,10 +143,9 @@ class Schedule:
             if restored := self._restored(progress):
                 step, publications = restored
                 after = _without(progress, step)
-                filters = self._replayed(publications) if self._is_final(step, after) else None
-                if not self._results.save(publications, saved, after, filters):
+                filters = self._filters.after(publications, saved) if self._is_final(step, after) else None
+                if not self._save(step, publications, saved, after, filters):
                     break
-                self._settle(after, publications)
                 saved = progress = after
                 continue
             due = self._due(progress, now_ms)
@@ -159,17 +159,16 @@ class Schedule:
             if passed and not self._passed(step, checkpoints):
                 break  # the store has lost writes since the last read
             final = self._is_final(step, after)
-            concluded = self._conclude(checkpoints, first, step, passed, final)
+            concluded = self._conclude(checkpoints, first, step, passed, final, self._filters.at(saved))
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
             publications = self._best(concluded[0])
             after = self._copies.publish(publications, after, self._in_topic.values())
             for publisher in self._publishers:
                 publisher.publish(publications)
-            if not self._results.save(publications, saved, after, concluded[1] if final else None):
+            if not self._save(step, publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
-            self._settle(after, publications)
             saved = progress = after
             made += publications
         self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
@@ -217,21 +216,19 @@ class Schedule:
                 return step, found
         return None
 
-    def _settle(self, after: Progress, publications: list[Publication]) -> None:
+    def _save(
+        self, step: int, publications: list[Publication], saved: Progress | None, after: Progress, states: Filters | None
+    ) -> bool:
+        due = None if states is None else self._filters.due(step, states)
+        if not self._results.save(publications, saved, after, due):
+            return False
+        self._filters.note(after, states)
         made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
         self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= first_open}
+        return True
 
     def _is_final(self, step: int, after: Progress) -> bool:
         return step < min((after.next_step, *after.incomplete))
-
-    def _replayed(self, publications: list[Publication]) -> Filters:
-        states, found = self._results.filters(), {p.key: p for p in publications}
-        after: dict[str, bytes] = {}
-        for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True):
-            if "filtered" in spans(attribute):
-                step = found[publication_key(attribute.name, "step", publications[0].step)]
-                after[attribute.name] = replay(mechanisms, step, states.get(attribute.name))
-        return after
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
         poor = [p.key for p in concluded if not p.complete]
@@ -294,7 +291,7 @@ class Schedule:
         self._marked_ms, self._mark_again_ms = now_ms, now_ms + max(0, closes_ms - appended_ms)
 
     def _conclude(
-        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool
+        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool, states: Filters
     ) -> tuple[list[Publication], Filters] | None:
         survey = self._survey
         tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
@@ -306,7 +303,7 @@ class Schedule:
             return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
 
         publications: list[Publication] = []
-        before_step, filters, research = self._results.filters(), {}, self._research()
+        filters, research = dict[str, bytes](), self._research()
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._results.lead():
                 return None
@@ -335,7 +332,7 @@ class Schedule:
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):
-                state = before_step.get(asked.name)
+                state = states.get(asked.name)
                 curve, filters[asked.name] = conclude_filtered(
                     mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms, "filtered")
                 )

@@ -10,6 +10,7 @@ import ldpstream.agents.fold
 import ldpstream.agents.stall_detector
 import ldpstream.agents.vanished
 import ldpstream.publishing.copies
+import ldpstream.publishing.filter_states
 import ldpstream.publishing.schedule
 import ldpstream.stores.memory_store
 
@@ -29,7 +30,7 @@ class Code:
 
     Attributes:
         counting, vanished, schedule: fresh copies of the modules. A change to a copy affects no other run. `schedule` uses a
-            fresh copy of `publishing.copies`.
+            fresh copy of `publishing.copies` and of `publishing.filter_states`.
         fold, store, topic: the classes that these modules use.
     """
 
@@ -48,7 +49,8 @@ class Code:
         counting.log = stall_detector.log = vanished.log = _Silence()
         counting.close_vanished = vanished.close_vanished
         schedule.copies = _copy(ldpstream.publishing.copies)
-        schedule.Copies = schedule.copies.Copies
+        schedule.filter_states = _copy(ldpstream.publishing.filter_states)
+        schedule.Copies, schedule.FilterStates = schedule.copies.Copies, schedule.filter_states.FilterStates
         counting.StallDetector = stall_detector.StallDetector
         return cls(
             counting,

@@ -37,6 +37,7 @@ from .memory_redis import Lineage, MemoryRedis
 from .memory_topic import MemoryTopic
 
 UNCOUNTED = ("duplicate", "marker")  # neither counted nor rejected
+SAVED_EVERY = 2  # steps between two saves of the state of a filter
 
 
 class Violation(AssertionError):
@@ -150,16 +151,18 @@ class Invariant:
         for kept in self._redis.results.history():
             if latest[kept.key] != kept or not (kept.complete or self._missing()):
                 raise Violation(f"published last: {latest[kept.key]}, in Redis: {kept}")
-        self._check_filters(latest)
+        self._check_filters(latest, progress.next_step)
         if lost := latest.keys() - {kept.key for kept in self._redis.results.history()}:
             raise Violation(f"published and not in Redis: {sorted(lost)}")
 
-    def _check_filters(self, latest: dict[str, Any]) -> None:
+    def _check_filters(self, latest: dict[str, Any], next_step: int) -> None:
         for attribute, state in self._redis.results.filters().items():
             seen = json.loads(state)
             steps = [step for step, _ in seen]
             if steps != sorted(set(steps)) or not (self._redis.lost or steps == list(range(steps[0], steps[-1] + 1))):
                 raise Violation(f"the filter of {attribute} has seen the steps {steps}")
+            if steps[-1] < next_step - SAVED_EVERY:
+                raise Violation(f"the saved filter of {attribute} ends with step {steps[-1]}, the next step is {next_step}")
             for step, reports in seen:
                 published = latest[f"{attribute}|filtered|{step}"]
                 if published.complete and published.reports != reports:
@@ -301,11 +304,17 @@ def replay(_: object, step: Published, state: bytes | None) -> bytes:
     return json.dumps([*seen, (step.step, step.reports)]).encode()
 
 
+def next_step(_: object, state: bytes | None, __: int) -> int:
+    """Replaces `publishing.filtering.next_step`."""
+    return 0 if state is None else int(json.loads(state)[-1][0]) + 1
+
+
 def publish_counts(schedule: Any) -> None:
     """Replaces the estimates of the module `Code.schedule` by counts."""
     schedule.conclude, schedule.conclude_cohort = conclude, conclude_cohort
     schedule.conclude_filtered = conclude_filtered
-    schedule.replay = schedule.copies.replay = replay
+    schedule.filter_states.SAVED_EVERY = SAVED_EVERY
+    schedule.filter_states.replay, schedule.filter_states.next_step = replay, next_step
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:

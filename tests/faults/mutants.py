@@ -295,6 +295,26 @@ def filters_preliminary_counts(code: Code) -> None:
     code.schedule.Schedule = Schedule
 
 
+def keeps_the_filters_of_its_own_last_step(code: Code) -> None:
+    """An estimator does not notice that another estimator has saved steps."""
+
+    class FilterStates(code.schedule.FilterStates):  # type: ignore[misc, name-defined]  # a copy of the module
+        def at(self, saved: Progress | None) -> Any:
+            return self._known[1] if self._known[0] is not None and saved is not None else super().at(saved)
+
+    code.schedule.FilterStates = FilterStates
+
+
+def takes_saved_filters_for_the_present_ones(code: Code) -> None:
+    """A new estimator does not add the steps after the one whose states were saved."""
+
+    class FilterStates(code.schedule.FilterStates):  # type: ignore[misc, name-defined]  # a copy of the module
+        def _restored(self, saved: Progress) -> Any:
+            return self._results.filters()
+
+    code.schedule.FilterStates = FilterStates
+
+
 def never_compares_with_the_store(code: Code) -> None:
     """An agent without new records does not notice that the store has lost the agent's writes."""
 
@@ -422,6 +442,8 @@ MUTANTS: tuple[Mutant, ...] = (
     forgets_what_was_told,
     replaces_better_by_poorer,
     filters_preliminary_counts,
+    keeps_the_filters_of_its_own_last_step,
+    takes_saved_filters_for_the_present_ones,
     never_compares_with_the_store,
     forgets_the_keys_of_a_loaded_checkpoint,
     writes_keys_apart_from_the_counts,

@@ -15,7 +15,9 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import publication as publications
+from ldpstream.publishing.filter_states import FilterStates
 from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.progress import Filters, Progress
 from ldpstream.publishing.publication import Publication, publication_key, publication_keys, spans
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
@@ -52,21 +54,26 @@ def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore,
     return store, log
 
 
-def curve(results: MemoryResults) -> tuple[list[Publication], dict[str, bytes]]:
-    return [p for p in results.history() if p.span == "filtered"], results.filters()
+def curve(results: MemoryResults) -> tuple[list[Publication], Filters]:
+    return [p for p in results.history() if p.span == "filtered"], states(results)
+
+
+def states(results: MemoryResults) -> Filters:
+    """Returns the states after the last final step, as a new estimator obtains them."""
+    return FilterStates(SURVEY, results, lambda: True).at(results.progress())
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> tuple[list[Publication], dict[str, bytes]]:
+def undisturbed() -> tuple[list[Publication], Filters]:
     store, log = counted(STEPS)
     results = MemoryResults()
     Schedule(SURVEY, store, log, results, []).run(DONE_MS)
     return curve(results)
 
 
-def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publication], dict[str, bytes]]) -> None:
+def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publication], Filters]) -> None:
     """Compares with a filter that is fed directly. Step 3 has no reports: the filter predicts, and the intervals widen."""
-    made, states = undisturbed
+    made, after = undisturbed
     for a, (attribute, mechanisms) in enumerate(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True)):
         level = LocalLevel(attribute.k)
         for p in (p for p in made if p.attribute == attribute.name):
@@ -85,7 +92,7 @@ def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publi
             assert p.reports == sum(table.n for _, table in groups)
             np.testing.assert_allclose(result.estimate().frequencies, post_process(found.frequencies, "norm-sub"), rtol=1e-12)
             assert result.standard_errors == found.standard_errors.tolist()
-        assert states[attribute.name] == level.to_bytes()
+        assert after[attribute.name] == level.to_bytes()
     errors = {p.step: p.estimators["filter"].standard_errors[0] for p in made if p.attribute == "screen"}
     assert len(errors) == STEPS
     assert (errors[3] or 0) > (errors[2] or 0) > (errors[6] or 0) > 0
@@ -102,19 +109,19 @@ def test_nobody_has_reported_yet() -> None:
         assert set(found.frequencies) == set(found.standard_errors) == {None}
 
 
-def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list[Publication], dict[str, bytes]]) -> None:
+def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list[Publication], Filters]) -> None:
     """Steps 2 to 4 are published at their deadlines, step 4 with half of its reports. The steps are completed later."""
     store, log = counted(3, SURVEY.closes_ms(1))
     results, told = MemoryResults(), Told()
     schedule = Schedule(SURVEY, store, log, results, [told])
     schedule.run(SURVEY.closes_ms(1) + MARGIN_MS)
-    before = results.filters()
+    before = states(results)
     store.commit(0, (3, ""), Checkpoint(3, SURVEY.closes_ms(1) + 1, panes(4, 100), writer="half"))
     late = schedule.run(schedule.deadline_ms(4))
     assert [(p.step, p.complete) for p in late if p.attribute == "screen" and p.span == "filtered"] == [
         (step, False) for step in (2, 3, 4)
     ]
-    assert results.filters() == before
+    assert states(results) == before
     assert {LocalLevel.from_bytes(state).next_step for state in before.values()} == {2}
     every = {key: table for step in range(3, STEPS) for key, table in panes(step).items()}
     store.commit(0, (3, ""), Checkpoint(STEPS, SURVEY.opens_ms(STEPS - 1), every, base_writer="half"))
@@ -128,9 +135,7 @@ def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list
 @concluded_once()
 @settings(max_examples=15)
 @given(data=st.data())
-def test_any_interleaving_gives_the_same_curve(
-    undisturbed: tuple[list[Publication], dict[str, bytes]], data: st.DataObject
-) -> None:
+def test_any_interleaving_gives_the_same_curve(undisturbed: tuple[list[Publication], Filters], data: st.DataObject) -> None:
     """Counts come late, and estimators are killed before and after publishing. The curve and the states are the same bits."""
     store, log = counted(1)
     topic, results = MemoryTopic(lambda: 0), MemoryResults()
@@ -169,8 +174,7 @@ def test_a_lost_store_is_restored_from_the_topic() -> None:
     Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic)).run(DONE_MS)
     again = MemoryResults()
     Schedule(SURVEY, MemoryCountStore(SURVEY), log, again, [], topic=TopicClient(topic)).run(DONE_MS)
-    assert curve(again)[0] == curve(results)[0]
-    assert again.filters() == results.filters()
+    assert curve(again) == curve(results)
 
 
 def test_a_post_processed_inversion_of_an_old_version_is_passed_over() -> None:
@@ -211,7 +215,7 @@ def test_steps_are_restored_in_order() -> None:
     recounted.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
     Schedule(SURVEY, recounted, log, again, [], topic=TopicClient(topic)).run(DONE_MS)
     assert again.progress() is not None
-    assert {LocalLevel.from_bytes(state).next_step for state in again.filters().values()} == {STEPS}
+    assert {LocalLevel.from_bytes(state).next_step for state in states(again).values()} == {STEPS}
     assert curve(again) == curve(results)
 
 
@@ -250,14 +254,58 @@ def test_lost_records_make_only_their_step_incomplete() -> None:
 
 
 @pytest.mark.parametrize("state", [b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])
-def test_a_filter_without_a_usable_state_starts_anew(state: bytes) -> None:
-    """The state is damaged, belongs to another number of values, or belongs to a later step."""
+def test_an_unusable_state_is_replaced(undisturbed: tuple[list[Publication], Filters], state: bytes) -> None:
+    """The state is damaged, belongs to another number of values, or belongs to a later step. It comes from the publications."""
     store, log = counted(STEPS)
     results = MemoryResults()
+    Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(4) + MARGIN_MS)
     results._filters.update({attribute.name: state for attribute in SURVEY.attributes})
-    made = Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)
-    assert {p.panes for p in made if p.span == "filtered"} == {1}
-    assert {LocalLevel.from_bytes(kept).next_step for kept in results.filters().values()} == {1}
+    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
+    assert curve(results) == undisturbed
+
+
+def test_a_filter_without_state_and_publications_starts_anew() -> None:
+    store, log = counted(STEPS)
+    results = MemoryResults()
+    Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(3) + MARGIN_MS)
+    results._filters.clear()
+    results._publications.clear()
+    made = Schedule(SURVEY, store, log, results, []).run(DONE_MS)
+    assert [p.panes for p in made if p.span == "filtered" and p.attribute == "screen"] == [1, 2, 3]
+
+
+class Forgetting(MemoryResults):
+    """Keeps the publications of the last steps only, as the stores do."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def save(
+        self, made: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        saved = super().save(made, before, progress, filters)
+        oldest = progress.next_step - self._steps
+        self._publications = {key: p for key, p in self._publications.items() if p.step >= oldest}
+        return saved
+
+
+@pytest.mark.parametrize("retention", [1, 3])
+def test_each_state_is_saved_while_the_later_publications_are_kept(
+    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch, retention: int
+) -> None:
+    """An estimator is started anew for every step. Control: with states saved more rarely, the filters start anew."""
+    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=retention), counted(STEPS)
+
+    def ended() -> Filters:
+        results = Forgetting(retention)
+        for step in range(STEPS):
+            Schedule(survey, store, log, results, []).run(SURVEY.closes_ms(step) + MARGIN_MS)
+        return FilterStates(survey, results, lambda: True).at(results.progress())
+
+    assert ended() == undisturbed[1]
+    monkeypatch.setattr(FilterStates, "due", lambda self, step, states: states if step == 0 else {})
+    assert ended() != undisturbed[1]
 
 
 def test_attributes_with_many_values_have_no_filtered_curve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from ldpstream.agents import PartitionFold, Record
 from ldpstream.device import Device, Wallet
 from ldpstream.producers.device import wallet as wallets
 from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.publishing import filter_states
 from ldpstream.publishing.history.export import FORMAT, State
 from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
 from ldpstream.publishing.publication import Publication
@@ -64,8 +65,11 @@ def written() -> Files:
     """The files of the present version, by name."""
     survey = load_survey(SURVEY)
     log = records(survey)
-    dump, publications = stored(survey, log)
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        patch.object(filter_states, "SAVED_EVERY", 1),  # the files have the state of every filter
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        dump, publications = stored(survey, log)
         devices, export = sqlite_files(survey, Path(folder)), exported(survey, publications, Path(folder))
         data = data_folder(survey, log[0], Path(folder) / "data")
     hashed = request_hash(b"body", b"k" * 16)
