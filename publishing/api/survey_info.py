@@ -45,7 +45,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and its published estimates.
+    """An attribute: its values, its levels, and its published estimates. `k`: number of values; with `choices`, plus `choices`.
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered". `numbers`: names of the published
