@@ -24,10 +24,12 @@ HINTS = 'Other attributes can hint at a value. A chance "from the whole device" 
 DEVICE_CHANCES = {
     "smp": HINTS
     + "other attributes, and knows the worst hints: the device drew the attribute that reveals most about the value, "
-    "and the answer is the worst function of the value.",
-    "spl": HINTS + "other attributes, and knows the worst hints: all other answers are the worst functions of the value.",
-    "rs+fd": HINTS + "other attributes, and knows the worst hints: which answer is true, and that it is the worst function of "
-    "the value.",
+    "and the answer depends on the value in the worst possible way.",
+    "spl": HINTS
+    + "other attributes, and knows the worst hints: all other answers depend on the value in the worst possible way.",
+    "rs+fd": HINTS
+    + "other attributes, and knows the worst hints: which answer is true, and that it depends on the value in the worst "
+    "possible way.",
 }
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
