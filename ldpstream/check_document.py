@@ -120,8 +120,9 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute.
 
-    `pair`: the names of a pair's two attributes. `people_factor`: with the pair, every other attribute needs at most this
-    number of times the people. None if this number is unknown. Both are None for an attribute that is no pair.
+    `pair`: the names of a pair's two attributes. `people_factor`: the largest factor by which the pair raises the
+    number of people that another attribute needs for the same precision. None if this factor is unknown. Both are None for an
+    attribute that is no pair.
     """
 
     name: str
