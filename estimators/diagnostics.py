@@ -21,7 +21,7 @@ The tests use these null distributions:
     classes     a gamma distribution with the exact mean and variance
     counts      a gamma distribution for the deviance of the true distribution of values
 
-These tests cannot detect a forger who chooses values and sends reports of honest devices with these values.
+These tests cannot detect a forger who chooses values and randomizes them as an honest device does.
 """
 
 import math

@@ -76,8 +76,8 @@ def _solve_bins(support: FloatArray, b: FloatArray, mu: float, x: FloatArray) ->
 def projected_maximum(terms: list[Term], start: FloatArray, target: float, max_evaluations: int) -> tuple[FloatArray, int]:
     """Approximates the maximum of a sum of terms by projected L-BFGS; returns the distribution and the number of evaluations.
 
-    A step goes to the distribution nearest to f + a d (`_nearest`). For bins near zero that the gradient lowers, the direction
-    d is a scaled gradient. For all other bins, d is the quasi-Newton direction.
+    From the distribution f, a step of length a in the direction d goes to the distribution nearest to f + a d (`_nearest`). For
+    bins near zero that the gradient lowers, d is a scaled gradient. For all other bins, d is the quasi-Newton direction.
 
     Args:
         start: (k,) distribution; bins at zero may become positive.

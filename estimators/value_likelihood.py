@@ -238,7 +238,10 @@ def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:
-    """Groups values with equal columns (k,) into kinds: each kind's first value, each value's kind, and the kinds' sizes."""
+    """Groups the k values into kinds: two values are of one kind if they have the same number in each of the columns, (k,).
+
+    Returns each kind's first value, each value's kind, and the kinds' sizes.
+    """
     _, first, kind, times = np.unique(columns[0], return_index=True, return_inverse=True, return_counts=True)
     for column in columns[1:]:
         if (column != column[0]).any():

@@ -13,7 +13,7 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.pair_costs import people_factor
-from ldpstream.promise import device_loss, device_window_loss, promise, survey_loss
+from ldpstream.promise import device_loss, device_window_loss, loss_for_ever, promise
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
 
@@ -120,8 +120,9 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
     """An attribute.
 
-    `pair`: the names of a pair's two attributes. `people_factor`: with the pair, every other attribute needs at most this
-    number of times the people. None if this number is unknown. Both are None for an attribute that is no pair.
+    `pair`: the names of a pair's two attributes. `people_factor`: the largest factor by which the pair raises the
+    number of people that another attribute needs for the same precision. None if this factor is unknown. Both are None for an
+    attribute that is no pair.
     """
 
     name: str
@@ -206,7 +207,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
         device=CheckedDevice(
             eps_1=device_loss(survey, lambda m: m.eps_1),
             eps_t=device_loss(survey, lambda m: m.eps_t(m.reports_in(t))),
-            eps_for_ever=_bound(device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))),
+            eps_for_ever=_bound(loss_for_ever(survey)),
             eps_sequence=device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value),
             eps_window=device_window_loss(survey),
         ),
@@ -231,7 +232,7 @@ def _level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
         lifetime_reports=m.lifetime_reports, reports_a_year=m.reports_in(survey.steps_a_year),
         report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1, eps_t=m.eps_t(m.reports_in(t)), eps_inf=_bound(m.eps_inf),
         eps_sequence=sequence.value, eps_sequence_exact=sequence.exact, eps_window=m.eps_window,
-        eps_lifetime=_bound(m.eps_lifetime), eps_survey=survey_loss(survey, m), max_memos=m.max_memos,
+        eps_lifetime=_bound(m.eps_lifetime), eps_survey=survey.loss_until_end(m), max_memos=m.max_memos,
         hash_functions=m.n_enrolments,
         false_report=CheckedWeight(**weight(survey, m)),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),

@@ -98,8 +98,8 @@ class PairForecast(Struct, frozen=True, kw_only=True):
     """Forecast for a pair, if all its people choose this level.
 
     Attributes:
-        people_factor: with the pair, every other attribute needs at most this number of times the people for the same
-            precision. None if the survey without the pair would not be valid.
+        people_factor: the largest factor by which the pair raises the number of people that another attribute needs for the
+            same precision. None if the survey without the pair would not be valid.
         step_association, window_association: the smallest association (Cramér's V) that the test of independence finds in 8 of
             10 cases. None if the test finds no association so often.
     """
@@ -119,7 +119,7 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     Attributes:
         width: the wished half-width of a 95 % interval.
         reader: what a reader of the published histograms learns, by attribute and level.
-        colluding: number of these people who forge reports or tell what they sent. They count in no crowd of `reader` and
+        colluding: number of the `people` who forge reports or tell what they sent. They count in no crowd of `reader` and
             `behind_relay`.
         relay_required: true if devices send only through a relay.
         behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.

@@ -11,7 +11,7 @@ from ldpstream.surveys import Survey
 
 
 def people_factor(survey: Survey, pair: int) -> float | None:
-    """With this pair, every other attribute needs at most this number of times the people for the same precision.
+    """The largest factor by which this pair raises the number of people that another attribute needs for the same precision.
 
     The precision is that of the unbiased estimate of a share of 1/k from one step. None if the survey without the pair
     would not be valid.

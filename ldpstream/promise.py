@@ -24,10 +24,12 @@ HINTS = 'Other attributes can hint at a value. A chance "from the whole device" 
 DEVICE_CHANCES = {
     "smp": HINTS
     + "other attributes, and knows the worst hints: the device drew the attribute that reveals most about the value, "
-    "and the answer is the worst function of the value.",
-    "spl": HINTS + "other attributes, and knows the worst hints: all other answers are the worst functions of the value.",
-    "rs+fd": HINTS + "other attributes, and knows the worst hints: which answer is true, and that it is the worst function of "
-    "the value.",
+    "and the answer depends on the value in the worst possible way.",
+    "spl": HINTS
+    + "other attributes, and knows the worst hints: all other answers depend on the value in the worst possible way.",
+    "rs+fd": HINTS
+    + "other attributes, and knows the worst hints: which answer is true, and that it depends on the value in the worst "
+    "possible way.",
 }
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
@@ -68,12 +70,13 @@ def device_line(survey: Survey) -> str:
     t = survey.window_steps
     eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
-    eps_inf = device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime))
+    eps_for_ever = loss_for_ever(survey)
     steps = plural(t, "step")
-    forever = "no bound" if math.isinf(eps_inf) else f"{eps_inf:.4g}"
+    forever = "no bound" if math.isinf(eps_for_ever) else f"{eps_for_ever:.4g}"
+    all_steps = "in any number of steps" if survey.n_steps is None else "until the survey ends"
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {nats(eps_1)} a step, "
-        f"{eps_t:.4g} in {steps}, {forever} in any number of steps. If its values change: at most {nats(any_values)} in "
+        f"{eps_t:.4g} in {steps}, {forever} {all_steps}. If its values change: at most {nats(any_values)} in "
         f"{steps}.{_device_window(survey)}"
     )
 
@@ -90,12 +93,14 @@ def device_window_loss(survey: Survey) -> float | None:
     return device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
 
 
-def survey_loss(survey: Survey, m: Mechanism) -> float | None:
-    """Returns an upper bound of the loss of all reports of a level until the survey ends, for any values; None without `ends`.
+def loss_for_ever(survey: Survey) -> float:
+    """Returns the loss of all reports of a device while its values stay the same, in nats; infinite if nothing bounds it."""
 
-    It holds for a device that enrolls once.
-    """
-    return None if survey.n_steps is None else m.eps_sequence(m.reports_in(survey.n_steps)).value
+    def loss(m: Mechanism) -> float:
+        reports = survey.most_reports(m)
+        return m.eps_inf if reports is None else min(m.eps_inf, m.eps_t(reports))
+
+    return device_loss(survey, loss)
 
 
 def _device_window(survey: Survey) -> str:
@@ -204,15 +209,18 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {plural(limit, 'report')}"
     loss = m.eps_sequence(m.reports_in(window)).value
-    total = "there is no bound for all reports" if limit is None else f"at most {nats(m.eps_lifetime)} in all reports"
+    total = ""
+    if limit is not None:
+        total = f", and at most {nats(m.eps_lifetime)} in all reports (eps_lifetime)"
+    elif survey.n_steps is None:  # otherwise `_level` has the bound until the survey ends
+        total = ", and there is no bound for all reports (eps_lifetime)"
     lines = [
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "The device's clock determines the steps.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
         f"of reports (eps_window = {m.eps_1:.4g}). Chance of a right guess of a value that hints at no value of this attribute "
         f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
-        f"Any two value sequences lose at most {nats(loss)} in {plural(window, 'step')} (eps_sequence), "
-        f"and {total} (eps_lifetime).",
+        f"Any two value sequences lose at most {nats(loss)} in {plural(window, 'step')} (eps_sequence){total}.",
     ]
     if limit is not None:
         lines.append(
@@ -257,7 +265,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         f"{m.guess(in_year)}; of the value at one step, if it may change at every step: {m.guess_any_values(in_year)}."
         + _whole_device(survey, attribute, m, (year, False), (year, True))
     )
-    until_end = survey_loss(survey, m)
+    until_end = survey.loss_until_end(m)
     if survey.n_steps is not None and until_end is not None:
         number = m.reports_in(survey.n_steps)
         lines.append(

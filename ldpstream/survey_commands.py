@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.promise import device_loss, nats
+from ldpstream.promise import loss_for_ever, nats
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, SurveyError, load_survey
 from ldpstream.surveys.device_chance import chance_of_both
@@ -135,7 +135,7 @@ def _short(value: Any) -> str:
 def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
     if old.fingerprint == new.fingerprint:
         return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
-    before, after = _in_all(old), _in_all(new)
+    before, after = loss_for_ever(old), loss_for_ever(new)
     lines = [
         "Devices need a new file with new memos and a new budget: the fingerprint changes from "
         f"{old.fingerprint.hex()} to {new.fingerprint.hex()}.",
@@ -155,14 +155,6 @@ def _chances(old: Survey, new: Survey) -> dict[str, float]:
         return {}
     asked = {attribute.name for attribute in old.attributes}
     return {a.name: float(chance_of_both(old, new, a.name)) for a in new.attributes if a.name in asked}
-
-
-def _in_all(survey: Survey) -> float:
-    def loss(m: Any) -> float:
-        of_reports = float("inf") if survey.n_steps is None else m.eps_1 * m.reports_in(survey.n_steps)
-        return float(min(m.eps_inf, m.eps_lifetime, of_reports))
-
-    return device_loss(survey, loss)
 
 
 def _histories(old: Survey, new: Survey) -> dict[str, str]:

@@ -119,7 +119,7 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
     rows = []
     for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
-            limit = m.lifetime_reports if survey.n_steps is None else m.reports_in(survey.n_steps)
+            limit = survey.most_reports(m)
             for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
                 sequence = m.eps_sequence(t)
                 chances = {

@@ -25,7 +25,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     Attributes:
         name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies.
-        eps_1: privacy loss of a single report, in nats (ε₁).
+        eps_1: privacy loss of a single report, in nats (ε₁); with fake data, of a true report (`with_fake_data`).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value (for sets, the drawn member) is v].
         q: Pr[report supports v | the value (for sets, the drawn member) is not v].
@@ -83,6 +83,9 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         The support probabilities become
 
             p' = (p + (d-1) u) / d,   q' = (q + (d-1) u) / d,   u = q + (p - q) / k
+
+        The losses stay those of `device`, because the reports of all attributes together can lose `eps_1`. One of these reports
+        alone, as in `channel`, loses less.
 
         Args:
             d: in [1, 10⁶]; usually the number of attributes.

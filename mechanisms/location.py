@@ -35,8 +35,8 @@ class ChannelMechanism(OneTime):
     `support`, `support_covariance`, `variance`, `rounds` and `largest_contribution` raise ValueError.
 
     Attributes:
-        eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats; infinite if some value
-            can produce a report that another value cannot produce.
+        eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats, where A is the channel of
+            `device`; infinite if some value can produce a report that another value cannot produce.
     """
 
     unbiased = False

@@ -84,7 +84,7 @@ class PrometheusPublisher:
             "privacy_eps_window_nats", "Privacy loss between value sequences that differ only within every_steps steps.", level
         )
         self._eps_lifetime = gauge(
-            "privacy_eps_lifetime_nats", "Bound of the privacy loss of all reports of a participant, for any values.", level
+            "privacy_eps_lifetime_nats", "Bound of the privacy loss of lifetime_reports reports, for any values.", level
         )
         self._guess_blind = gauge("privacy_guess_without_report_ratio", "Chance of a right guess without any report.", level)
         told = {

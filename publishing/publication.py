@@ -26,7 +26,7 @@ class Privacy(msgspec.Struct, frozen=True, kw_only=True):
     `eps_t`: loss if the value never changed. `eps_inf`: bound of `eps_t` for any number of reports; None for a one-time
     mechanism. `eps_sequence`: loss between any two value sequences; an upper bound unless `eps_sequence_exact`. `eps_window`:
     loss between value sequences that differ only within `every_steps` consecutive steps; None for a memoizing mechanism.
-    `eps_lifetime`: bound of `eps_sequence` for any number of reports; None without a bound.
+    `eps_lifetime`: bound of `eps_sequence` from `lifetime_reports`; None without this key, also if the survey ends.
     """
 
     mechanism: str

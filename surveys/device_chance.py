@@ -1,6 +1,6 @@
 """The chance of a right guess from all reports of a device, which may answer several attributes.
 
-The bound holds even if the answers to all other attributes are the worst functions of the value.
+The bound holds even if the answers to all other attributes depend on the value in the worst possible way.
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
@@ -87,7 +87,7 @@ def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) ->
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """Upper bound of the chance of a right guess of a value that never changes, from all reports of a device in two surveys.
 
-    Every attribute of both surveys may be the worst function of the value.
+    The bound holds even if all attributes of both surveys depend on the value in the worst possible way.
 
     Args:
         first, second: the surveys.

@@ -236,7 +236,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @property
     def rest(self) -> str:
-        """A text about what a device does with a value outside the domain."""
+        """A text about what a device does with a value outside the domain; for a pair, about the values that a report needs."""
         if self.pair is not None:
             return f"A device makes this report only if it has a value of {self.pair[0]} and of {self.pair[1]}."
         if self.nearest:

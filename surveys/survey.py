@@ -354,6 +354,17 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         """Number of steps of the survey; None for a survey without end."""
         return self.step_at(_unix_ms(self.ends)) if isinstance(self.ends, datetime) else self.ends
 
+    def most_reports(self, m: Mechanism) -> int | None:
+        """Largest number of reports that a device with this mechanism makes in the whole survey; None for no limit."""
+        return m.lifetime_reports if self.n_steps is None else m.reports_in(self.n_steps)
+
+    def loss_until_end(self, m: Mechanism) -> float | None:
+        """Upper bound of the loss of all reports until the survey ends, for any values; None without `ends`.
+
+        It holds for a device that enrolls once.
+        """
+        return None if self.n_steps is None else m.eps_sequence(m.reports_in(self.n_steps)).value
+
     def ended(self, step: int) -> bool:
         """True if the step is after the survey's last step."""
         return self.n_steps is not None and step >= self.n_steps

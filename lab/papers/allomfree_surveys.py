@@ -214,7 +214,8 @@ def _figure(name: str, plan: Plan, results: Sequence[Any]) -> Outcome:
         rows,
         panels,
         [
-            f"The paper claims that each of these orders always holds. Here, of {len(points)} points: {', '.join(held)}.",
+            f"The paper claims that four orders always hold. Here they hold at so many of {len(points)} points:"
+            f" {', '.join(held)}.",
             *([f"Best: {BEST}."] if plan.best else []),
         ],
     )

@@ -75,8 +75,8 @@ SCALE_NOTE = (
 )
 GROWS_NOTE = (
     "A method's distance relative to GIBU's depends on the number of people, which the paper's text does not give. With"
-    " geometric mechanisms this ratio grows steadily. The planar population is generated; on this population [IBU]_M is nearer"
-    " to GIBU than published."
+    " geometric mechanisms, the relative distance grows steadily with this number. The planar population is generated; on this"
+    " population [IBU]_M is nearer to GIBU than published."
 )
 SHOKRI_NOTE = (
     "Verdicts on Shokri's mechanisms are for the optimum that our solver returns; on the plane they are for 12 × 8 cells. See"

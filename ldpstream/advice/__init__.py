@@ -1,1 +1,1 @@
-"""The adviser: finds a mechanism for a question, and an estimator with its post-processing or a number of bins."""
+"""The adviser finds a mechanism for a question: for values also an estimator and its post-processing, for numbers the bins."""

@@ -10,8 +10,8 @@ its *prices*.
        ln P(y|x') >= Σ_bits [p_i s + q_i (t-s) - R κ_0i] - Σ_{hot bits of x'} (κ_1i - κ_0i) - λt,   i = i(s)
 
 2. The gain of a bit is the bit's part of ln P(y|x) minus the bit's part of this lower bound. The loss is at most the largest
-   sum of gains over x, R, and the choice of R hot bits in x'. The gain of a bit is convex in the bit's numbers of reported ones
-   in the blocks of x, so the maximum is at a vertex (`_few_blocks`).
+   sum of gains over x, R, and the choice of R hot bits in x'. Within an interval i, the gain of a bit is convex in the bit's
+   numbers of reported ones in the blocks of x, so the maximum is at a vertex of the interval's region (`_few_blocks`).
 3. For an x with r or more blocks let γ = min(u_0(2α) - 2u_0(α), u_0(-2β) - 2u_0(-β)) > 0. A bit that is cold in x adds at most
    N_r(s): the sum of u_0 over r pure blocks, all but two of them single steps. A bit that is hot in a block of size n adds at
    most u_1(αa - β(n-a)) + u_0(αa') + u_0(-βb') - (r-3)γ with a' ones and b' zeros elsewhere (`_many_blocks`).

@@ -194,9 +194,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     the request is the side `before`, and `cohort` is the side `after`.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts with
-    the span "step", since a device reports in one of them. "inversion": for the raw inversion at two times, for an attribute
-    with one level that is not Square Wave; it allows for memos and people that both times share. "any": s₁ + s₂, which holds
-    for any dependence between the two estimates.
+    the span "step", since a device reports in one of them. "inversion": for two times of the raw inversion, if the attribute
+    has one level and its mechanism is not Square Wave; the formula takes into account that memos and people can be the same at
+    both times. "any": s₁ + s₂, which holds for any dependence between the two estimates.
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. `top` selects the values with the largest |difference| / standard error, in this order. If an estimate has no

@@ -20,9 +20,11 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     A device reports at one of `every_steps` steps, at most `lifetime_reports` times (None: no limit). `eps_window`: loss
     between value sequences that differ only within `every_steps` consecutive steps; None: memoized. `eps_lifetime`: bound of
-    the loss of all reports; None: no bound.
+    the loss of `lifetime_reports` reports; None without this key. `eps_survey`: bound of the loss of all reports until the
+    survey ends, for any values; None without `ends`.
 
-    `guess_1`, `guess_inf`: chance of a right guess of a value that never changes, from one report and from all reports.
+    `guess_1`: chance of a right guess of a value that never changes, from one report. `guess_inf`: the same from any number of
+    reports of a memoized level, or from all reports that a device may make at a one-time level.
     `guess_year`: the same for the value at one step, from all reports of a year, if the value may change. `bounds`: the names
     of the chances that are upper bounds.
     """
@@ -35,6 +37,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
     lifetime_reports: int | None
     eps_window: float | None
     eps_lifetime: float | None
+    eps_survey: float | None
     guess_1: float
     guess_inf: float
     guess_year: float
@@ -42,7 +45,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute: its k values, its levels, and its published estimates.
+    """An attribute: its values, its levels, and its published estimates. `k`: number of values; with `choices`, plus `choices`.
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered". `numbers`: names of the published
@@ -138,8 +141,9 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
                     eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
                     every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
                     eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+                    eps_survey=s.loss_until_end(m),
                     **named(
-                        guess_1=m.guess(), guess_inf=m.guess(m.lifetime_reports or math.inf),
+                        guess_1=m.guess(), guess_inf=m.guess(math.inf if m.memoized else s.most_reports(m) or math.inf),
                         guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
                     ),
                 )

@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it 
 }
 MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
+BESIDE: dict[str, set[str]] = {"devices": set(), "deploy": {"publishing"}}  # the same for rooms that nothing imports
 
 
 def imports(path: Path) -> set[str]:
@@ -41,7 +42,7 @@ def room_of(name: str) -> str | None:
     room = rest.partition(".")[0]
     if first == "ldpstream" and room in MAY_IMPORT:
         return room
-    return first if first in ("ldpstream", "lab") else None
+    return first if first in ("ldpstream", "lab", "tests") else None
 
 
 def rooms_imported_by(room: str) -> set[str]:

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ldpstream.check_document import check_document
-from ldpstream.promise import promise
+from ldpstream.promise import device_line, promise
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.tables import ledger_rows
 from tests.devices.vectors import SURVEYS as VECTORS
@@ -85,6 +85,11 @@ def test_the_end_of_a_survey_bounds_the_loss_of_all_reports(level: str) -> None:
     assert not missing(made, made["promise"])
     assert any("(eps_survey)" in line and f"({reports} reports" in line for line in made["promise"])
     assert [row["t"] for row in ledger_rows(survey)] == [t for t in (1, 2, 3, 5, 10, 20, 50) if t < reports] + [reports]
+    assert made["device"]["eps_for_ever"] == m.eps_t(reports)
+    assert check_document(open_end).device.eps_for_ever == (m.eps_inf if m.memoized else None)
+    assert ("there is no bound for all reports" in "".join(promise(open_end))) is not m.memoized
+    assert "there is no bound" not in "".join(made["promise"])
+    assert "any number of steps" not in device_line(survey)
     assert check_document(open_end).attributes[0].levels[0].eps_survey is None
     assert ledger_rows(open_end)[-1]["t"] == 1000
 

@@ -21,6 +21,7 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Crowd, Diagnostics
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.device_chance import guesses
+from tests.small_survey import small_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, extend, many, served, settings, shoot, silent, unfold
 
@@ -95,6 +96,32 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
     assert [reports["window", step] for step in (24, 49)] == [4000, 4000]
     assert 100 < reports["step", 30] < 250
+
+
+def test_the_page_bounds_the_loss_of_a_survey_that_ends(open_page: OpenPage) -> None:
+    """The levels have no `lifetime_reports`. A memoized level keeps its own sentence."""
+    once = (
+        {"name": "once", "mechanism": "GRR", "eps": 0.5},
+        {"name": "spaced", "mechanism": "OUE", "eps": 1.0, "every_steps": 4},
+    )
+    levels = (*once, {"name": "memos", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0})
+    lose, stop = "All reports of this attribute together lose at most ", "Each further report adds "
+    for ends, bounds in ((None, (f"{stop}0.5 nats; there", f"{stop}1 nat; there")), (8, (f"{lose}4 nats", f"{lose}2 nats"))):
+        survey = small_survey({"name": "a", "size": 4, "level": levels}, ends=ends, window_steps=4)
+        demo = Demo(survey, MarkovValues(survey, 100, 2, 1), 1)
+        demo.run(lambda step, made: None)
+        server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
+        try:
+            page = open_page(server.url)
+            unfold(page)
+            said = page.locator("#promise p").all_inner_texts()
+            page.close()
+        finally:
+            server.close()
+        by_level = {name: next(text for text in said if f"level {name} " in text) for name in ("once", "spaced", "memos")}
+        assert [words in by_level[name] for name, words in zip(by_level, bounds, strict=False)] == [True, True]
+        assert "no number of reports raises the loss above 2 nats" in by_level["memos"]
+        assert lose not in by_level["memos"]
 
 
 def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenPage) -> None:

@@ -69,6 +69,14 @@ def test_a_tuple_loses_exactly_the_mechanisms_eps(name: str) -> None:
     assert tuple_loss(channels, differ=2) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_eps_1_is_the_loss_of_a_true_report_and_a_mixed_report_loses_less(name: str) -> None:
+    real, mixed = make(name, 5), make(name, 5).with_fake_data(3)
+    of_real, of_mixed = (np.log(m.channel().max(axis=0) / m.channel().min(axis=0)).max() for m in (real, mixed))
+    assert mixed.eps_1 == real.eps_1 == pytest.approx(of_real)
+    assert of_mixed < 0.7 * mixed.eps_1
+
+
 def test_amplification_needs_one_attribute_and_equal_domains() -> None:
     """The literature raises the budget to ln(d (e^ε - 1) + 1). The loss of a tuple then exceeds ε in two cases: people
     differ in several attributes, or the domains have different sizes."""

@@ -24,6 +24,7 @@ from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.api import earlier
 from ldpstream.publishing.api.app import SECURITY, create_api
 from ldpstream.publishing.api.routes import News
+from ldpstream.publishing.api.survey_info import survey_info
 from ldpstream.publishing.catalogue import MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress
@@ -31,6 +32,7 @@ from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import parse_survey
+from tests.small_survey import small_survey
 
 from .api_rig import STEPS, SURVEY, TOML, api_of, published
 
@@ -48,6 +50,18 @@ def test_the_survey_is_described(client: TestClient) -> None:
     assert [(x["eps_1"], x["eps_inf"]) for x in levels] == [(m.eps_1, m.eps_inf) for m in SURVEY.mechanisms[1]]
     assert [(x["guess_1"], x["guess_inf"]) for x in levels] == [(m.guess(), m.guess(math.inf)) for m in SURVEY.mechanisms[1]]
     assert all(x["guess_inf"] < x["guess_year"] <= 1 for x in levels)
+
+
+def test_the_end_of_a_survey_bounds_the_described_losses() -> None:
+    levels = ({"mechanism": "GRR", "eps": 0.5, "every_steps": 4}, {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0})
+    asked = {"name": "a", "size": 2, "level": [level | {"name": f"l{i}"} for i, level in enumerate(levels)]}
+    for ends, reports in ((None, math.inf), (10, 3)):
+        survey = small_survey(asked, ends=ends, window_steps=4)
+        (once, memoized), (fresh, memos) = survey.mechanisms[0], survey_info(survey, simulated=True).attributes[0].levels
+        assert (fresh.eps_lifetime, memos.eps_lifetime) == (None, None)
+        assert fresh.eps_survey == (1.5 if ends else None)
+        assert memos.eps_survey == (memoized.eps_sequence(10).value if ends else None)
+        assert (fresh.guess_inf, memos.guess_inf) == (once.guess(reports), memoized.guess(math.inf))
 
 
 def test_the_status_shows_privacy_losses_and_top_values(client: TestClient, demo: Demo) -> None:

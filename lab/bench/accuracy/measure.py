@@ -46,7 +46,7 @@ class CellErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinesError(UserError):
-    """A file of lines cannot be continued."""
+    """The file of `--lines` is not a file of this command, or is from a run with other settings."""
 
 
 def random_of(cell: Cell, seed: int, run: int) -> np.random.Generator:

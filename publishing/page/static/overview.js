@@ -63,9 +63,10 @@ function rowsOf(overview, choose) {
 function sentences(overview) {
   return Object.entries(overview.privacy).map(([name, level]) => {
     const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute).levels.find((x) => x.name === name);
+    const total = info.eps_survey ?? info.eps_lifetime;
     const parts = [`${overview.attribute}, level ${name} (${level.mechanism}): one report gives a right guess with a chance of ${guess(info, "guess_1")} (${nats(level.eps_1)}).`];
     if (level.eps_inf !== null) parts.push(`While the value stays the same, no number of reports raises the loss above ${nats(level.eps_inf)} (chance ${guess(info, "guess_inf")}).`);
-    else if (level.eps_lifetime !== null) parts.push(`All reports of this attribute together lose at most ${nats(level.eps_lifetime)}, whatever the values.`);
+    else if (total !== null) parts.push(`All reports of this attribute together lose at most ${nats(total)}, whatever the values.`);
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
     return element("p", parts.join(" "));
