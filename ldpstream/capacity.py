@@ -25,7 +25,7 @@ REDIS_KEY_BYTES = 11
 PROCESS_BYTES = {"gateway": 64 << 20, "agent": 364 << 20, "estimator": 314 << 20}
 ESTIMATE_S = {False: (8.9e-3, 11.1e-6), True: (23.3e-3, 167e-6)}  # ordered or not: time of step and window, time per value
 ESTIMATE_BYTES = (225, 150, 1300)  # a step's estimates in Redis: per value; per value and cohort; per cohort
-FILTER_BYTES = 1250  # in Redis, per value
+FILTER_BYTES = 1250  # per value, in Redis; an estimator has two states of each filter: before and after a step
 PUBLISHED_BYTES = (330, 150)  # in Kafka: per value of a step; per value and cohort
 AGENT_KEY_BYTES = 1 << 30  # largest size of the report keys in one agent; more keys need more agents
 PARTITIONS = 12  # smallest number of partitions
@@ -120,7 +120,7 @@ def plan(
         agent_cores=agent_cores, agents=agents, agent_memory=PROCESS_BYTES["agent"] + keys * STORED_KEY_BYTES / agents,
         redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * peak),
         redis_memory=redis_memory + values * FILTER_BYTES,
-        estimator_seconds=seconds, estimator_memory=PROCESS_BYTES["estimator"],
+        estimator_seconds=seconds, estimator_memory=PROCESS_BYTES["estimator"] + 2 * values * FILTER_BYTES,
         estimates_bytes_a_year=published * YEAR_S / survey.step_seconds * replicas,
     )  # fmt: skip
 

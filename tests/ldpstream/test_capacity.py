@@ -8,6 +8,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ldpstream.capacity import RECORD_BYTES, Deployment, plan
+from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.surveys import Survey, parse_survey
 from tests.ldpstream.test_cli import ldpstream, one_line
 
@@ -78,6 +79,11 @@ def test_report_keys_decide_partitions_and_agents_memory() -> None:
     half = plan(survey(300), 5e8, 3600)
     assert half.partitions < found.partitions
     assert half.redis_memory < found.redis_memory
+
+
+def test_an_estimator_has_the_states_of_all_filters_in_memory() -> None:
+    memory = [plan(survey(1000, attributes), 1000).estimator_memory for attributes in (1, 20)]
+    assert memory[1] - memory[0] >= 2 * 19 * len(LocalLevel(1000).to_bytes())
 
 
 def test_the_command_prints_a_plan_or_one_line() -> None:
