@@ -127,8 +127,13 @@ def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
 
 
+def publishes_levels(mechanisms: Sequence[Mechanism]) -> bool:
+    """True if the publications have the estimates of single levels."""
+    return len(mechanisms) > 1 and len(mechanisms) * mechanisms[0].k <= MAX_LEVEL_NUMBERS
+
+
 def _levels(names: list[str], groups: list[Group], reports: list[int], most: int | None) -> dict[str, LevelEstimate]:
-    if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
+    if not publishes_levels([m for m, _ in groups]):
         return {}
     estimates = [matrix_inversion(m, table, steps=n).times(most) for (m, table), n in zip(groups, reports, strict=True)]
     return {

@@ -23,6 +23,7 @@ from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import FILTER, INVERSION, find
+from ldpstream.publishing.conclusions import publishes_levels
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
@@ -81,6 +82,11 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
     return level.to_bytes()
+
+
+def can_replay(mechanisms: tuple[Mechanism, ...]) -> bool:
+    """False if the publications lack the number of reports of each level. Then `replay` passes over every step."""
+    return len(mechanisms) == 1 or publishes_levels(mechanisms)
 
 
 def next_step(mechanisms: tuple[Mechanism, ...], state: bytes | None, end: int) -> int:

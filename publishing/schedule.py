@@ -119,6 +119,7 @@ class Schedule:
         """
         if not self._results.lead():
             self._leads = False
+            self._filters.forget()
             self._look_ahead(None)
             return []
         saved = self._results.progress()
@@ -144,7 +145,7 @@ class Schedule:
                 step, publications = restored
                 after = _without(progress, step)
                 filters = self._filters.after(publications, saved) if self._is_final(step, after) else None
-                if not self._save(step, publications, saved, after, filters):
+                if not self._save(publications, saved, after, filters):
                     break
                 saved = progress = after
                 continue
@@ -166,7 +167,7 @@ class Schedule:
             after = self._copies.publish(publications, after, self._in_topic.values())
             for publisher in self._publishers:
                 publisher.publish(publications)
-            if not self._save(step, publications, saved, after, concluded[1] if final else None):
+            if not self._save(publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
             saved = progress = after
@@ -216,11 +217,8 @@ class Schedule:
                 return step, found
         return None
 
-    def _save(
-        self, step: int, publications: list[Publication], saved: Progress | None, after: Progress, states: Filters | None
-    ) -> bool:
-        due = None if states is None else self._filters.due(step, states)
-        if not self._results.save(publications, saved, after, due):
+    def _save(self, publications: list[Publication], saved: Progress | None, after: Progress, states: Filters | None) -> bool:
+        if not self._results.save(publications, saved, after, self._filters.due(after, states)):
             return False
         self._filters.note(after, states)
         made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))

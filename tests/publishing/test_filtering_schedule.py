@@ -2,6 +2,7 @@
 
 import contextlib
 from copy import deepcopy
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing import conclusions, filter_states
 from ldpstream.publishing import publication as publications
 from ldpstream.publishing.filter_states import FilterStates
 from ldpstream.publishing.filtering import conclude_filtered, replay
@@ -290,22 +292,86 @@ class Forgetting(MemoryResults):
         return saved
 
 
-@pytest.mark.parametrize("retention", [1, 3])
+def restarted(retention: int) -> Filters:
+    """Returns the states after the last step. Every step has an estimator of its own."""
+    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=retention), counted(STEPS)
+    results = Forgetting(retention)
+    for step in range(STEPS):
+        Schedule(survey, store, log, results, []).run(SURVEY.closes_ms(step) + MARGIN_MS)
+    return FilterStates(survey, results, lambda: True).at(results.progress())
+
+
+@pytest.mark.parametrize("retention", [1, 2, 3])
 def test_each_state_is_saved_while_the_later_publications_are_kept(
     undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch, retention: int
 ) -> None:
-    """An estimator is started anew for every step. Control: with states saved more rarely, the filters start anew."""
-    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=retention), counted(STEPS)
+    """Control: with states saved more rarely, the filters start anew."""
+    monkeypatch.setattr(filter_states, "SAVED_EVERY", 4)
+    assert restarted(retention) == undisturbed[1]
+    monkeypatch.setattr(FilterStates, "due", lambda self, after, states: states if after.next_step == 1 else {})
+    assert restarted(retention) != undisturbed[1]
 
-    def ended() -> Filters:
-        results = Forgetting(retention)
-        for step in range(STEPS):
-            Schedule(survey, store, log, results, []).run(SURVEY.closes_ms(step) + MARGIN_MS)
-        return FilterStates(survey, results, lambda: True).at(results.progress())
 
-    assert ended() == undisturbed[1]
-    monkeypatch.setattr(FilterStates, "due", lambda self, step, states: states if step == 0 else {})
-    assert ended() != undisturbed[1]
+def test_states_are_saved_before_many_incomplete_steps_remove_the_publications(
+    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps 2 to 6 are incomplete at first. Then the store has no publications of steps 0 and 1."""
+    monkeypatch.setattr(filter_states, "SAVED_EVERY", 4)
+    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=4), counted(2, SURVEY.closes_ms(1))
+    results = Forgetting(survey.retention_steps)
+    late_ms = survey.closes_ms(STEPS - 1) + survey.step_ms
+    for now_ms in (survey.closes_ms(1) + MARGIN_MS, late_ms):
+        Schedule(survey, store, log, results, []).run(now_ms)
+    assert min(p.step for p in results.history()) == STEPS - survey.retention_steps
+    assert results.progress() == Progress(first_step=0, next_step=STEPS, incomplete=(2, 3, 4, 5, 6))
+    every, head = {key: table for step in range(2, STEPS) for key, table in panes(step).items()}, store.heads()[0]
+    change = Checkpoint(head.next_offset + STEPS - 2, SURVEY.opens_ms(STEPS - 1), every, base_writer=head.writer)
+    assert store.commit(0, head.position, change)
+    Schedule(survey, store, log, results, []).run(late_ms)
+    assert states(results) == undisturbed[1]
+
+
+def test_a_lower_retention_does_not_hide_the_publications_that_a_state_needs(
+    undisturbed: tuple[list[Publication], Filters],
+) -> None:
+    store, log = counted(STEPS)
+    results = Forgetting(SURVEY.retention_steps)
+    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
+    lower = msgspec.structs.replace(SURVEY, retention_steps=1)
+    assert FilterStates(lower, results, lambda: True).at(results.progress()) == undisturbed[1]
+
+
+def test_the_states_that_publications_cannot_give_are_saved_with_every_step(
+    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publications do not state how many reports each level has."""
+    monkeypatch.setattr(conclusions, "MAX_LEVEL_NUMBERS", 0)
+    assert [len(levels) for levels in SURVEY.mechanisms] == [1, 2]
+    assert restarted(SURVEY.retention_steps) == undisturbed[1]
+    monkeypatch.setattr(filter_states, "can_replay", lambda mechanisms: True)
+    assert restarted(SURVEY.retention_steps) != undisturbed[1]
+
+
+def test_the_lease_is_renewed_before_each_step_that_is_calculated_again() -> None:
+    store, log = counted(STEPS)
+    results, renewals = MemoryResults(), count()
+    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
+    results._filters.clear()
+    FilterStates(SURVEY, results, lambda: next(renewals) >= 0).at(results.progress())
+    assert next(renewals) == STEPS * len(SURVEY.attributes)
+
+
+def test_an_estimator_that_does_not_lead_keeps_no_states(undisturbed: tuple[list[Publication], Filters]) -> None:
+    store, log = counted(STEPS)
+    results = MemoryResults()
+    schedule = Schedule(SURVEY, store, log, results, [])
+    schedule.run(SURVEY.closes_ms(2) + MARGIN_MS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results, "lead", lambda for_ms=None: False)
+        assert schedule.run(DONE_MS) == []
+    assert schedule._filters._known == (None, {})
+    schedule.run(DONE_MS)
+    assert curve(results) == undisturbed
 
 
 def test_attributes_with_many_values_have_no_filtered_curve(monkeypatch: pytest.MonkeyPatch) -> None:
