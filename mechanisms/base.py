@@ -171,9 +171,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
-            rng: source of randomness. If it is a plain `numpy.random.Generator`, the code may draw only a seed from it. A
-                subclass, such as a device's cryptographic source, provides every random bit itself, through
-                ``integers(low, high, [size, [dtype]])`` and ``random(size)`` alone.
+            rng: source of randomness. The code may draw only a seed from it, so it is for simulations and tests: a device runs
+                the `randomizer`.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)

@@ -99,42 +99,22 @@ def bernoulli_rows(
     Args:
         finish: called with each part of the rows and its place, while the part is in the processor's cache.
     """
+    from ldpstream.mechanisms.random_kernels import LANES, bernoulli_words
+
     width = row_bytes(k)
     words = np.empty(-(-n * width // 8), np.uint64)
     rows = words.view(np.uint8)[: n * width].reshape(n, width)
-    compiled = type(rng) is np.random.Generator
-    if compiled:
-        from ldpstream.mechanisms.random_kernels import LANES, bernoulli_words
-
-        states = rng.integers(0, 2**64, (4, LANES + 1), np.uint64)
+    states = rng.integers(0, 2**64, (4, LANES + 1), np.uint64)
     together = 8 * max(PART // (8 * width), 1)  # rows of a part; they fill whole words
     for begin in range(0, n, together):
         part = slice(begin, min(begin + together, n))
         of_part = words[begin * width // 8 : -(-part.stop * width // 8)]
-        if compiled:
-            bernoulli_words(of_part, *plan(probability), states)
-        else:
-            of_part[:] = _bernoulli_words(min(int(probability * 2.0**64), 2**64 - 1), len(of_part), rng)
+        bernoulli_words(of_part, *plan(probability), states)
         if k % 8:
             rows[part, -1] &= padding_mask(k)
         if finish:
             finish(rows[part], part)
     return rows
-
-
-def _bernoulli_words(threshold: int, size: int, rng: np.random.Generator) -> Words:
-    undecided = np.full(size, ~np.uint64(0))
-    below = np.zeros(size, np.uint64)
-    for place in range(63, -1, -1):
-        if threshold % 2 ** (place + 1) == 0 or not undecided.any():
-            break
-        word = rng.integers(0, 2**64, size, np.uint64)
-        if threshold >> place & 1:
-            below |= undecided & ~word
-            undecided &= word
-        else:
-            undecided &= ~word
-    return below
 
 
 def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.arguments import FloatArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes, row_ones
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.kinds import OneTime
@@ -102,27 +102,22 @@ class SubsetSelection(Bits, OneTime):
         return {"omega": self.omega}
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
+
         checked = user_values(values, self.k)
         rows = np.zeros((checked.size, row_bytes(self.k)), np.uint8)
         with_value = rng.random(checked.size) < self.p
-        if type(rng) is np.random.Generator:
-            from ldpstream.mechanisms.random_kernels import LANES, SPARSE, few_members, many_members
-
-            others = self.k - self.omega
-            if self.omega * SPARSE < self.k:
-                few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
-            elif others * SPARSE < self.k:  # the complement is small, and has the value if the set has it not
-                few_members(checked, ~with_value, others, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
-                np.invert(rows, out=rows)
-                rows[:, -1] &= padding_mask(self.k)
-            else:
-                near = dyadic(byte_near(self.k, self.omega))
-                states = rng.integers(0, 2**64, (4, LANES), np.uint64)
-                many_members(checked, with_value, self.omega, self.k, rows, *near, states)
-        else:  # draws every random number from rng: see `bits.bernoulli_rows`
-            for row, value, inside in zip(rows, checked.tolist(), with_value.tolist()):
-                members = self._draw(value, inside, rng)
-                np.bitwise_or.at(row, members >> 3, (1 << (members & 7)).astype(np.uint8))
+        others = self.k - self.omega
+        if self.omega * SPARSE < self.k:
+            few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+        elif others * SPARSE < self.k:  # the complement is small, and has the value if the set has it not
+            few_members(checked, ~with_value, others, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
+            np.invert(rows, out=rows)
+            rows[:, -1] &= padding_mask(self.k)
+        else:
+            near = dyadic(byte_near(self.k, self.omega))
+            states = rng.integers(0, 2**64, (4, LANES), np.uint64)
+            many_members(checked, with_value, self.omega, self.k, rows, *near, states)
         return rows
 
     @property
@@ -141,13 +136,6 @@ class SubsetSelection(Bits, OneTime):
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
-
-    def _draw(self, value: int, inside: bool, rng: np.random.Generator) -> IntArray:
-        chosen: set[int] = set()
-        for j in range(self.k - 1 - self.omega + inside, self.k - 1):
-            drawn = int(rng.integers(0, j + 1))
-            chosen.add(j if drawn in chosen else drawn)
-        return np.array([self.k - 1 if x == value else x for x in chosen] + [value] * inside)
 
     @property
     def favours(self) -> float:

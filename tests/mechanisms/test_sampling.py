@@ -5,7 +5,6 @@ seeds, a correct mechanism would fail with probability 4e-6. Each test with p-va
 wrong mechanism or parameter.
 """
 
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -27,24 +26,6 @@ from .reference import Floats, build
 LIMIT = 1e-9
 N = 60_000
 BITWISE = tuple(name for name in NAMES if build(name, 5, 2.0, 1.0).report_dtype.shape)
-
-
-class Unpredictable(np.random.Generator):
-    """A random source like a device's, not of NumPy's own class. Every random bit of a report must come from this source."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(np.random.PCG64DXSM(seed))
-
-
-Source = Callable[[int], np.random.Generator]
-
-
-def sources(names: tuple[str, ...]) -> pytest.MarkDecorator:
-    """All mechanisms with NumPy's source, and one mechanism for each way of drawing bits with a device's source."""
-    cases: list[tuple[str, Source]] = [(name, np.random.default_rng) for name in names]
-    cases += [(name, Unpredictable) for name in ("OUE", "L-OSUE", "L-OUE", "SS") if name in names]
-    ids = [f"{name}-{'numpy' if source is np.random.default_rng else 'device'}" for name, source in cases]
-    return pytest.mark.parametrize(("name", "source"), cases, ids=ids)
 
 
 def p_value(counts: IntArray, expected: Floats) -> float:
@@ -83,10 +64,10 @@ def joint_counts(m: Mechanism, first: Reports, second: Reports) -> IntArray:
     return np.bincount(cells, minlength=blocks * states**2)
 
 
-@sources(NAMES)
-def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_two_reports_of_a_person_follow_the_rounds(name: str) -> None:
     m = build(name, 3, 2.0, 1.0)
-    rng = source(20240601)
+    rng = np.random.default_rng(20240601)
     for value in (0, 2):
         counts = joint_counts(m, *two_reports(m, np.full(N, value), rng))
         assert p_value(counts, reference.sequences(m, 2)[value]) > LIMIT
@@ -99,13 +80,13 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str, source: Source) ->
             assert p_value(redrawn, reference.sequences(m, 2)[value]) < LIMIT
 
 
-@sources(("OUE", "L-OSUE", "L-OUE"))
-def test_reports_that_are_drawn_in_many_parts_follow_the_rounds(name: str, source: Source) -> None:
+@pytest.mark.parametrize("name", ["OUE", "L-OSUE", "L-OUE"])
+def test_reports_that_are_drawn_in_many_parts_follow_the_rounds(name: str) -> None:
     """Neighbours have different values, so a part with the values or memos of other people gives another distribution."""
     m = build(name, 3, 2.0, 1.0)
     values = np.arange(N) % 3
     with mock.patch("ldpstream.mechanisms.bits.PART", 1 << 10):
-        first, second = two_reports(m, values, source(20240610))
+        first, second = two_reports(m, values, np.random.default_rng(20240610))
     for value in range(3):
         counts = joint_counts(m, first[values == value], second[values == value])
         assert p_value(counts, reference.sequences(m, 2)[value]) > LIMIT
@@ -179,11 +160,11 @@ class LastBitInClear:
         return np.packbits(last, axis=1, bitorder="little")
 
 
-@sources(BITWISE)
+@pytest.mark.parametrize("name", BITWISE)
 @pytest.mark.parametrize("k", [13, 129])
-def test_every_bit_is_randomized(name: str, k: int, source: Source) -> None:
+def test_every_bit_is_randomized(name: str, k: int) -> None:
     m, n = build(name, k, 2.0, 1.0), 1500
-    rng = source(20240604)
+    rng = np.random.default_rng(20240604)
     for value in (0, k - 1):
         rows, _ = two_reports(m, np.full(n, value), rng)
         assert min(bit_p_values(m, rows, value)) > LIMIT
@@ -211,11 +192,11 @@ def independence(m: Mechanism, rows: Reports, value: int) -> dict[str, float]:
     return {"within": largest_correlation(z, z), "next row": largest_correlation(z[:-1], z[1:])}
 
 
-@sources(tuple(name for name in BITWISE if name != "SS"))
-def test_bits_and_rows_are_independent(name: str, source: Source) -> None:
+@pytest.mark.parametrize("name", tuple(name for name in BITWISE if name != "SS"))
+def test_bits_and_rows_are_independent(name: str) -> None:
     """Pr[|score| > 7.8] is 6e-15, so one of the 25 285 pairs of bits exceeds 7.8 with probability 2e-10."""
     m = build(name, 130, 2.0, 1.0)
-    rows, _ = two_reports(m, np.full(10_000, 77), source(20240605))
+    rows, _ = two_reports(m, np.full(10_000, 77), np.random.default_rng(20240605))
     assert max(independence(m, rows, 77).values()) < 7.8
     copied = bits_of(m, rows)
     copied[:, 65] = copied[:, 3]
@@ -298,12 +279,11 @@ def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, 
     assert scores(max(4, k // 20))[0] > 7.5
 
 
-@pytest.mark.parametrize("source", [np.random.default_rng, Unpredictable])
-def test_a_large_subset_lacks_each_pair_of_values_as_often_as_stated(source: Source) -> None:
+def test_a_large_subset_lacks_each_pair_of_values_as_often_as_stated() -> None:
     """Of 33 values, 31 are in the set. Control: the lacking pairs with another ε."""
     k, value = 33, 5
     m = build("SS", k, 2.0, 1.0, omega=k - 2)
-    reports = m.report(np.full(N, value), source(3))
+    reports = m.report(np.full(N, value), np.random.default_rng(3))
     assert m.valid(reports).all()
     lacking = np.nonzero(np.unpackbits(reports, axis=1, count=k, bitorder="little") == 0)[1].reshape(N, 2)
     first, second = np.triu_indices(k, 1)
