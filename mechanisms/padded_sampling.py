@@ -295,9 +295,6 @@ class PaddedSampling(SetMechanism, OneTime):
         """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member."""
         return min(self.choices * self.member, 1 / (1 + math.exp(-self.eps_1)))  # for m = n both are equal but for rounding
 
-    def _guess_any_values(self, t: int) -> Chance:
-        return self._guess(t)
-
     def symbol_chances(self) -> tuple[float, float]:
         return self.member, self.other
 
