@@ -121,11 +121,10 @@ def numbers_command(
     json: JsonFile = None,
 ) -> None:
     """Compare Square Wave with histograms of unordered reports, for distributions, quantiles and means of numbers."""
-    from lab.bench.numbers import measure, settings, summary_table, wasserstein_table
+    from lab.bench.numbers import measure, settings, summary_table
 
     with activity() as progress:
         rows = measure(settings(quick), runs, seed, progress)
-    console.print(wasserstein_table(rows))
     console.print(summary_table(rows))
     write_json(json, msgspec.to_builtins(rows))
 

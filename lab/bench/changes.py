@@ -1,9 +1,8 @@
-"""Detection of jumps: the delays of several statistics, in steps, and the filter's mean number of steps to a false alarm.
+"""Detection of jumps: the filter's mean number of steps to a false alarm, and the jumps that it finds within some steps.
 
 A jump's size is in standard errors of an observation.
 """
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,66 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.bench.many_filters import ManyFilters
-from ldpstream.estimators.changes import RUN_LENGTH as STATED
-from ldpstream.estimators.changes import STARTS, detectable
+from ldpstream.estimators.changes import RUN_LENGTH, detectable
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
-RUN_LENGTH, GAIN, BEFORE, AFTER = STATED, 0.03, 60, 90
 SPREAD = 0.01  # standard deviation of an observation
 WAITS = (1, 3, 5, 10, 30)  # steps after a jump
-STATISTICS = ("change", "cusum", "glr", "sum")
-JUMPS = (("1", 1.0), ("1", 2.0), ("1", 3.0), ("1", 5.0), ("2", 2.0), ("2", 3.0), ("k/2", 0.5), ("k/2", 1.0), ("k/2", 2.0))
-
-
-def innovations(rng: np.random.Generator, steps: int, streams: int, jump: FloatArray) -> tuple[FloatArray, FloatArray]:
-    lag = np.where(np.arange(steps) >= BEFORE, (1 - GAIN) ** (np.arange(steps) - BEFORE), 0.0)
-    spread = 1 / math.sqrt(1 - GAIN)  # standard deviation of an innovation, if the standard deviation of an observation is 1
-    found = rng.normal(size=(steps, streams, jump.size)) + lag[:, None, None] * jump / spread
-    level, observed = np.zeros(found.shape[1:]), np.empty_like(found)
-    for t in range(steps):
-        observed[t] = level + found[t]
-        level += GAIN * found[t]
-    return found, np.diff(observed, axis=0, prepend=observed[:1]) * spread / math.sqrt(2)
-
-
-def statistics(found: FloatArray, change: FloatArray) -> dict[str, FloatArray]:
-    steps, streams, k = found.shape
-    result = {name: np.zeros((steps, streams)) for name in STATISTICS}
-    result["change"] = np.abs(change).max(axis=2)
-    up, down = np.zeros((streams, k)), np.zeros((streams, k))
-    sums, squares, lag = np.zeros((STARTS, streams, k)), np.ones((STARTS, 1, 1)), np.zeros((STARTS, 1, 1))
-    for t in range(steps):
-        up, down = np.maximum(up + found[t] - 0.5, 0), np.maximum(down - found[t] - 0.5, 0)
-        result["cusum"][t] = np.maximum(up, down).max(axis=1)
-        slot = t % STARTS
-        sums[slot], squares[slot], lag[slot] = 0, 0, 1
-        sums += lag * found[t]
-        squares += lag**2 * (lag > 0)
-        lag *= 1 - GAIN
-        scores = sums**2 / squares
-        result["glr"][t] = scores.max(axis=(0, 2))
-        result["sum"][t] = scores.sum(axis=2).max(axis=0)
-    return result
-
-
-def delays(k: int, seed: int = 1) -> list[list[str]]:
-    rng, length, quiet_streams = np.random.default_rng([seed, k]), 300, max(400, 40_000 // k)
-    quiet = statistics(*innovations(rng, length, quiet_streams, np.zeros(k)))
-    limits = {name: np.quantile(each.max(axis=0), math.exp(-length / RUN_LENGTH)) for name, each in quiet.items()}
-    rows = []
-    for values, size in JUMPS:
-        changed = k // 2 if values == "k/2" else int(values)
-        jump = np.where(np.arange(k) < changed, size * (-1.0) ** np.arange(k), 0.0)
-        found = statistics(*innovations(rng, BEFORE + AFTER, 100, jump))
-        row = [str(k), values, f"{size:g}"]
-        for name in STATISTICS:
-            alarm = found[name] > limits[name]
-            waited = np.where(alarm[BEFORE:].any(axis=0), alarm[BEFORE:].argmax(axis=0) + 1, AFTER)
-            row.append(f"{waited[~alarm[:BEFORE].any(axis=0)].mean():.1f}")
-        rows.append(row)
-    return rows
 
 
 def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, steps: int) -> int:
@@ -78,15 +24,15 @@ def false_alarms(k: int, drifts: Callable[[int], FloatArray], filters: int, step
 
     `drifts` gives the standard deviations of a step's changes, in standard deviations of an observation.
     """
-    rng, many, truth = np.random.default_rng([2, k]), ManyFilters(filters, k, STATED), np.zeros((filters, k))
+    rng, many, truth = np.random.default_rng([2, k]), ManyFilters(filters, k, RUN_LENGTH), np.zeros((filters, k))
     for _ in range(steps):
         truth += SPREAD * drifts(k) * rng.normal(size=truth.shape)
         many.step((truth + SPREAD * rng.normal(size=truth.shape)).ravel(), np.full(truth.size, SPREAD**2))
     return int(many.alarms.sum())
 
 
-def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missing: float = 0.0) -> int:
-    rng, many = np.random.default_rng([22, m.k]), ManyFilters(filters, m.k, STATED)
+def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missing: float) -> int:
+    rng, many = np.random.default_rng([22, m.k]), ManyFilters(filters, m.k, RUN_LENGTH)
     shares = 1 / np.arange(1, m.k + 1)
     shares /= shares.sum()
     noise = step_noise([(m, people)], shares)
@@ -108,7 +54,7 @@ def mechanism_alarms(m: Mechanism, people: int, filters: int, steps: int, missin
 
 
 def found_within(size: float, k: int = 10, filters: int = 100) -> list[float]:
-    rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, STATED)
+    rng, many = np.random.default_rng([4, int(10 * size)]), ManyFilters(filters, k, RUN_LENGTH)
     truth = np.full((filters, k), 0.1)
     found = []
     for t in range(1, 101 + max(WAITS)):
@@ -140,12 +86,7 @@ REAL: dict[str, tuple[Mechanism, int, float]] = {
 
 def main() -> None:
     console = Console(width=120)
-    shown = Table("k", "values that jump", "size", *STATISTICS, title=f"Mean steps to an alarm; run length {RUN_LENGTH:g}")
-    for k in (2, 10, 100):
-        for row in delays(k):
-            shown.add_row(*row)
-    console.print(shown)
-    lengths = Table("k", "stream", "alarms", "run length", title=f"False alarms of the filter; stated {STATED:g} steps")
+    lengths = Table("k", "stream", "alarms", "run length", title=f"False alarms of the filter; stated {RUN_LENGTH:g} steps")
     for k, filters in ((2, 1000), (10, 400), (100, 40)):
         for name, drifts in STREAMS.items():
             alarms = false_alarms(k, drifts, filters, 1000)
@@ -155,7 +96,7 @@ def main() -> None:
         lengths.add_row(str(m.k), name, str(alarms), f"{300_000 / max(alarms, 1):.0f}")
     console.print(lengths)
     waits = [f"{wait} steps" for wait in WAITS]
-    parts = Table("k", "size", *waits, title=f"Jumps found within some steps; stated {STATED:g} steps")
+    parts = Table("k", "size", *waits, title=f"Jumps found within some steps; stated {RUN_LENGTH:g} steps")
     for size in (1.0, 1.5, 2.0, 3.0, 5.0):
         parts.add_row("10", f"{size:g}", *(f"{100 * part:.0f} %" for part in found_within(size)))
     for k, filters in ((2, 400), (10, 300), (100, 60), (1000, 20)):  # the size that the page calls detectable

@@ -28,7 +28,6 @@ class ClockRow:
     reports: int
     lost: float
     lost_once: float
-    other_step: float
 
 
 def measure(reports: int, seed: int) -> list[ClockRow]:
@@ -40,16 +39,13 @@ def _row(step_s: int, lateness_steps: int, offset_min: float, reports: int, rng:
     survey = _survey(step_s, lateness_steps)
     mechanism = survey.mechanisms[0][0]
     envelope = seal(survey, 0, 0, STEP, mechanism.simulate(np.zeros(1, np.int64), rng))
-    lost = lost_once = other = 0
+    lost = lost_once = 0
     for device_ms in rng.integers(survey.opens_ms(STEP), survey.opens_ms(STEP + 1), reports).tolist():
         true_ms = device_ms - round(60_000 * offset_min)
         attempts, counted = deliver(survey, envelope, true_ms)
         lost += not counted
         lost_once += not counted or attempts > 1
-        other += counted and survey.step_at(true_ms) != STEP
-    return ClockRow(
-        step_s, lateness_steps, offset_min, reports, lost / reports, lost_once / reports, other / max(1, reports - lost)
-    )
+    return ClockRow(step_s, lateness_steps, offset_min, reports, lost / reports, lost_once / reports)
 
 
 def deliver(survey: Survey, envelope: bytes, first_ms: int) -> tuple[int, bool]:
@@ -79,8 +75,8 @@ def _survey(step_s: int, lateness_steps: int) -> Survey:
 
 def clock_table(rows: list[ClockRow]) -> Table:
     shown = table("Reports and wrong clocks, % of all reports", "step", "lateness_steps", "clock, minutes", "lost",
-                  "lost once", "other step", texts=1)  # fmt: skip
+                  "lost once", texts=1)  # fmt: skip
     for row in rows:
-        shares = (f"{100 * share:.2f}" for share in (row.lost, row.lost_once, row.other_step))
+        shares = (f"{100 * share:.2f}" for share in (row.lost, row.lost_once))
         shown.add_row(f"{row.step_s // 3600} h", str(row.lateness_steps), f"{row.offset_min:+g}", *shares)
     return shown

@@ -5,11 +5,9 @@ The numbers x are uniform on [0, 1]. The noise of one report has these variances
     Laplace      2/ε²
     Duchi        ((e^ε + 1)/(e^ε - 1))² / 4 - (x - 1/2)²                              two reports
     piecewise    ((2x - 1)²/(h - 1) + (h + 3)/(3 (h - 1)²)) / 4,  h = e^{ε/2}          the piecewise mechanism (PM)
-    OPM unb.     the optimal piecewise mechanism (OPM) in the unbiased form of its authors' code, `unbias_gpm`
     least        the least mean noise of any unbiased mechanism, on a grid, by linear programming
 
-Sources: Duchi, Jordan and Wainwright 2018; Wang et al. 2019, arXiv:1907.00782 (PM); Zheng, Mishra and Hu 2025,
-arXiv:2505.15483 (OPM; code: github.com/ZhengYeah/Optimal-GPM).
+Sources: Duchi, Jordan and Wainwright 2018; Wang et al. 2019, arXiv:1907.00782 (PM).
 """
 
 import math
@@ -19,7 +17,6 @@ from rich.table import Table
 from scipy.optimize import linprog
 
 from ldpstream.estimators.numbers import mean_variance
-from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.square_wave import SquareWave
 
 EPS = (0.5, 1.0, 2.0, 3.0, 4.0)
@@ -44,20 +41,6 @@ def duchi(eps: float) -> float:
 def piecewise(eps: float) -> float:
     h = math.exp(eps / 2)
     return (1 / (3 * (h - 1)) + (h + 3) / (3 * (h - 1) ** 2)) / 4 + SAMPLING
-
-
-def optimal_pieces(eps: float, x: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
-    c = 1 / math.tanh(eps / 4)
-    left = (c + 1) / 2 * x - (3 * c + 1) * (c - 1) / (4 * c)
-    return left, left + (c - 1) * (2 * c + 1) / (2 * c), math.exp(eps / 2) / (2 * c + 1), c
-
-
-def optimal(eps: float) -> float:
-    x = (np.arange(BINS) + 0.5) / BINS
-    left, right, high, c = optimal_pieces(eps, x)
-    low = high * math.exp(-eps)
-    squares = (low * ((1 + c) ** 3 + c**3) + (high - low) * (right**3 - left**3)) / 3
-    return float((squares - x**2).mean()) + SAMPLING
 
 
 def least(eps: float) -> float:
@@ -94,11 +77,10 @@ def means_table() -> Table:
         "Laplace",
         "Duchi",
         "piecewise",
-        "OPM unb.",
         "least",
         title="Standard error of the mean, 10 000 people",
     )
     for eps in EPS:
-        found = (one(eps) for one in (square_wave, laplace, duchi, piecewise, optimal, least))
+        found = (one(eps) for one in (square_wave, laplace, duchi, piecewise, least))
         table.add_row(f"{eps:g}", *(f"{100 * math.sqrt(variance / 10_000):.3f} %" for variance in found))
     return table

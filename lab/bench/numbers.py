@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """Mean errors of one mechanism and estimator in one setting, over the runs; `wasserstein_error` is a standard error."""
+    """Mean errors of one mechanism and estimator in one setting, over the runs."""
 
     setting: Setting
     method: str
@@ -48,7 +48,6 @@ class Row(msgspec.Struct, frozen=True):
     quantile: float
     mean: float
     variance: float
-    wasserstein_error: float
 
 
 def _beta(n: int, rng: np.random.Generator) -> FloatArray:
@@ -145,12 +144,7 @@ def measure_one(setting: Setting, runs: int, seed: int) -> list[Row]:
             for estimator, estimate in estimators.items():
                 f = estimate(m, table).frequencies
                 found.setdefault(f"{name} {estimator}", []).append(errors(people / setting.people, f))
-    rows = []
-    for method, of_runs in found.items():
-        wasserstein, quantile, mean, variance = np.mean(of_runs, axis=0).tolist()
-        spread = float(np.std([one[0] for one in of_runs], ddof=1)) / math.sqrt(runs)
-        rows.append(Row(setting, method, wasserstein, quantile, mean, variance, spread))
-    return rows
+    return [Row(setting, method, *np.mean(of_runs, axis=0).tolist()) for method, of_runs in found.items()]
 
 
 def measure(asked: list[Setting], runs: int, seed: int, seen: Callable[[str], None], processes: int | None = None) -> list[Row]:
@@ -187,15 +181,4 @@ def summary_table(rows: list[Row]) -> Table:
     table = Table("method", *MEASURES, title=f"Error relative to the best method; geometric mean of {n_settings} settings")
     for method in columns["wasserstein"]:
         table.add_row(method, *(f"{columns[measure][method]:.2f}" for measure in MEASURES))
-    return table
-
-
-def wasserstein_table(rows: list[Row]) -> Table:
-    table = Table("density", "k", "n", "ε", "SW ems", "SW em", "OUE best", "OLH best")
-    table.title = "Wasserstein distance, 1/1000 of the range"
-    for of_setting in _by_setting(rows):
-        setting, found = of_setting[0].setting, {row.method: 1000 * row.wasserstein for row in of_setting}
-        best = [min(found[f"{name} {one}"] for one in UNORDERED) for name in ("OUE", "OLH")]
-        cells = [f"{distance:.2f}" for distance in (found["SW ems"], found["SW em"], *best)]
-        table.add_row(setting.density, str(setting.bins), f"{setting.people:,}", f"{setting.eps:g}", *cells)
     return table

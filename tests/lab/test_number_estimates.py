@@ -46,7 +46,7 @@ def test_the_small_grid_does_not_depend_on_the_processes() -> None:
 def test_no_mechanism_is_better_than_the_least() -> None:
     """Drawn reports of Duchi's mechanism have the stated variance."""
     for eps in (0.5, 3.0):
-        found = [one(eps) for one in (means.square_wave, means.laplace, means.duchi, means.piecewise, means.optimal)]
+        found = [one(eps) for one in (means.square_wave, means.laplace, means.duchi, means.piecewise)]
         assert means.least(eps) < 1.002 * min(found)
         assert means.least(eps) > 0.8 * min(found)
     rng, c = np.random.default_rng(1), 1 / np.tanh(0.5)
@@ -54,22 +54,6 @@ def test_no_mechanism_is_better_than_the_least() -> None:
     y = np.where(rng.random(x.size) < 0.5 + (2 * x - 1) / (2 * c), c, -c) / 2 + 0.5
     assert y.var() == pytest.approx(means.duchi(1.0), rel=0.01)
     assert y.mean() == pytest.approx(0.5, abs=0.01)
-
-
-def test_the_optimal_piecewise_mechanism_is_unbiased_and_keeps_its_loss() -> None:
-    """Its pieces have the total probability 1 and the mean x, and their variance is the stated one."""
-    eps, x = 2.0, np.linspace(0, 1, 5)
-    left, right, high, c = means.optimal_pieces(eps, x)
-    low = high * np.exp(-eps)
-    assert -c <= left.min() + 1e-12
-    assert right.max() - 1e-12 <= 1 + c
-    np.testing.assert_allclose(low * (1 + 2 * c) + (high - low) * (right - left), 1)
-    np.testing.assert_allclose(low * (1 + 2 * c) / 2 + (high - low) * (right**2 - left**2) / 2, x, atol=1e-12)
-    rng, numbers = np.random.default_rng(2), np.random.default_rng(3).random(400_000)
-    left, right, high, c = means.optimal_pieces(eps, numbers)
-    near = rng.random(numbers.size) < (high - low) * (right - left)
-    reports = np.where(near, rng.uniform(left, right), rng.uniform(-c, 1 + c, numbers.size))
-    assert reports.var() == pytest.approx(means.optimal(eps), rel=0.01)
 
 
 def test_wavelets_are_unbiased_before_the_projection() -> None:
