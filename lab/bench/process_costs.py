@@ -1,4 +1,4 @@
-"""Memory, threads and connections of processes, read from `/proc` (Linux only)."""
+"""Memory and connections of processes, read from `/proc` (Linux only)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,27 +12,23 @@ ESTABLISHED = "01"  # state of a connection in /proc/net/tcp
 
 @dataclass(frozen=True, slots=True)
 class ProcessCosts:
-    """Memory in MiB, threads and connections; `share_mib` divides a shared page among the processes that share it."""
+    """Memory in MiB, and connections."""
 
     resident_mib: float = 0.0
-    share_mib: float = 0.0
-    threads: int = 0
     kafka_connections: int = 0
     redis_connections: int = 0
 
     @classmethod
     def of(cls, pids: Iterable[int], settings: Settings) -> Self:
         kafka, redis = kafka_ports(settings), redis_ports(settings)
-        resident = share = 0.0
-        threads = to_kafka = to_redis = 0
+        resident = 0.0
+        to_kafka = to_redis = 0
         for pid in pids:
-            memory = _numbers(Path(f"/proc/{pid}/smaps_rollup"))
-            resident, share = resident + memory["Rss"] / 2**10, share + memory["Pss"] / 2**10
-            threads += _numbers(Path(f"/proc/{pid}/status"))["Threads"]
+            resident += _numbers(Path(f"/proc/{pid}/smaps_rollup"))["Rss"] / 2**10
             ports = list(remote_ports(pid))
             to_kafka += sum(port in kafka for port in ports)
             to_redis += sum(port in redis for port in ports)
-        return cls(resident, share, threads, to_kafka, to_redis)
+        return cls(resident, to_kafka, to_redis)
 
 
 def kafka_ports(settings: Settings) -> set[int]:

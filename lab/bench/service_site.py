@@ -23,7 +23,7 @@ from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
-from ldpstream.stores.redis_connection import Client, connect
+from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
@@ -164,7 +164,8 @@ class BaseSite:
         return found
 
     def forget(self) -> None:
-        delete_keys(self.redis, self._name)
+        for key in self.redis.scan_iter(match=f"ldpstream:*{self._name}*", count=1000):
+            self.redis.delete(key)
 
     def close(self) -> None:
         for process in self._processes:
@@ -214,11 +215,6 @@ class Site(BaseSite):
 
     def counted(self) -> int:
         return sum(self.store.positions().values())
-
-
-def delete_keys(client: Client, name: str) -> None:
-    for key in client.scan_iter(match=f"ldpstream:*{name}*", count=1000):
-        client.delete(key)
 
 
 def random_name() -> str:

