@@ -324,14 +324,14 @@ def one_machine_command(
     quick: Annotated[bool, typer.Option("--quick", help="a trial run at small sizes; do not use its figures")] = False,
     json: JsonFile = None,
 ) -> None:
-    """Measure `ldpstream serve` beside the gateway on the configured Kafka and Redis (Linux only)."""
+    """Measure `ldpstream serve` (Linux only)."""
     from lab.bench import gateway, one_machine
     from lab.bench.gateway_tables import machine_notes, requests_table
 
     sizes = (gateway.QUICK, one_machine.QUICK) if quick else (gateway.FULL, one_machine.FULL)
     with _on_services() as progress:
-        result = one_machine.bench(load_settings(), *sizes, progress)
-    console.print(requests_table("Requests to serve, and to the gateway with Kafka", result.served))
+        result = one_machine.bench(*sizes, progress)
+    console.print(requests_table("Requests to serve", result.served))
     for line in machine_notes(result):
         console.print(line, highlight=False)
     write_json(json, msgspec.to_builtins(result))

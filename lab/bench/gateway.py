@@ -7,16 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import numpy as np
-from kafka import KafkaConsumer, TopicPartition
 
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import BenchError, Process, Site
@@ -24,10 +22,6 @@ from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
 from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
-from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS
-from ldpstream.producers.relay.binary_http import BinaryRequest, encode_request
-from ldpstream.producers.relay.capsules import REQUEST_TYPE, decode_configs, seal_request
-from ldpstream.producers.relay.relay_keys import read_keys, rotate
 from ldpstream.runtime import children
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, seal
@@ -50,11 +44,10 @@ http {{
 class Sizes:
     seconds: float
     connections: int
-    overload: int
 
 
-FULL = Sizes(8.0, 200, 2 * MAX_CONNECTIONS)
-QUICK = Sizes(0.5, 10, 20)
+FULL = Sizes(8.0, 200)
+QUICK = Sizes(0.5, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +65,9 @@ class Served:
         return 1e6 * self.cpu_s / self.requests
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
-    connections: int
-    seconds: float
-    statuses: dict[int, int]
-    records: int
-
-
 @dataclass(slots=True)
 class GatewayBench:
     served: list[Served] = field(default_factory=list)
-    overload: Overload | None = None
     missing: list[str] = field(default_factory=list)
 
 
@@ -93,17 +77,11 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
         folder = Path(place)
         with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
             single, batches = bodies(site.survey, folder)
-            rotate(folder / "relay-keys", datetime.now(UTC))
-            capsules = relayed(single, folder)
             with running_gateway(site, folder) as (process, port):
                 seen("the gateway, one report a request")
                 result.served.append(measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
                 seen(f"the gateway, batches of {BATCH}")
                 result.served.append(measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
-                seen("the gateway, one report a request through a relay")
-                result.served.append(_behind_a_relay(site, process.pid, port, sizes, capsules))
-                seen("the gateway under overload")
-                result.overload = _overload(site, port, sizes, single)
         for name, command in _others().items():
             if shutil.which(command[0]) is None:
                 result.missing.append(name)
@@ -136,29 +114,12 @@ def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
     return single, many
 
 
-def relayed(single: Path, folder: Path) -> Path:
-    (config,) = decode_configs(read_keys(folder / "relay-keys").published(time.time()))
-    sealed = []
-    for number, body in enumerate(msgspec.msgpack.decode(single.read_bytes(), type=list[bytes])):
-        headers = (
-            (b"authorization", b"Bearer " + TOKEN.encode()), (b"content-type", ENVELOPE.encode()),
-            (b"idempotency-key", b"%022d" % number),
-        )  # fmt: skip
-        asked = BinaryRequest(b"POST", b"https", b"gateway", b"/v1/reports", headers, body)
-        sealed.append(seal_request(config, encode_request(asked))[0])
-    file = folder / "capsules"
-    file.write_bytes(msgspec.msgpack.encode(sealed))
-    return file
-
-
 @contextmanager
 def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     tokens, [port] = folder / "tokens", free_ports(1)
     tokens.write_text(f"another-{TOKEN}\n{TOKEN}\n")
     rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
-    if (keys := folder / "relay-keys").exists():
-        given["LDPSTREAM_GATEWAY_RELAY_KEYS_FILE"] = str(keys)
     process = site.gateway(**rates, **given, LDPSTREAM_GATEWAY_CONNECTIONS="100000")
     site.until(lambda: answers(port), [process], "the gateway is ready")
     yield process, port
@@ -198,27 +159,9 @@ def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path,
     before = _cpu_s(pid)
     told = load(port, sizes.connections, sizes.seconds, kind, file)
     cpu_s = _cpu_s(pid) - before
-    good = "200" if kind == REQUEST_TYPE else "202"
-    if set(told["statuses"]) != {good} or told["closed"]:
+    if set(told["statuses"]) != {"202"} or told["closed"]:
         raise BenchError(f"{name}: answers by status {told['statuses']}, {told['closed']} connections closed")
-    return Served(name, told["statuses"][good], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
-
-
-def _behind_a_relay(site: Site, pid: int, port: int, sizes: Sizes, file: Path) -> Served:
-    before = _records(site)
-    served = measure("gateway, relay", pid, port, sizes, REQUEST_TYPE, file, 1)
-    if _records(site) - before < served.requests:
-        raise BenchError(f"{served.requests:,} requests through a relay, {_records(site) - before:,} in the log")
-    return served
-
-
-def _overload(site: Site, port: int, sizes: Sizes, file: Path) -> Overload:
-    before = _records(site)
-    told = load(port, sizes.overload, sizes.seconds, ENVELOPE, file)
-    statuses, records = {int(status): count for status, count in told["statuses"].items()}, _records(site) - before
-    if statuses.get(202, 0) > records:
-        raise BenchError(f"{statuses.get(202, 0):,} reports acknowledged, {records:,} in the log")
-    return Overload(sizes.overload, told["seconds"], statuses, records)
+    return Served(name, told["statuses"]["202"], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
 
 
 def load(port: int, connections: int, seconds: float, kind: str, file: Path) -> dict[str, Any]:
@@ -228,12 +171,6 @@ def load(port: int, connections: int, seconds: float, kind: str, file: Path) -> 
         raise BenchError(f"the load generator ended with status {done.returncode}\n{done.stderr.decode()[-1000:]}")
     told: dict[str, Any] = msgspec.json.decode(done.stdout)
     return told
-
-
-def _records(site: Site) -> int:
-    with closing(KafkaConsumer(**site.settings.kafka_options())) as consumer:
-        ends = consumer.end_offsets([TopicPartition(site.survey.reports_topic, p) for p in range(PARTITIONS)])
-    return sum(ends.values())
 
 
 def _cpu_s(pid: int) -> float:

@@ -17,9 +17,6 @@ import msgspec
 import numpy as np
 import uvloop
 
-from ldpstream.producers.gateway.oblivious import PATH
-from ldpstream.producers.relay.capsules import REQUEST_TYPE
-
 TOKEN = "token-of-the-gateway-benchmark"
 ANSWER_S = 30.0
 RETRY_S = 1.0
@@ -27,8 +24,7 @@ RETRY_S = 1.0
 
 class Load:
     def __init__(self, bodies: list[bytes], kind: str) -> None:
-        path = PATH if kind == REQUEST_TYPE else "/v1/reports"
-        head = f"POST {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
+        head = f"POST /v1/reports HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
         self._heads = [head.encode() + b"content-length: %d\r\nidempotency-key: " % len(body) for body in bodies]
         self._bodies = bodies
         self._salt = secrets.token_urlsafe(12).encode()

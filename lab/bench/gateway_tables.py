@@ -26,13 +26,7 @@ def requests_table(title: str, served: Sequence[Served]) -> Table:
 
 
 def gateway_notes(result: GatewayBench) -> list[str]:
-    notes = [f"Not installed: {', '.join(result.missing)}."] if result.missing else []
-    if (over := result.overload) is not None:
-        answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(over.statuses.items()))
-        notes.append(
-            f"{over.connections} connections for {over.seconds:.0f} s: {answers}; {over.records:,} records in the log."
-        )
-    return notes
+    return [f"Not installed: {', '.join(result.missing)}."] if result.missing else []
 
 
 def machine_notes(result: OneMachine) -> list[str]:

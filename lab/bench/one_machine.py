@@ -1,7 +1,4 @@
-"""Measures `ldpstream serve` beside the gateway with Kafka, in one run and with the same load generator.
-
-The processor time of `serve` includes counting and estimates; the gateway's does not.
-"""
+"""Measures `ldpstream serve`. Its processor time includes counting and estimates."""
 
 import sqlite3
 import time
@@ -16,9 +13,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure, running_gateway
+from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure
 from lab.bench.gateway_load import TOKEN
-from lab.bench.service_site import Process, Site
+from lab.bench.service_site import Process
 from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports, write_survey
 from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
@@ -26,7 +23,6 @@ from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.client import GatewaySink
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.settings import Settings
 from ldpstream.stores.data_folder import FILE
 from ldpstream.surveys import seal
 
@@ -50,7 +46,7 @@ class OneMachine:
     """Results.
 
     Attributes:
-        served: requests of the gateway with Kafka, and of `serve`.
+        served: requests of `serve`.
         idle_mib, peak_mib: resident memory of `serve`: when idle, and at most in all requests.
         reports, bytes_per_report: stored records, and the bytes of the database file for each.
         ready_s, counted_s: seconds from the start after a kill until `serve` is ready, and until all records are counted.
@@ -109,23 +105,19 @@ class Machine:
         return next(int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmRSS:"))
 
 
-def bench(settings: Settings, sizes: Sizes, close: CloseSizes, seen: Callable[[str], None] = lambda _: None) -> OneMachine:
+def bench(sizes: Sizes, close: CloseSizes, seen: Callable[[str], None] = lambda _: None) -> OneMachine:
     result = OneMachine()
     with TemporaryDirectory(prefix="ldpstream-bench-") as place:
         folder = Path(place)
-        with Site(settings, folder, DAY_S, ATTRIBUTES, 1) as site:
-            single, batches = bodies(site.survey, folder)
-            with running_gateway(site, folder) as (process, port):
-                seen("gateway and Kafka")
-                result.served.append(measure("gateway, Kafka", process.pid, port, sizes, ENVELOPE, single, 1))
-                result.served.append(measure("gateway, Kafka, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
-            own = folder / "one"
-            own.mkdir()
-            with closing(Machine(own, site.file)) as machine:
-                seen("serve")
-                _requests(machine, result, sizes, single, batches)
-                seen("serve is killed")
-                _restart(machine, result)
+        own = folder / "one"
+        own.mkdir()
+        survey = write_survey(own / "survey.toml", "one", DAY_S, ATTRIBUTES)
+        single, batches = bodies(survey, folder)
+        with closing(Machine(own, own / "survey.toml")) as machine:
+            seen("serve")
+            _requests(machine, result, sizes, single, batches)
+            seen("serve is killed")
+            _restart(machine, result, batches)
         seen("from a step's close to its histograms")
         _closes(folder, result, close)
     return result
@@ -144,8 +136,8 @@ def _requests(machine: Machine, result: OneMachine, sizes: Sizes, single: Path, 
     result.peak_mib = machine.process.peak_mib or 0.0
 
 
-def _restart(machine: Machine, result: OneMachine) -> None:
-    load(machine.port, 10, 0.5, BATCH_KIND, machine.data.parent.parent / "batches")
+def _restart(machine: Machine, result: OneMachine, batches: Path) -> None:
+    load(machine.port, 10, 0.5, BATCH_KIND, batches)
     machine.process.kill()
     began = time.perf_counter()
     machine.start()
