@@ -18,9 +18,6 @@ class Memos:
         self._codes: IntArray = np.empty(0, np.int64)
         self._rows: Reports = np.empty(0, mechanism.report_dtype)
 
-    def __len__(self) -> int:
-        return len(self._codes)
-
     def recall(self, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
         """Returns the memos of devices for their keys; draws and stores missing memos.
 

@@ -65,9 +65,6 @@ class RateLimit:
         for client in [client for client, full_at in self._full_at.items() if full_at <= now_s]:
             del self._full_at[client]
 
-    def __len__(self) -> int:
-        return len(self._full_at)
-
 
 class Connections:
     """A limit on the simultaneous connections from one neighbourhood."""
@@ -89,9 +86,6 @@ class Connections:
         self._open[near] -= 1
         if not self._open[near]:
             del self._open[near]
-
-    def __len__(self) -> int:
-        return len(self._open)
 
 
 def neighbourhood(host: str) -> str:

@@ -86,18 +86,18 @@ def test_connections_of_a_neighbourhood_are_limited(events: list[tuple[bool, str
         elif host in held:
             connections.leave(host)
             held.remove(host)
-    assert len(connections) == len({neighbourhood(host) for host in held})
+    assert len(connections._open) == len({neighbourhood(host) for host in held})
 
 
 def test_remembered_clients_are_limited_and_expire() -> None:
     limit = RateLimit(RATE, BURST, max_clients=100)
     for number in range(1000):
         assert ask(limit, number, 0.0) == 0
-        assert len(limit) <= 100
+        assert len(limit._full_at) <= 100
     limit.forget(0.0)
-    assert len(limit) == 100
+    assert len(limit._full_at) == 100
     limit.forget(1 / RATE)
-    assert len(limit) == 0
+    assert len(limit._full_at) == 0
 
 
 def test_a_token_must_match_whole_and_with_its_scheme() -> None:

@@ -33,4 +33,4 @@ def test_each_device_and_key_has_one_lasting_memo(rounds: list[dict[int, int]], 
         recalled = memos.recall(devices, keys, draw)
         assert recalled.dtype == m.report_dtype
         assert recalled.tolist() == np.array([model[pair] for pair in pairs], m.report_dtype).tolist()
-        assert len(memos) == len(model)
+        assert len(memos._codes) == len(model)

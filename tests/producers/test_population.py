@@ -105,7 +105,7 @@ def test_a_device_draws_at_most_the_mechanisms_max_memos(name: str, at_most: int
     for step in range(n_steps):
         only(population.reports(step))
     (group,) = population._groups
-    assert n_people < len(group._memos) <= at_most * n_people
+    assert n_people < len(group._memos._codes) <= at_most * n_people
 
 
 def test_a_device_keeps_its_hash_function() -> None:
