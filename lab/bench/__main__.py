@@ -309,11 +309,11 @@ def gateway_command(
 ) -> None:
     """Measure the gateway's processor time for a request, on the configured Kafka and Redis."""
     from lab.bench.gateway import FULL, QUICK, bench
-    from lab.bench.gateway_tables import gateway_notes, gateway_table
+    from lab.bench.gateway_tables import gateway_notes, requests_table
 
     with _on_services() as progress:
         result = bench(load_settings(), QUICK if quick else FULL, progress)
-    console.print(gateway_table(result))
+    console.print(requests_table("Requests to the gateway, and to servers that do nothing with them", result.served))
     for line in gateway_notes(result):
         console.print(line, highlight=False)
     write_json(json, msgspec.to_builtins(result))

@@ -93,10 +93,9 @@ def compare(
     repeats: int,
     seed: int,
     seen: Callable[[int, int, str], None] = lambda *_: None,
-    processes: int | None = None,
 ) -> list[Compared]:
     done: list[Compared] = []
-    with worker_pool(processes, tasks=0) as spread:
+    with worker_pool(None, tasks=0) as spread:
         for row in spread(partial(compared, repeats=repeats, seed=seed), asked):
             done.append(row)
             seen(len(done), len(asked), row.case)

@@ -10,10 +10,6 @@ from ldpstream.terminal import NONE, table
 DEVICES = 1e9  # each sends one report an hour
 
 
-def gateway_table(result: GatewayBench) -> Table:
-    return requests_table("Requests to the gateway, and to servers that do nothing with them", result.served)
-
-
 def requests_table(title: str, served: Sequence[Served]) -> Table:
     shown = table(title, "server", "CPU µs\na request", "a report", "cores\nfor 10⁹/h", "reports/s", "p50\nms", "p99\nms")
     for row in served:

@@ -95,11 +95,11 @@ def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples:
     return Reached(low, float(excess(low).std()) / math.sqrt(samples) / slope)
 
 
-def attack_table(samples: int = SAMPLES) -> Table:
+def attack_table() -> Table:
     shown = Table("setting", "n", "steps", "estimate", "at least", "bound", "distance")
     for i, (name, m, n, steps) in enumerate(SETTINGS):
         bound, _ = m.shuffled(steps, n, DELTA)
-        found = attack(m, n, steps, DELTA, bound, samples, np.random.default_rng([SEED, i]))
+        found = attack(m, n, steps, DELTA, bound, SAMPLES, np.random.default_rng([SEED, i]))
         distance = f"{100 * (bound / found.low - 1):.1f} %"
         shown.add_row(name, f"{n:,}", str(steps), f"{found.eps:.4g}", f"{found.low:.4g}", f"{bound:.4g}", distance)
     return shown

@@ -113,7 +113,6 @@ def title(mix: str) -> str:
     return LINES.get(kind, f"{kind} privacy")
 
 
-LINEAR_GRR, LINEAR_GEOMETRIC, LINEAR_MIXED = (f"{kind}-line" for kind in ("grr", "geometric", "mixed"))
 GRRS, GEOMETRIC, MIXED, SHOKRI = ((f"{kind}-line", f"{kind}-grid") for kind in ("grr", "geometric", "mixed", "shokri"))
 RAPPOR = ("rappor-high", "rappor-low")
 FIGURES = (

@@ -1,12 +1,11 @@
 """`python -m lab.bench gateway` with a real Kafka and Redis, at tiny sizes: the gateway, and the clean-up."""
 
-
 import pytest
 from rich.console import Console
 
 from lab.bench import gateway, one_machine
 from lab.bench.gateway import BATCH, QUICK, GatewayBench, Served, bench
-from lab.bench.gateway_tables import gateway_notes, gateway_table, machine_notes
+from lab.bench.gateway_tables import gateway_notes, machine_notes, requests_table
 from ldpstream.runtime.settings import Settings
 
 from .test_bench_service import held
@@ -44,7 +43,7 @@ def test_the_table_states_time_and_cores() -> None:
     result = GatewayBench(rows, ["granian"])
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(gateway_table(result), *gateway_notes(result))
+        console.print(requests_table("Requests", result.served), *gateway_notes(result))
     shown = captured.get()
     for text in ("50.0", "13.9", "10.0", "Not installed: granian."):
         assert text in shown

@@ -78,9 +78,9 @@ def shape_table(title: str, cells: Sequence[Comparison], default: str) -> Table:
     return shown
 
 
-def worst_table(title: str, cells: Sequence[Comparison], method: str, number: int = WORST) -> Table:
+def worst_table(title: str, cells: Sequence[Comparison], method: str) -> Table:
     shown = _table(f"{title}: worst cells of {method}", "shape", "mechanism", "k", "ε", "n", "steps", "winner", "ratio", "±")
-    for one in worst(cells, method, number):
+    for one in worst(cells, method, WORST):
         c, r = one.cell, one.ratios[method]
         shown.add_row(
             c.shape, c.mechanism, str(c.k), f"{c.eps:g}", f"{c.n:.0e}".replace("e+0", "e"), str(c.steps), one.winner,
