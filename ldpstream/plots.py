@@ -68,7 +68,7 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
     """Draws the panels into one file.
 
     Raises:
-        OutputError: if Matplotlib is missing, or does not support the format of the file's ending.
+        OutputError: if Matplotlib is missing.
     """
     try:
         from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
@@ -83,10 +83,7 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
         _panel(axis, panel)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    try:
-        figure.savefig(path, dpi=110)
-    except ValueError as error:
-        raise OutputError(f"{path}: {error}") from None
+    figure.savefig(path, dpi=110)
 
 
 def _panel(axis: "Axes", panel: Panel) -> None:

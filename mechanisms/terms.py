@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 TINY = 1e-130  # smallest probability of a support; a count divided by TINY² does not overflow
 FLOOR = 1e-140  # smallest m in the gradient of a channel, so that c/m cannot overflow
@@ -147,7 +147,7 @@ class FakeDataTerm:
 
     def __init__(self, term: ChannelTerm, d: int) -> None:
         self.k, self.n = term.k, term.n
-        self._term, self._d = term, integer("d", d, 1, 10**6)
+        self._term, self._d = term, d
 
     def __call__(self, f: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = self._term(self._mixed(f))

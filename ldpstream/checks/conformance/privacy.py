@@ -38,7 +38,7 @@ class Bound:
 def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bound]:
     """Bounds the loss of one report and of several reports of an unchanged value, each with error probability alpha / 2."""
     device, found = m.device, []
-    for t in sorted({1, _reports_of_a_value(m, reports)}):
+    for t in sorted({1, _reports_of_a_value(reports)}):
         counts = _supports(m, reports, t)
         claimed = device.eps_1 if t == 1 else device.eps_t(t)
         if len(counts) < 2:
@@ -49,22 +49,22 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
     return found
 
 
-def _groups(m: Mechanism, reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
+def _groups(reports: Rows) -> tuple[IntArray, IntArray, IntArray]:
     groups = reports.devices * 2**31 + reports.values
     order = np.argsort(groups, kind="stable")
     begins = np.flatnonzero(np.diff(groups[order], prepend=-1))
     return order, begins, np.diff(begins, append=order.size)
 
 
-def _reports_of_a_value(m: Mechanism, reports: Rows) -> int:
-    order, begins, sizes = _groups(m, reports)
+def _reports_of_a_value(reports: Rows) -> int:
+    order, begins, sizes = _groups(reports)
     most = np.zeros(int(reports.devices.max()) + 1, np.int64)
     np.maximum.at(most, reports.devices[order[begins]], sizes)
     return int(min(np.median(most[most > 0]), MOST))
 
 
 def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
-    order, begins, sizes = _groups(m, reports)
+    order, begins, sizes = _groups(reports)
     begins = begins[sizes >= t]
     devices = reports.devices[order[begins]]
     begins = begins[np.sort(np.unique(devices, return_index=True)[1])]
