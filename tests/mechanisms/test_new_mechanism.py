@@ -303,7 +303,7 @@ def test_the_standard_errors_are_those_of_many_tables(name: str) -> None:
 
 @pytest.mark.parametrize("name", NEW)
 def test_the_audit_keeps_the_claims(name: str) -> None:
-    found = audit([name], code_paths(4000, K), 7, lambda _: None)
+    found = audit([name], code_paths(4000, K), 7, lambda _: None, devices=2)
     assert all(f.kept for f in found.findings)
     assert all(f.bound > 0.4 * f.claimed for f in found.findings if f.path == "vectorised" and f.claimed in (1.0, 2.0))
     assert all(row.enumerated_eps_1 == pytest.approx(row.eps_1) for row in found.rows)

@@ -14,7 +14,7 @@ purpose (`controls`) show that the audit finds faults.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -84,7 +84,7 @@ class Report:
     n_bounds: int
     rows: list[Audited]
     controls: list[Control]
-    spaced: list[Finding] = field(default_factory=list)
+    spaced: list[Finding]
 
     @property
     def passed(self) -> bool:
@@ -197,18 +197,16 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
     return found
 
 
-def audit(
-    names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None], devices: int = 0
-) -> Report:
+def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None], devices: int) -> Report:
     """Audits mechanisms at every ε of `EPS`, and a spaced level.
 
     Args:
         paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
-        devices: number of devices of each sequence at the spaced level; 0 to leave out this level.
+        devices: number of devices of each sequence at the spaced level.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
-    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + (len(CLAIMS) if devices else 0)
-    alpha = JOINT_ALPHA / max(n_bounds, 1)
+    n_bounds = len(paths) * sum(len(losses(m)) for m, _, _ in audited) + len(CLAIMS)
+    alpha = JOINT_ALPHA / n_bounds
     rows = []
     for m, *place in audited:
         progress(m.signature)
@@ -217,7 +215,7 @@ def audit(
             found += findings(m, path, np.random.default_rng([seed, i, *place]), alpha)
         rows.append(_row(m, found))
     progress("spaced level")
-    spaced = spaced_findings(devices, alpha) if devices else []
+    spaced = spaced_findings(devices, alpha)
     progress("controls")
     n = max(paths[0].n, CONTROL_REPORTS)
     caught = controls(n, seed, alpha)

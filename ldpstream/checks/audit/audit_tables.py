@@ -43,8 +43,8 @@ def audit_verdict(result: Report) -> str:
     return (
         f"{failed} of {result.n_bounds} bounds are above their claim. If every claim holds, this number is 0 with probability"
         f" {result.joint_confidence:g}. {caught} of {len(result.controls)} broken mechanisms caught."
-        f" Reports of each value: {reports}{_devices(result)}. Seed {result.seed}; devices use the operating system's"
-        " randomness."
+        f" Reports of each value: {reports}; spaced devices of each sequence: {result.spaced[0].n:,}. Seed {result.seed};"
+        " devices use the operating system's randomness."
     )
 
 
@@ -59,10 +59,6 @@ def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
 
 def _bound(finding: Finding) -> str:
     return _loss(finding.bound) if finding.kept else f"[bold red]{finding.bound:.3f}[/]"
-
-
-def _devices(result: Report) -> str:
-    return f"; spaced devices of each sequence: {result.spaced[0].n:,}" if result.spaced else ""
 
 
 def _agreement(row: Audited) -> str:
