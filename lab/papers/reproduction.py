@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -124,8 +124,6 @@ class Target:
 class Reproduced:
     target: Target
     outcome: Outcome
-    ran: int
-    jobs: int = field(default=0)
 
 
 def reproduce(
@@ -165,15 +163,7 @@ def reproduce(
             except Exception as error:
                 raise _failed(target, job, error) from error
             seen(len(found), len(owners), target.name)
-    return [
-        Reproduced(
-            target,
-            target.finish(plan, [found[job.key][0] for job in jobs]),
-            sum(job.key in todo for job in jobs),
-            len(jobs),
-        )
-        for target, jobs in planned
-    ]
+    return [Reproduced(target, target.finish(plan, [found[job.key][0] for job in jobs])) for target, jobs in planned]
 
 
 def _call(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

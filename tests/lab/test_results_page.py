@@ -38,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
     rows = measure(quick_grid(SYNTHETIC)[:2], SYNTHETIC, 2, 1, False, lambda said: None, processes=1)
     written = {
-        "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."]), 0))],
+        "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."])))],
         "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
         "advice": [ADVISED, msgspec.structs.replace(ADVISED, kind="memoized")],
         "accuracy": result(rows, 2, 1),
