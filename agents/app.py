@@ -103,7 +103,7 @@ class AgentApp(faust.App):
         )
         self._reports = self.topic(*(survey.reports_topic for survey in surveys), acks=False)
         self.agent(self._reports, name="count")(self._count)
-        self.task(self._follow)
+        self.task(self.surveys.follow)
         self.task(self._watch)
         self.on_partitions_revoked.connect(self._revoked)
         self.on_before_shutdown.connect(self._shut_down)
@@ -111,9 +111,6 @@ class AgentApp(faust.App):
     async def _count(self, chunks: Any) -> None:
         async for event in chunks.events():
             self.dispatcher.take(event.message.topic, event.value)
-
-    async def _follow(self) -> None:
-        await self.surveys.follow()
 
     async def _watch(self) -> None:
         await self.dispatcher.watch(self.watchdog.alive)
@@ -256,11 +253,7 @@ def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
 
     Exits with status 2 and a one-line error if `AgentApp.prepare` raises a `UserError`.
     """
-    _work(AgentApp(watch, settings))
-
-
-def _work(app: AgentApp) -> NoReturn:
-    app.Worker(quiet=True).execute_from_commandline()
+    AgentApp(watch, settings).Worker(quiet=True).execute_from_commandline()
     raise SystemExit(0)
 
 
@@ -286,7 +279,3 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     app = globals()["app"] = _from_environment()
     return app
-
-
-if __name__ == "__main__":
-    _work(_from_environment())

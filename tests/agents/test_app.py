@@ -17,7 +17,7 @@ from ldpstream.runtime.topics import BrokerUnreachable, TopicError, check_broker
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"
-COMMANDS = [["-m", "ldpstream.agents.app"], ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]]
+FAUST = ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]
 
 
 def run(command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def run(command: list[str], folder: Path, **environment: str) -> subprocess.Comp
     ],
 )
 def test_unusable_settings_are_one_line_and_exit_code_2(environment: dict[str, str], said: str, tmp_path: Path) -> None:
-    done = run(COMMANDS[0], tmp_path, **environment)
+    done = run(FAUST, tmp_path, **environment)
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith(f"ldpstream agent: {said}")

@@ -100,4 +100,4 @@ if __name__ == "__main__":
     }  # fmt: skip
     changes[sys.argv[1]](*sys.argv[2:])
     sys.argv[1:] = []
-    app._work(app._from_environment())
+    app._from_environment().Worker(quiet=True).execute_from_commandline()
