@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ldpstream.stores.checkpoint import MAX_MS, Missing, missing_from_json, missing_to_json
-from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, reason, sync_folder
+from ldpstream.stores.data_folder import BUSY_S, COPY, PARTITION, FolderError, reason, sync
 
 
 def backup(file: Path, to: Path) -> None:
@@ -35,7 +35,7 @@ def backup(file: Path, to: Path) -> None:
             _note_missing(copy)
         os.fsync(made)
         part.rename(to)
-        sync_folder(to.parent)
+        sync(to.parent)
     except sqlite3.Error as error:
         raise FolderError(f"{file}: cannot be copied: {reason(error)}") from None
     except OSError as error:

@@ -24,7 +24,7 @@ from typing import Final, Literal
 from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.checkpoint import Missing, missing_to_json
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
-from ldpstream.stores.formats import OtherFormat
+from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
@@ -145,7 +145,7 @@ class DataFolder:
                 marks = f"PRAGMA application_id={APPLICATION}; PRAGMA user_version={FORMAT};"
                 db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {marks} COMMIT;")
             part.rename(self.file)
-            sync_folder(self.path)
+            sync(self.path)
         except OSError as error:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
 
@@ -301,12 +301,13 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
         raise FolderError(f"{file}: cannot be read: {reason(error)}") from None
 
 
-def sync_folder(path: Path) -> None:
-    folder = os.open(path, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Waits until a file's contents or a folder's names are on the disk."""
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 _MARKS = ("application_id", "user_version")
@@ -315,11 +316,8 @@ _MARKS = ("application_id", "user_version")
 def _check_marks(file: Path, application: int, found: int) -> None:
     if application != APPLICATION:
         raise FolderError(f"{file}: is not a data file of ldpstream")
-    if found != FORMAT:
-        remedy = "a newer version wrote it; run that version" if found > FORMAT else "run the version that wrote it"
-        if found == 2:
-            remedy = "`ldpstream serve` changes the format when it starts on this folder"
-        raise OtherFormat(f"{file} has format {found}, this version needs format {FORMAT}; {remedy}")
+    converts = "`ldpstream serve` changes the format when it starts on this folder"
+    check_format(f"{file}", found, FORMAT, converts if found == 2 else "run the version that wrote it")
 
 
 def reason(error: sqlite3.Error) -> str:

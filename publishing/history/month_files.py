@@ -8,7 +8,6 @@ The names of the folders are Hive partitions: DuckDB and Spark read the whole fo
 `attribute` and `month`. Polars does so for Parquet. A month is that of the step's start, in UTC.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,12 +17,13 @@ import polars as pl
 
 from ldpstream.publishing.cross_table import CrossTable, TableShares
 from ldpstream.publishing.publication import Publication
+from ldpstream.stores.data_folder import sync
 from ldpstream.surveys import Survey
 
 Format = Literal["parquet", "csv"]
 MonthOf = tuple[str, str]  # attribute and month, such as 2026-03
 
-COLUMNS: dict[str, pl.DataType] = {
+SCHEMA = pl.Schema({
     "step": pl.Int64(),
     "start": pl.Datetime("ms", "UTC"),  # start of the step
     "end": pl.Datetime("ms", "UTC"),
@@ -38,8 +38,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "standard_error": pl.Float64(),
     "low": pl.Float64(),  # 95 % interval
     "high": pl.Float64(),
-}
-SCHEMA = pl.Schema(COLUMNS)
+})  # fmt: skip
 ORDER = ("step", "span", "cohort", "estimator", "value")
 KEY = ["step", "span", "cohort"]  # columns that identify a publication within a file
 TABLE = {  # estimator of the rows -> part of the cross table
@@ -129,14 +128,9 @@ class MonthFiles:
 
 
 def replace_durably(part: Path, path: Path) -> None:
-    for written in (part, path.parent):
-        descriptor = os.open(written, os.O_RDONLY)
-        try:
-            if written == path.parent:
-                part.replace(path)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    sync(part)
+    part.replace(path)
+    sync(path.parent)
 
 
 def _time(unix_ms: int) -> datetime:

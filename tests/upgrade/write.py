@@ -35,7 +35,7 @@ from ldpstream.producers.device import wallet as wallets
 from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.publishing import filter_states
 from ldpstream.publishing.history.export import FORMAT, State
-from ldpstream.publishing.history.month_files import COLUMNS, MonthFiles, month_of, rows_of
+from ldpstream.publishing.history.month_files import SCHEMA, MonthFiles, month_of, rows_of
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
@@ -220,7 +220,7 @@ def formats(survey: Survey, files: Files) -> Files:
         "publication": _of(kept[0], {path for one in kept for path in paths(one)}),
         "export": _of(
             _json(files["export"]["export.json"]).get("state_format"),
-            {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in COLUMNS.items())},
+            {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in SCHEMA.items())},
         ),
         "data folder": _of(files["folder"]["format"], _tables(files["folder"]["sql"])),
         "device file": _of(files["devices"]["device"], _tables(files["devices"]["device"]["sql"])),
