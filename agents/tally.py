@@ -14,7 +14,7 @@ import numpy as np
 
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.stores import PaneKey
+from ldpstream.stores.checkpoint import PaneKey, sum_tables
 from ldpstream.surveys import Reason, Rejected, Survey, open_envelope
 from ldpstream.surveys.envelope import AnyEnvelope
 from ldpstream.surveys.envelope_groups import open_groups
@@ -53,10 +53,7 @@ class Tally:
         return sum(table.n for table in self.counts.values())
 
     def __add__(self, other: "Tally") -> "Tally":
-        counts = dict(self.counts)
-        for key, table in other.counts.items():
-            counts[key] = counts[key] + table if key in counts else table
-        return Tally(counts, self.rejected + other.rejected)
+        return Tally(sum_tables([self.counts, other.counts]), self.rejected + other.rejected)
 
 
 class Records(Sequence[Record]):

@@ -1,7 +1,6 @@
 """Checkpoints: the counts of one partition, with the first offset not yet counted."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -111,11 +110,7 @@ def sum_tables(partitions: Iterable[dict[PaneKey, CountTable]]) -> dict[PaneKey,
 
 def sum_cohorts(tables: dict[PaneKey, CountTable]) -> dict[PaneKey, CountTable]:
     """Adds up the tables of all cohorts, under keys with the cohort 0."""
-    total: dict[PaneKey, CountTable] = {}
-    for key, table in tables.items():
-        everybody = key._replace(cohort=0)
-        total[everybody] = total[everybody] + table if everybody in total else table
-    return total
+    return sum_tables({key._replace(cohort=0): table} for key, table in tables.items())
 
 
 def tables_of(
@@ -126,10 +121,3 @@ def tables_of(
         tables.get(PaneKey(attribute, level, step, cohort), m.empty_table())
         for level, m in enumerate(survey.mechanisms[attribute])
     ]
-
-
-def sum_rejected(partitions: Iterable[dict[Reason, int]]) -> dict[Reason, int]:
-    total: Counter[Reason] = Counter()
-    for rejected in partitions:
-        total.update(rejected)
-    return dict(total)

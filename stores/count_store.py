@@ -4,6 +4,7 @@ All methods are synchronous and safe to call from several threads.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
 
 from ldpstream.mechanisms import CountTable
@@ -77,9 +78,12 @@ class CountStore(ABC):
         """Returns the count tables of consecutive steps, summed over all partitions."""
         return sum_tables(checkpoint.panes for checkpoint in self.checkpoints(steps).values())
 
-    @abstractmethod
     def rejected(self) -> dict[Reason, int]:
         """Returns the number of envelopes rejected so far, by reason, over all partitions."""
+        total: Counter[Reason] = Counter()
+        for head in self.heads().values():
+            total.update(head.rejected)
+        return dict(total)
 
     @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:

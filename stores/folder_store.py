@@ -14,11 +14,10 @@ from ldpstream.stores.checkpoint import (
     first_open_step,
     missing_from_json,
     missing_to_json,
-    sum_rejected,
 )
 from ldpstream.stores.count_store import CountStore, StoreDamaged
 from ldpstream.stores.data_folder import DataFolder, SurveyPart
-from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys import Survey
 
 _HEAD = "next_offset, newest_ms, rejected, log_id, missing, writer, keys, pruned_below"
 _ALL = range(2**53)
@@ -71,9 +70,6 @@ class FolderCountStore(CountStore):
         with self._part.read() as db:
             panes = self._panes(db, steps)
             return {partition: replace(head, panes=panes[partition]) for partition, head in self._heads(db).items()}
-
-    def rejected(self) -> dict[Reason, int]:
-        return sum_rejected(head.rejected for head in self.heads().values())
 
     def snapshot(self) -> dict[int, Checkpoint]:
         return self.checkpoints(_ALL)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step, sum_rejected
+from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step
 from ldpstream.stores.count_store import CountStore
-from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys import Survey
 
 
 class MemoryCountStore(CountStore):
@@ -52,9 +52,6 @@ class MemoryCountStore(CountStore):
             partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
             for partition, checkpoint in self.snapshot().items()
         }
-
-    def rejected(self) -> dict[Reason, int]:
-        return sum_rejected(checkpoint.rejected for checkpoint in self.snapshot().values())
 
     def snapshot(self) -> dict[int, Checkpoint]:
         with self._lock:

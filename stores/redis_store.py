@@ -36,12 +36,11 @@ from ldpstream.stores.checkpoint import (
     first_open_step,
     missing_from_json,
     missing_to_json,
-    sum_rejected,
 )
 from ldpstream.stores.count_store import CountStore, StoreDamaged
 from ldpstream.stores.formats import check_format
 from ldpstream.stores.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
-from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys import Survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.canonical import former_fingerprints
 
@@ -216,9 +215,6 @@ class RedisCountStore(CountStore):
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
         return self._read_all(steps[0], steps[-1]) if steps else self._read_all(1, 0)
-
-    def rejected(self) -> dict[Reason, int]:
-        return sum_rejected(checkpoint.rejected for checkpoint in self._read_all(1, 0).values())
 
     def snapshot(self) -> dict[int, Checkpoint]:
         return self._read_all(0, _LATEST_STEP)
