@@ -86,10 +86,6 @@ class PartitionFold:
     def next_offset(self) -> int:
         return self._next
 
-    @property
-    def log_id(self) -> str:
-        return self._log_id
-
     def of_another_log(self, log_id: str) -> bool:
         """True if `log_id` is known and differs from the id of the log that the fold counts."""
         return log_id not in ("", self._log_id)

@@ -52,9 +52,6 @@ class RememberedKeys:
         self._generations = {step: _Generation([np.sort(_from_bytes(keys))]) for step, keys in stored.items()}
         self._stored = set(stored)
 
-    def __len__(self) -> int:
-        return sum(generation.n for generation in self._generations.values())
-
     @property
     def unwritten_bytes(self) -> int:
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)

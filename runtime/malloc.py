@@ -8,14 +8,11 @@ _MADV_DONTNEED = 4  # of Linux's mman.h
 LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
 
 
-def keep_freed_memory() -> bool:
-    """Makes glibc keep freed memory for reuse.
-
-    Returns:
-        True if the settings took effect; False without glibc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    return mallopt is not None and mallopt(_MMAP_THRESHOLD, LARGEST_BYTES) + mallopt(_TRIM_THRESHOLD, KEPT_BYTES) == 2
+def keep_freed_memory() -> None:
+    """Makes glibc keep freed memory for reuse."""
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_MMAP_THRESHOLD, LARGEST_BYTES)
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def return_freed_memory() -> None:
