@@ -75,7 +75,6 @@ class PublishedEstimator:
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
         default: true if it is the default for these mechanisms.
-        was_default: true if it was a default in an earlier version, whose publications may still be stored.
         intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
         make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.filtering`).
     """
@@ -86,7 +85,6 @@ class PublishedEstimator:
     mechanisms: For = "any mechanism"
     max_k: int | None = None
     default: bool = False
-    was_default: bool = False
     intervals: Intervals = "always"
     make: Callable[[AttributeCounts], Estimate] | None
 
@@ -131,7 +129,6 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         label="EMS (smoothed likelihood)",
         meaning="EMS is maximum likelihood with smoothing, from the literature of Square Wave. It is biased.",
         mechanisms="mechanisms of numbers",
-        was_default=True,
         intervals="never",
         make=lambda counts: ems(counts.groups),
     ),

@@ -22,7 +22,7 @@ from ldpstream.estimators.sets import mean_of_filtered
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.catalogue import FILTER, INVERSION, find
+from ldpstream.publishing.catalogue import FILTER, INVERSION
 from ldpstream.publishing.conclusions import publishes_levels
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
@@ -71,14 +71,9 @@ def conclude_filtered(
 def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
     """Returns the filter's state after a step whose publication was restored."""
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
-    main = find(step.main)
-    # Publications without a default estimator come from versions that could post-process the inversion before publication.
-    known = len(reports) == len(mechanisms) and main is not None and (main.default or main.was_default)
-    raw = (
-        step.estimators[INVERSION].estimate().frequencies / (mechanisms[0].choices or 1)
-        if known
-        else np.full(mechanisms[0].k, np.nan)
-    )
+    raw = np.full(mechanisms[0].k, np.nan)
+    if len(reports) == len(mechanisms):
+        raw = step.estimators[INVERSION].estimate().frequencies / (mechanisms[0].choices or 1)
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
     return level.to_bytes()

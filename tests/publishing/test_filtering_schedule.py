@@ -18,9 +18,9 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import conclusions, filter_states
 from ldpstream.publishing import publication as publications
 from ldpstream.publishing.filter_states import FilterStates
-from ldpstream.publishing.filtering import conclude_filtered, replay
+from ldpstream.publishing.filtering import conclude_filtered
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.publication import Publication, publication_key, publication_keys, spans
+from ldpstream.publishing.publication import Publication, publication_keys, spans
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint, Missing
@@ -177,18 +177,6 @@ def test_a_lost_store_is_restored_from_the_topic() -> None:
     again = MemoryResults()
     Schedule(SURVEY, MemoryCountStore(SURVEY), log, again, [], topic=TopicClient(topic)).run(DONE_MS)
     assert curve(again) == curve(results)
-
-
-def test_a_post_processed_inversion_of_an_old_version_is_passed_over() -> None:
-    """Versions without a default estimator could post-process "mi". Control: the same step with its default is observed."""
-    (store, log), results = counted(STEPS), MemoryResults()
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    [step] = (p for p in results.history() if p.key == publication_key("screen", "step", 0))
-    processed = dict.fromkeys(("mi", "ibu", "mle"), step.estimators["mi"])
-    old = msgspec.structs.replace(step, estimators=processed)
-    for each, observed in ((step, 1), (old, 0)):
-        level = LocalLevel.from_bytes(replay(SURVEY.mechanisms[0], each, None))
-        assert (level.observed, level.next_step) == (observed, 1)
 
 
 def test_steps_are_restored_in_order() -> None:
