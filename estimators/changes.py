@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step
@@ -49,10 +50,10 @@ class Change:
     score: float
     moved: npt.NDArray[np.bool_]
 
-    def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Returns the ends of an interval of `size`, for a level in [1e-9, 1 - 1e-9]."""
-        outside = 1 - real("level", level, 1e-9, 1 - 1e-9)
-        half = -float(ndtri(outside / 2 / max(1, int(self.moved.sum())))) * self.standard_error
+    def interval(self) -> tuple[float, float]:
+        """Returns the ends of the interval of `size`."""
+        outside = (1 - PUBLISHED_LEVEL) / max(1, int(self.moved.sum()))
+        half = -float(ndtri(outside / 2)) * self.standard_error
         return self.size - half, self.size + half
 
 

@@ -42,7 +42,7 @@ ALL = np.zeros(1, int), np.ones((1, 1))  # one group of all values, with the fac
 LARGEST_FACTOR = 50.0  # largest logarithm of a drawn share's ratio to its mode, against overflow
 
 
-def number_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
+def number_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: Steps) -> Estimate:
     """Posterior means of the shares of a number's bins, with posterior draws for intervals, means and quantiles.
 
     Args:

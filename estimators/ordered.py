@@ -48,7 +48,7 @@ SURE = 0.5  # the intervals widen if R exceeds the smooth posterior's errors by 
 LEAST_NOISE = 1e-3  # smallest noise, relative to the variance that includes the random choice of the people
 
 
-def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None = None, steps: Steps = 1) -> Estimate:
+def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: Steps) -> Estimate:
     """Posterior means of the shares of ordered values; with posterior draws if there are at most 10 000 values.
 
     Args:

@@ -57,7 +57,7 @@ SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the
 NOT_MANY = 20  # up to this many values, every interval contains the unshrunk one: so few counts do not determine G
 
 
-def unordered_posterior(groups: list[Group], steps: Steps = 1) -> Estimate:
+def unordered_posterior(groups: list[Group], steps: Steps) -> Estimate:
     """Posterior means of the shares of values without order, with intervals."""
     k = groups[0][0].k
     n = sum(table.n for _, table in groups)
@@ -118,21 +118,16 @@ def fit_values(values: ValueLikelihood, k: int, intervals: bool = True) -> tuple
     for mass in MASSES:
         fit, by = _fit_mass(values, entries, of_merged, base, mass + SMALL_DOMAIN / k, prior, by, intervals)
         fits.append(fit)
-    weights = _softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
+    weights = special.softmax([*(fit.score for fit in fits), EQUAL + _score_of_equal_shares(values, k)])
     mean = np.sum([weight * fit.mean for weight, fit in zip(weights[:-1], fits, strict=True)], axis=0) + weights[-1] / k
-    weights = _softmax([fit.score for fit in fits])
+    weights = special.softmax([fit.score for fit in fits])
     posterior = np.sum([weight * fit.posterior for weight, fit in zip(weights, fits, strict=True)], axis=0)
     return mean, posterior, max(abs(fit.excess) for fit in fits) <= 1e-6
 
 
-def _softmax(x: list[float]) -> FloatArray:
-    weights = np.exp(np.array(x) - max(x))
-    return np.asarray(weights / weights.sum())
-
-
 def _fit_mass(
     values: ValueLikelihood, entries: _Entries, merged: _Entries, base: FloatArray, mass: float, prior: FloatArray, by: float,
-    intervals: bool = True,
+    intervals: bool,
 ) -> tuple[_Fit, float]:  # fmt: skip
     """Overwrites `prior` with G. Returns the fit and λ."""
     from ldpstream.estimators.posterior_kernels import fit_prior, log_evidence, meet_sum, posterior, tilt, widened

@@ -74,7 +74,7 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
             yield m, table, each
 
 
-def people_of(groups: list[Group], steps: Steps = 1) -> tuple[float, float]:
+def people_of(groups: list[Group], steps: Steps) -> tuple[float, float]:
     """Returns the number of people of the groups with p ≠ q, and their concentration c.
 
     A person makes the `steps` reports of the group. people / c is the sum of each group's people / `Mechanism.concentration`.

@@ -163,7 +163,7 @@ def test_the_fit_equals_its_dense_form(mass: float) -> None:
     m = build("OUE", 6, 1.0)
     values = value_likelihood(observations([(m, draw(m, SHARES, 3000, 7))]), 6)
     base = _base(values, 6)
-    fit, _ = _fit_mass(values, _entries(values), _entries(values), base, mass, base.copy(), 0.0)
+    fit, _ = _fit_mass(values, _entries(values), _entries(values), base, mass, base.copy(), 0.0, intervals=True)
     np.testing.assert_allclose(fit.mean[values.kind], dense_fit(values, 6, base, mass), atol=1e-9)
 
 
