@@ -16,7 +16,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import Attempts, finite
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets, plain
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets, plain, plain_number
 from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
@@ -88,9 +88,9 @@ def conclude(
         numbers=numbers,
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
-            mass_below_zero=_number(mass_below_zero(raw.times(most))),
-            fit_z={level: _number(found.z) for level, found in fits.items()},
-            fit_p={level: _number(found.p) for level, found in fits.items()},
+            mass_below_zero=plain_number(mass_below_zero(raw.times(most))),
+            fit_z={level: plain_number(found.z) for level, found in fits.items()},
+            fit_p={level: plain_number(found.p) for level, found in fits.items()},
             fit_sign={level: found.sign for level, found in fits.items()},
             drift_sigma=moved.sigma if moved else None,
             drift_value=moved.value if moved else None,
@@ -140,7 +140,3 @@ def _levels(names: list[str], groups: list[Group], reports: list[int], most: int
         name: LevelEstimate(reports=e.n, frequencies=plain(e.frequencies), standard_errors=plain(e.standard_errors))
         for name, e in zip(names, estimates, strict=True)
     }
-
-
-def _number(x: float) -> float | None:
-    return None if math.isnan(x) else x

@@ -101,7 +101,7 @@ class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     high: float | None
 
 
-def of_sets(found: Number | None, withheld: Withheld | None = None) -> dict[str, NumberEstimate]:
+def of_sets(found: Number | None, withheld: Withheld | None) -> dict[str, NumberEstimate]:
     return {} if found is None else {"mean": _number(found, withheld)}
 
 
@@ -126,6 +126,10 @@ def numbers_of(
 def plain(numbers: FloatArray) -> list[float | None]:
     found: list[Any] = numbers.tolist()
     return [None if math.isnan(x) else x for x in found] if np.isnan(numbers).any() else found
+
+
+def plain_number(x: float) -> float | None:
+    return None if math.isnan(x) else float(x)
 
 
 def with_nan(numbers: list[float | None]) -> FloatArray:

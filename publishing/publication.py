@@ -190,7 +190,7 @@ class Stated(msgspec.Struct):
     format: int = 1
 
 
-_stated, _publication = msgspec.json.Decoder(Stated), msgspec.json.Decoder(Publication)
+stated, _publication = msgspec.json.Decoder(Stated), msgspec.json.Decoder(Publication)
 
 
 def decode_publication(raw: bytes | str, where: str) -> Publication:
@@ -200,7 +200,7 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
         OtherFormat: if the publication has another format.
         msgspec.DecodeError: if `raw` is not a publication.
     """
-    check_format(f"{where}: a publication", _stated.decode(raw).format, FORMAT, "run the version that wrote it")
+    check_format(f"{where}: a publication", stated.decode(raw).format, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)
 
 

@@ -10,11 +10,11 @@ from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress, Re
 from ldpstream.publishing.publication import (  # fmt: skip
     Jump,
     Publication,
-    Stated,
     decode_publication,
     publication_key,
     publication_keys,
     spans,
+    stated,
 )
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.stores.count_store import StoreDamaged
@@ -23,7 +23,6 @@ from ldpstream.surveys import Survey
 
 JUMP_STEPS = 100  # publications in one request, in the search for the last jump
 
-_stated = msgspec.json.Decoder(Stated)
 _progress = msgspec.json.Decoder(Progress)
 
 
@@ -141,7 +140,7 @@ def decode_progress(raw: bytes, what: str, other: str, damaged: str) -> Progress
         StoreDamaged: if it has another format (OtherFormat), or cannot be decoded.
     """
     try:
-        check_format(what, _stated.decode(raw).format, PROGRESS_FORMAT, other)
+        check_format(what, stated.decode(raw).format, PROGRESS_FORMAT, other)
         return _progress.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreDamaged(f"{what} cannot be decoded: {error}; {damaged}") from None
@@ -150,7 +149,7 @@ def decode_progress(raw: bytes, what: str, other: str, damaged: str) -> Progress
 def state_format(state: bytes) -> int:
     """Returns the format that a filter's state names; 0 if the state is damaged."""
     try:
-        return _stated.decode(state.partition(b"\n")[0]).format
+        return stated.decode(state.partition(b"\n")[0]).format
     except msgspec.DecodeError:
         return 0
 

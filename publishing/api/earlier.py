@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ldpstream.publishing.api.schema import EarlierPart, Line
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.frequencies import Frequencies, plain_number
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
@@ -65,9 +65,9 @@ def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: f
     return [
         Line(
             value=value, label=label,
-            frequencies=[None if place is None else plain(e.frequencies[place]) for e in estimates],
-            low=[None if place is None else plain(low[place]) for low, _ in ends],
-            high=[None if place is None else plain(high[place]) for _, high in ends],
+            frequencies=[None if place is None else plain_number(e.frequencies[place]) for e in estimates],
+            low=[None if place is None else plain_number(low[place]) for low, _ in ends],
+            high=[None if place is None else plain_number(high[place]) for _, high in ends],
         )
         for value, label, place in values
     ]  # fmt: skip
@@ -166,7 +166,3 @@ def _part(
         end_ms=[survey.opens_ms(p.step + 1) for p in found], reports=[p.reports for p in found],
         complete=[p.complete for p in found], interval_withheld=[result.interval_withheld for result in results], lines=drawn,
     )  # fmt: skip
-
-
-def plain(x: float) -> float | None:
-    return None if math.isnan(x) else float(x)

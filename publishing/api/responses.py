@@ -1,7 +1,7 @@
 """Bodies of the HTTP API's responses, built from the survey and the publications that the schedule saved."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import ndtri
@@ -12,7 +12,7 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines, plain
+from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines
 from ldpstream.publishing.api.growth import errors_of, growth_of, people_of
 from ldpstream.publishing.api.schema import (  # fmt: skip
     Chances,
@@ -32,7 +32,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
 from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
 from ldpstream.publishing.api.tables import by_cohort, of_pair
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.frequencies import Frequencies, plain, plain_number
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -121,7 +121,7 @@ class ApiResponses:
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step) if outlook else {},
-            top=[Share(label=label(v), frequency=plain(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
+            top=[Share(label=label(v), frequency=plain_number(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
@@ -168,14 +168,14 @@ class ApiResponses:
             panes=p.panes, reports=p.reports,
             start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
             complete=p.complete, estimator=chosen, post=post, confidence=confidence,
-            iterations=estimate.iterations, converged=estimate.converged, gap=plain(estimate.gap),
+            iterations=estimate.iterations, converged=estimate.converged, gap=plain_number(estimate.gap),
             interval_withheld=result.interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
-            frequencies=_plains(frequencies[shown]), standard_errors=_plains(estimate.standard_errors[shown]),
-            low=_plains(low[shown]), high=_plains(high[shown]),
+            frequencies=plain(frequencies[shown]), standard_errors=plain(estimate.standard_errors[shown]),
+            low=plain(low[shown]), high=plain(high[shown]),
             truth=None if truth is None else [truth[v] for v in shown],
-            others=plain(frequencies.sum() - frequencies[shown].sum())
+            others=plain_number(frequencies.sum() - frequencies[shown].sum())
             if len(shown) < attribute.k and attribute.most is None
             else None,
             numbers=p.numbers, crowd=p.crowd or None, change=p.change,
@@ -249,8 +249,8 @@ class ApiResponses:
             overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
             before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
-            differences=_plains(differences[shown]), standard_errors=_plains(errors[shown]),
-            low=_plains((differences - half)[shown]), high=_plains((differences + half)[shown]),
+            differences=plain(differences[shown]), standard_errors=plain(errors[shown]),
+            low=plain((differences - half)[shown]), high=plain((differences + half)[shown]),
             clear=clear[shown].tolist(), truth=truth,
         )  # fmt: skip
 
@@ -258,7 +258,7 @@ class ApiResponses:
         return Side(
             step=p.step, cohort=p.cohort, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
             people_at_least=math.ceil(self.people(p)), complete=p.complete, below_least=p.below_least,
-            frequencies=_plains(frequencies),
+            frequencies=plain(frequencies),
         )  # fmt: skip
 
     def series(
@@ -411,7 +411,3 @@ def _indices(values: str, k: int) -> list[int]:
     if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
         raise NotAllowed(f"values must be at most {MAX_LINES} comma-separated indices below {k}, got {values!r}")
     return [int(part) for part in parts]
-
-
-def _plains(numbers: Iterable[float]) -> list[float | None]:
-    return [plain(x) for x in numbers]
