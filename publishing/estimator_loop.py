@@ -54,7 +54,7 @@ class EstimatorLoop:
         self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
-        self._turns, self._leases, self._metrics = Turns[bytes](), LeaseKeeper(), SurveyMetrics()
+        self._turns, self._leases, self._metrics = Turns(), LeaseKeeper(), SurveyMetrics()
         self._workload = Workload()
         self._looked_ms = now_ms()
         self._page: PageServer | None = None

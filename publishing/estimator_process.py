@@ -16,7 +16,7 @@ from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_broker
-from ldpstream.runtime.waiting import Unreachable, wait_for
+from ldpstream.runtime.waiting import wait_for
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
@@ -93,4 +93,4 @@ def _redis_unreachable(error: Exception) -> bool:
 
 
 def _kafka_unreachable(error: Exception) -> bool:
-    return isinstance(error, Unreachable | LogUnavailable)
+    return isinstance(error, LogUnavailable)

@@ -62,7 +62,7 @@ class SurveyEstimator:
         self._schedule: Schedule | None = None
         self._balanced_ms = 0
         self._warned, self._warned_s = "", 0.0
-        self._well, self._topic_lost = False, False
+        self.well, self._topic_lost = False, False
         self._load = Gauge(
             "ldpstream_estimate_load_ratio",
             "Time to estimate a step with all estimators, divided by the step's duration.",
@@ -81,10 +81,6 @@ class SurveyEstimator:
             ["survey"],
             registry=registry,
         ).labels(survey.name)
-
-    @property
-    def well(self) -> bool:
-        return self._well
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
         """Publishes at most one step, if a step is due.
@@ -111,7 +107,7 @@ class SurveyEstimator:
             log.error("survey not estimated", survey=self.survey.name, **said)
             return REFUSED_MS
         finally:
-            self._well = well
+            self.well = well
             self._working.set(well)
 
     def _warn(self, why: str) -> None:
@@ -173,7 +169,7 @@ class SurveyEstimator:
 
     def leads(self) -> bool:
         """True if this estimator led the survey in its last turn, and the turn did not fail."""
-        return self._well and self._schedule is not None and self._schedule.leads
+        return self.well and self._schedule is not None and self._schedule.leads
 
     def prepare(self) -> bool:
         return self._schedule is not None and self._schedule.prepare()

@@ -44,20 +44,20 @@ SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
 
 def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
     """On a virtual clock: "slow" always has a step due, and each of its turns takes 900 ms. The other turns take 10 ms."""
-    turns, now_ms, waited = Turns[str](), 0, dict[str, list[int]]()
-    for name in ("slow", "b", "c", "d"):
+    turns, now_ms, waited = Turns(), 0, dict[bytes, list[int]]()
+    for name in (b"slow", b"b", b"c", b"d"):
         turns.put(name, 0)
     for _ in range(400):
-        name, at_ms = turns.first() or ("", 0)
+        name, at_ms = turns.first() or (b"", 0)
         now_ms = max(now_ms, at_ms)
         waited.setdefault(name, []).append(now_ms - at_ms)
-        now_ms += 900 if name == "slow" else 10
-        turns.put(name, now_ms if name == "slow" else now_ms + 200)
+        now_ms += 900 if name == b"slow" else 10
+        turns.put(name, now_ms if name == b"slow" else now_ms + 200)
     assert all(len(of) > 20 for of in waited.values())
-    assert max(max(of) for name, of in waited.items() if name != "slow") <= 900 + 2 * 10
-    turns.remove("slow")
+    assert max(max(of) for name, of in waited.items() if name != b"slow") <= 900 + 2 * 10
+    turns.remove(b"slow")
     assert turns.first() is not None
-    for name in "bcd":
+    for name in (b"b", b"c", b"d"):
         turns.remove(name)
     assert turns.first() is None
 
