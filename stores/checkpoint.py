@@ -9,6 +9,7 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Reason, Survey
 
 STORED_KEY_BYTES: Final = 8  # number of bytes that are stored of a report key
+ALL_STEPS: Final = range(2**53)  # doubles, the numbers of Redis's scripts, represent these integers exactly
 MAX_MS: Final = 2**53 - 1  # later than any real time; doubles represent all integers up to this value exactly
 
 

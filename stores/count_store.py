@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores.checkpoint import Checkpoint, PaneKey, sum_tables
+from ldpstream.stores.checkpoint import ALL_STEPS, Checkpoint, PaneKey, sum_tables
 from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.errors import UserError
 
@@ -85,9 +85,9 @@ class CountStore(ABC):
             total.update(head.rejected)
         return dict(total)
 
-    @abstractmethod
     def snapshot(self) -> dict[int, Checkpoint]:
         """Returns the checkpoint of every partition, with all panes, without report keys."""
+        return self.checkpoints(ALL_STEPS)
 
     @abstractmethod
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:

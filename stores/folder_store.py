@@ -8,6 +8,7 @@ from sqlite3 import Connection
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.stores.checkpoint import (
+    ALL_STEPS,
     STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
@@ -20,7 +21,6 @@ from ldpstream.stores.data_folder import DataFolder, SurveyPart
 from ldpstream.surveys import Survey
 
 _HEAD = "next_offset, newest_ms, rejected, log_id, missing, writer, keys, pruned_below"
-_ALL = range(2**53)
 
 
 class FolderCountStore(CountStore):
@@ -33,7 +33,7 @@ class FolderCountStore(CountStore):
         with self._part.read() as db:
             if (head := self._heads(db).get(partition)) is None:
                 return None
-            panes = self._panes(db, range(first_open_step(self.survey, head.newest_ms), _ALL.stop))
+            panes = self._panes(db, range(first_open_step(self.survey, head.newest_ms), ALL_STEPS.stop))
             rows = db.execute(
                 "SELECT generation, keys FROM report_key WHERE survey = ? AND part = ? ORDER BY id", (self._part.id, partition)
             )
@@ -70,9 +70,6 @@ class FolderCountStore(CountStore):
         with self._part.read() as db:
             panes = self._panes(db, steps)
             return {partition: replace(head, panes=panes[partition]) for partition, head in self._heads(db).items()}
-
-    def snapshot(self) -> dict[int, Checkpoint]:
-        return self.checkpoints(_ALL)
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         with self._part.write() as db:

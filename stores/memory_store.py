@@ -48,14 +48,11 @@ class MemoryCountStore(CountStore):
             return {p: _with_panes(checkpoint, {}, pruned_below=0) for p, checkpoint in self._checkpoints.items()}
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        return {
-            partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
-            for partition, checkpoint in self.snapshot().items()
-        }
-
-    def snapshot(self) -> dict[int, Checkpoint]:
         with self._lock:
-            return {p: _with_panes(checkpoint, dict(checkpoint.panes)) for p, checkpoint in self._checkpoints.items()}
+            return {
+                partition: _with_panes(checkpoint, {key: table for key, table in checkpoint.panes.items() if key.step in steps})
+                for partition, checkpoint in self._checkpoints.items()
+            }
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         with self._lock:

@@ -30,6 +30,7 @@ from typing import Any, cast
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.checkpoint import (
+    ALL_STEPS,
     STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
@@ -47,7 +48,6 @@ from ldpstream.surveys.canonical import former_fingerprints
 FORMAT = 2  # format of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
 _HEAD = ("next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys", "format")
-_LATEST_STEP = 2**53 - 1  # Lua's numbers are doubles
 _RECOUNT = "delete {}, and the agents count the log again"
 
 # KEYS: the hash, then the strings of the changed generations of report keys. ARGV: expected offset, log and writer ("" if
@@ -173,7 +173,7 @@ class RedisCountStore(CountStore):
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
         with self._numbers(key):
             first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
-        while (found := self._read([key, *self._keys_keys(partition, generations)], first)) is not None:
+        while (found := self._read([key, *self._keys_keys(partition, generations)], range(first, ALL_STEPS.stop))) is not None:
             checkpoint, keys = found
             if checkpoint.n_keys.keys() == generations:
                 return self._with_keys(partition, checkpoint, dict(zip(generations, keys, strict=True)))
@@ -214,10 +214,14 @@ class RedisCountStore(CountStore):
         }
 
     def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-        return self._read_all(steps[0], steps[-1]) if steps else self._read_all(1, 0)
-
-    def snapshot(self) -> dict[int, Checkpoint]:
-        return self._read_all(0, _LATEST_STEP)
+        checkpoints: dict[int, Checkpoint] = {}
+        for partition in self._partitions():
+            found = self._read([self._key(partition), self._pruned_key(partition)], steps)
+            if found is not None:
+                checkpoint, (pruned,) = found
+                with self._numbers(self._pruned_key(partition)):
+                    checkpoints[partition] = replace(checkpoint, pruned_below=int(pruned or 0))
+        return checkpoints
 
     def prune(self, before_step: int, seen: Mapping[int, Checkpoint]) -> None:
         script = self._redis.register_script(_PRUNE)
@@ -259,19 +263,9 @@ class RedisCountStore(CountStore):
         with self._numbers(self._partitions_key):
             return sorted(int(member) for member in members)
 
-    def _read_all(self, first_step: int, last_step: int) -> dict[int, Checkpoint]:
-        checkpoints: dict[int, Checkpoint] = {}
-        for partition in self._partitions():
-            found = self._read([self._key(partition), self._pruned_key(partition)], first_step, last_step)
-            if found is not None:
-                checkpoint, (pruned,) = found
-                with self._numbers(self._pruned_key(partition)):
-                    checkpoints[partition] = replace(checkpoint, pruned_below=int(pruned or 0))
-        return checkpoints
-
-    def _read(self, keys: list[str], first_step: int, last_step: int = _LATEST_STEP) -> tuple[Checkpoint, list[bytes]] | None:
+    def _read(self, keys: list[str], steps: range) -> tuple[Checkpoint, list[bytes]] | None:
         script = self._redis.register_script(_READ)
-        found: list[bytes] = self._ask(script, keys=keys, args=[first_step, last_step])
+        found: list[bytes] = self._ask(script, keys=keys, args=[steps.start, steps.stop - 1])
         if not found:
             return None
         end = len(_HEAD) + len(keys) - 1
