@@ -159,8 +159,10 @@ def pair_estimate(counts: Sequence[Counted], shape: tuple[int, int], same_people
         None if the pair's counts carry no information.
     """
     guess = _fit(counts, shape, False, None)
+    if guess is None:
+        return None
     # the variances depend on the shares: all of them must come from one table, and the joined shares are the best
-    return None if guess is None else _fit(counts, shape, same_people, _possible(guess.shares))
+    return _fit(counts, shape, same_people, post_process(guess.shares.ravel(), "norm-sub").reshape(shape))
 
 
 def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool = False) -> Independence | None:
@@ -228,10 +230,6 @@ def detectable_association(cell_variance: float, shape: tuple[int, int], size: f
     wanted = real("power", power, 0.5, 1 - 1e-9)
     noncentrality = brentq(lambda x: chndtr(limit, degrees, x) - (1 - wanted), 0, 1e5)
     return math.sqrt(noncentrality * cell_variance * k1 * k2 / (min(k1, k2) - 1))
-
-
-def _possible(shares: FloatArray) -> FloatArray:
-    return post_process(shares.ravel(), "norm-sub").reshape(shares.shape)
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:

@@ -259,8 +259,7 @@ def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
 def _with_sum_one(shares: FloatArray, variance: FloatArray) -> FloatArray:
     scale = variance / shares
     for _ in range(SUM_STEPS):
-        moved = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
-        shares = moved
+        shares = shares * np.exp(np.clip((1 - shares.sum()) / np.maximum(variance.sum(), 1e-300) * scale, -1, 1))
     return np.asarray(shares / shares.sum())
 
 

@@ -122,10 +122,6 @@ class ChunkConsumer(driver.Consumer):
             fetcher._max_partition_fetch_bytes = min(CHUNK_BYTES, max(LEAST_FETCH_BYTES, share))
         self.dispatcher.assign(assigned)
 
-    def displaced(self, partitions: set[TopicPartition]) -> None:
-        """Tells the dispatcher which partitions need a new seek."""
-        self.dispatcher.displace(partitions)
-
     def stop_reading(self, topic: str) -> None:
         for partition in tuple(self.placements):
             if partition[0] == topic:
@@ -266,7 +262,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     def _lose(self, partitions: set[Any], error: Exception, after_s: float | None = None) -> None:
         for partition in partitions:
             self.consumer.placements.pop(partition, None)
-        tell = partial(self.parent_loop.call_soon_threadsafe, self.consumer.displaced, partitions)
+        tell = partial(self.parent_loop.call_soon_threadsafe, self.consumer.dispatcher.displace, partitions)
         if isinstance(error, OffsetOutOfRangeError):
             tell()
         else:

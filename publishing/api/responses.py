@@ -98,7 +98,8 @@ class ApiResponses:
 
     def _overviews(self, span: Span, step: int, outlook: bool) -> list[Overview]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
-        found = {s: self._of_all_attributes(s, step) for s in dict.fromkeys((counted, "step", "filtered"))}
+        keys = {s: [publication_key(name, s, step) for name in self._attributes] for s in (counted, "step", "filtered")}
+        found = {s: self._source.get(of_span) for s, of_span in keys.items()}
         overviews = []
         for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else of_span
@@ -106,9 +107,6 @@ class ApiResponses:
                 growth = growth_of(self._survey, self._source, shown.attribute, step)
                 overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook, growth))
         return overviews
-
-    def _of_all_attributes(self, span: Span, step: int) -> list[Publication | None]:
-        return self._source.get([publication_key(name, span, step) for name in self._attributes])
 
     def _overview(
         self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool,

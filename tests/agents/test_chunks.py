@@ -348,7 +348,9 @@ async def test_after_an_error_the_partition_is_placed_again(
     other, told = TopicPartition("reports", 1), list[set[TopicPartition]]()
     thread: Any = ChunkThread.__new__(ChunkThread)
     thread.consumer = SimpleNamespace(
-        placements={PARTITION: _Placement(1), other: _Placement(2)}, flow_active=True, displaced=told.append
+        placements={PARTITION: _Placement(1), other: _Placement(2)},
+        flow_active=True,
+        dispatcher=SimpleNamespace(displace=told.append),
     )
     thread.parent_loop = asyncio.get_running_loop()
     assert await thread._fetch_records(Library(error), {PARTITION, other}) == {}
@@ -363,7 +365,8 @@ async def test_a_record_without_log_append_time_stops_only_its_partition(monkeyp
     """Such a record is never counted, because its time is the producer's. The agent reads the partition again after a pause."""
     monkeypatch.setattr("ldpstream.agents.consumer.chunks.AFTER_WRONG_TIME_S", 0.3)
     thread, told = _reader(), list[set[TopicPartition]]()
-    thread.consumer.displaced, thread.parent_loop = told.append, asyncio.get_running_loop()
+    thread.consumer.dispatcher = SimpleNamespace(displace=told.append)
+    thread.parent_loop = asyncio.get_running_loop()
     thread.consumer.placements[TopicPartition("reports", 1)] = _Placement(6)
     piece = ReadableBatch((0,), (1,), (b"a",), {0})
     with structlog.testing.capture_logs() as lines:
