@@ -53,40 +53,28 @@ class ReadableBatch(NamedTuple):
         return sum(map(len, self.values)) + keys + RECORD_BYTES * len(self.values)
 
 
-class RefusedBatch(NamedTuple):
-    """The refused part of a batch. `record` represents this part and contains the stored bytes of the whole batch."""
-
-    record: Record
-    refusal: Refusal
-    timestamp_types: set[int]
-    markers: int = 0
-
-    @property
-    def weight(self) -> int:
-        """Approximate memory in bytes."""
-        return len(self.record.value)
-
-
-class Markers(NamedTuple):
-    """A control batch, such as the end of a transaction, without records to count.
+class StandIn(NamedTuple):
+    """One record that represents offsets without readable records.
 
     Attributes:
-        record: represents the batch; has the batch's first unread offset and no value.
-        markers: number of offsets, at least 1.
+        record: for the refused part of a batch, contains the stored bytes of the whole batch. For a control batch, such as the
+            end of a transaction, has the batch's first unread offset and no value.
+        refusal: None for a control batch.
+        markers: number of offsets of a control batch; 0 for a refused part.
     """
 
     record: Record
+    refusal: Refusal | None
     markers: int
-    refusal: None = None
-    timestamp_types: frozenset[int] = frozenset()
+    timestamp_types: set[int]
 
     @property
     def weight(self) -> int:
         """Approximate memory in bytes."""
-        return RECORD_BYTES
+        return len(self.record.value) + RECORD_BYTES
 
 
-Piece = ReadableBatch | RefusedBatch | Markers
+Piece = ReadableBatch | StandIn
 
 
 class FetchedBatches(dict[Any, Any]):
@@ -152,7 +140,7 @@ def unpack(unread: Any) -> Iterator[Piece]:
             first, end = max(unread.next_fetch_offset, batch.base_offset), batch.next_offset
             if first < end:
                 unread.next_fetch_offset = end
-                yield Markers(Record(first, batch.max_timestamp, b""), end - first)
+                yield StandIn(Record(first, batch.max_timestamp, b""), None, end - first, set())
         else:
             try:
                 for piece in _pieces(batch, raw, unread.next_fetch_offset):
@@ -164,7 +152,7 @@ def unpack(unread: Any) -> Iterator[Piece]:
                 log.warning("batch refused", offset=first, records=n - first, reason=error.reason, why=str(error))
                 attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
                 record = Record(first, int.from_bytes(appended, "big"), bytes(raw))
-                yield RefusedBatch(record, Refusal(n - first, error.reason), {(attributes & _APPEND_TIME) // _APPEND_TIME})
+                yield StandIn(record, Refusal(n - first, error.reason), 0, {(attributes & _APPEND_TIME) // _APPEND_TIME})
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
@@ -221,7 +209,7 @@ def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal 
         if kind is ReadableBatch:
             yield _columns(cast(list[ReadableBatch], list(run))), None, 0
         else:
-            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[RefusedBatch | Markers], run))
+            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[StandIn], run))
 
 
 def _columns(batches: Sequence[ReadableBatch]) -> Records:

@@ -12,7 +12,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from ldpstream.agents.consumer.batches import FetchedBytes, Markers, ReadableBatch, unpack
+from ldpstream.agents.consumer.batches import FetchedBytes, ReadableBatch, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -71,5 +71,5 @@ def unread(raw: bytes, offset: int) -> Any:
 
 def read(unread: Any) -> list[ReadableBatch]:
     """Reads the batches and returns all except the control batches. Fails the test if a batch is refused."""
-    pieces = [piece for piece in unpack(unread) if not isinstance(piece, Markers)]
+    pieces = [piece for piece in unpack(unread) if isinstance(piece, ReadableBatch) or not piece.markers]
     return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]
