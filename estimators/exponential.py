@@ -1,4 +1,4 @@
-"""An exponential function and a setting for loops that Numba compiles.
+"""An exponential function, a setting and a type for loops that Numba compiles.
 
 Import this module only in modules of compiled loops, because Numba loads slowly.
 """
@@ -7,6 +7,9 @@ from typing import Any
 
 import numba
 import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[Any]
 
 SUMS = {"reassoc", "contract"}  # the compiler may add the numbers of a sum in any order, several at once
 LOG2_E = 1.4426950408889634

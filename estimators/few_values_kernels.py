@@ -3,17 +3,14 @@
 Import this module only inside functions, because Numba loads slowly.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[Any]
+from ldpstream.estimators.exponential import Floats
 
 
 @numba.njit(cache=True, error_model="numpy")
-def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Numbers]:
+def marginals(weighted: Floats, size: Floats, total: int) -> tuple[Floats, Floats]:
     """Distribution of each of k independent integers, given their sum, under each component of a mixture.
 
     Args:
@@ -50,7 +47,7 @@ def marginals(weighted: Numbers, size: Numbers, total: int) -> tuple[Numbers, Nu
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _add(sums: Numbers, weights: Numbers, size: int, highest: int, total: int, found: Numbers) -> None:
+def _add(sums: Floats, weights: Floats, size: int, highest: int, total: int, found: Floats) -> None:
     for s in range(highest + 1):
         if sums[s] > 0:
             for j in range(min(size, total - s + 1)):

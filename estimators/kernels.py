@@ -3,13 +3,10 @@
 Import this module only inside functions, because Numba loads slowly.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[Any]
+from ldpstream.estimators.exponential import Floats
 
 
 @numba.njit(cache=True, error_model="numpy")

@@ -3,15 +3,10 @@
 Import this module only inside functions, because Numba loads slowly.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from ldpstream.estimators.exponential import SUMS
-
-Floats = npt.NDArray[Any]
+from ldpstream.estimators.exponential import SUMS, Floats
 
 
 @numba.njit(cache=True)

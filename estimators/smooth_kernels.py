@@ -3,15 +3,10 @@
 Import this module only inside functions, because Numba loads slowly.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
-import numpy.typing as npt
 
-from ldpstream.estimators.exponential import SUMS, exp
-
-Floats = npt.NDArray[Any]
+from ldpstream.estimators.exponential import SUMS, Floats, exp
 
 NEGLIGIBLE = 0.01  # a component that explains less than this number of values is dropped
 LEAST_LEVEL = 0.001  # smallest sum of the smooth part
