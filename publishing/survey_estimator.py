@@ -63,24 +63,18 @@ class SurveyEstimator:
         self._balanced_ms = 0
         self._warned, self._warned_s = "", 0.0
         self.well, self._topic_lost = False, False
-        self._load = Gauge(
-            "ldpstream_estimate_load_ratio",
-            "Time to estimate a step with all estimators, divided by the step's duration.",
-            ["survey"],
-            registry=registry,
-        ).labels(survey.name)
-        self._left_out = Gauge(
-            "ldpstream_research_left_out",
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"ldpstream_{name}", text, ["survey"], registry=registry).labels(survey.name)
+
+        self._load = gauge(
+            "estimate_load_ratio", "Time to estimate a step with all estimators, divided by the step's duration."
+        )
+        self._left_out = gauge(
+            "research_left_out",
             "1 if the last step has no research estimators, because all estimates would take too long, else 0.",
-            ["survey"],
-            registry=registry,
-        ).labels(survey.name)
-        self._working = Gauge(
-            "ldpstream_survey_working",
-            "1 if the survey's last turn had no error, else 0.",
-            ["survey"],
-            registry=registry,
-        ).labels(survey.name)
+        )
+        self._working = gauge("survey_working", "1 if the survey's last turn had no error, else 0.")
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
         """Publishes at most one step, if a step is due.
