@@ -70,7 +70,7 @@ class AgentApp(faust.App):
         self.redis = SharedClient(settings)
         self.stopping, self._survey_watch = threading.Event(), watch
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
-        surveys = [text.survey for text in watch.surveys.values()]
+        surveys = watch.listed()
         self._only_survey = None if watch.only_file is None else surveys[0]
         group = settings.group if self._only_survey is None else group_id(self._only_survey)
         keeper = TopicKeeper(settings, watch)
@@ -119,14 +119,9 @@ class AgentApp(faust.App):
 
     def _new_counting(self, survey: Survey) -> Counting:
         settings = self.agent_settings
-        store, source = RedisCountStore(survey, settings, client=self.redis), self._new_log(survey)
+        store = RedisCountStore(survey, settings, client=self.redis)
+        source = KafkaLog(self, self.second_client, survey, lambda: known_fingerprints([survey, *self._survey_watch.listed()]))
         return Counting(survey, store, source, settings.commit_interval_ms / 1000)
-
-    def _new_log(self, survey: Survey) -> KafkaLog:
-        return KafkaLog(self, self.second_client, survey, lambda: known_fingerprints([survey, *self._served()]))
-
-    def _served(self) -> list[Survey]:
-        return [text.survey for text in self._survey_watch.surveys.values()]
 
     @property
     def _reader(self) -> ChunkConsumer:

@@ -60,7 +60,7 @@ class EstimatorLoop:
         self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
         REGISTRY.register(self._metrics)
-        for survey in [found.survey for found in watch.surveys.values()]:
+        for survey in watch.listed():
             self._add(survey)
 
     @property

@@ -21,7 +21,6 @@ from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
-from ldpstream.surveys.folder import SurveyFolder
 
 log = structlog.get_logger("ldpstream.estimator")
 
@@ -68,12 +67,12 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
         if watch.only_file is None:
             check_broker(settings)
         else:
-            check_topics(*_surveys(watch))
+            check_topics(*watch.listed())
 
     def reach_redis() -> Client:
         client = connect(settings, timeout_s=10)
         if watch.only_file is not None:
-            (survey,) = _surveys(watch)
+            (survey,) = watch.listed()
             RedisCountStore(survey, settings, client=client).check_estimating()
         return client
 
@@ -82,10 +81,6 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
     client = wait_for(f"Redis at {settings.redis_url()}", reach_redis, stop.wait, log.warning, _redis_unreachable)
     admin = wait_for(kafka_at, lambda: connect_admin(settings), stop.wait, log.warning, _kafka_unreachable)
     return Cluster(settings, client, admin, MarkerProducer(settings), check_topics)
-
-
-def _surveys(watch: SurveyFolder) -> list[Survey]:
-    return [found.survey for found in watch.surveys.values()]
 
 
 def _redis_unreachable(error: Exception) -> bool:

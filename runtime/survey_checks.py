@@ -52,7 +52,7 @@ class SurveyChecks:
         return usable
 
     def _check_each(self) -> tuple[list[Survey], list[tuple[Survey, UserError]]]:
-        surveys = [text.survey for text in self._watch.surveys.values()]
+        surveys = self._watch.listed()
         with ThreadPoolExecutor(AT_ONCE) as pool:
             found = list(zip(surveys, pool.map(self._error, surveys), strict=True))
         return [survey for survey, error in found if error is None], [(survey, error) for survey, error in found if error]

@@ -115,6 +115,9 @@ class SurveyFolder:
             reason = next((f"{path}: {why}" for path, why in self.broken.items()), "a folder's surveys are its files *.toml")
             raise SurveyFolderError(f"{' '.join(map(str, self._paths))}: no survey found; {reason}")
 
+    def listed(self) -> list[Survey]:
+        return [text.survey for text in self.surveys.values()]
+
     def look(self) -> Changes:
         """Looks for changes."""
         return self._settle(self._read(at_once=False))

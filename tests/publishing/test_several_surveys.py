@@ -205,7 +205,7 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
-    watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
+    watch = Mock(only_file=Path("survey.toml"), listed=lambda: [SURVEY])
     loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0))
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
