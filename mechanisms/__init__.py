@@ -1,11 +1,18 @@
-"""Mechanisms: the code that a device runs, and the meaning of the device's reports."""
+"""Mechanisms: the code that a device runs, and the meaning of the device's reports.
 
-from ldpstream.mechanisms.arguments import Reports
-from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.kinds import Longitudinal, OneTime
-from ldpstream.mechanisms.location import ChannelMechanism
-from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, SETS, choose, mechanism
-from ldpstream.mechanisms.table import CountTable
+Python loads the module of a name on the name's first use: the help of the command line needs no NumPy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ldpstream.mechanisms.arguments import Reports
+    from ldpstream.mechanisms.base import Mechanism
+    from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+    from ldpstream.mechanisms.location import ChannelMechanism
+    from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, SETS, choose, mechanism
+    from ldpstream.mechanisms.table import CountTable
 
 __all__ = [
     "LOCATION",
@@ -23,3 +30,15 @@ __all__ = [
     "choose",
     "mechanism",
 ]
+
+_HOMES = {
+    "ChannelMechanism": "location", "CountTable": "table", "Longitudinal": "kinds", "Mechanism": "base", "OneTime": "kinds",
+    "Reports": "arguments",
+}  # fmt: skip
+
+if not TYPE_CHECKING:  # with this function, a type checker would accept every name
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'registry')}"), name)

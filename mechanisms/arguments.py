@@ -1,13 +1,13 @@
 """Checks of arguments."""
 
 import math
-from collections.abc import Iterable
-from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ldpstream.mechanisms.wording import did_you_mean
 
 MAX_EPS = 700.0  # exp(700) does not overflow a double
 MIN_EPS = 1e-9  # at this ε, the rounding of p and q leaves about seven digits of p - q
@@ -50,18 +50,6 @@ def chain_epsilons(eps_inf: object, eps_1: object) -> tuple[float, float]:
     if single >= long:
         raise ValueError(f"eps_1 must be in (0, eps_inf) = (0, {long:g}), got {single!r}")
     return long, single
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Returns the end of a message that suggests the most similar known name; "" if no name is similar.
-
-    >>> did_you_mean("colection", ["name", "collection"])
-    '; did you mean collection?'
-    >>> did_you_mean("zone", ["name", "collection"])
-    ''
-    """
-    close = get_close_matches(word, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:

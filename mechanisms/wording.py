@@ -1,4 +1,7 @@
-"""Numbers in messages."""
+"""Words of messages: a number with its noun, and the suggestion for a misspelt name."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 def plural(number: int | str, one: str, many: str | None = None) -> str:
@@ -9,3 +12,15 @@ def plural(number: int | str, one: str, many: str | None = None) -> str:
     """
     text = number if isinstance(number, str) else f"{number:,}"
     return f"{text} {one if text == '1' else many or f'{one}s'}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns the end of a message that suggests the most similar known name; "" if no name is similar.
+
+    >>> did_you_mean("colection", ["name", "collection"])
+    '; did you mean collection?'
+    >>> did_you_mean("zone", ["name", "collection"])
+    ''
+    """
+    close = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"; did you mean {close[0]}?" if close else ""
