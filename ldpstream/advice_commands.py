@@ -10,21 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from ldpstream import tables
-from ldpstream.advice.columns import LEAST
-from ldpstream.mechanisms import NAMES
-from ldpstream.mechanisms.registry import registered
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
-from ldpstream.plots import draw_panels
 from ldpstream.producers.table_file import attribute_name
-from ldpstream.surveys.questions import ANY
 from ldpstream.terminal import activity, console, job_bar, tell
 
 if TYPE_CHECKING:
     from ldpstream.advice.question import Question
 
 app = typer.Typer()
+LEAST = 10  # a usual threshold of disclosure control
 
 
 @app.command(name="audit")
@@ -44,6 +39,7 @@ def audit_command(
     from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
     from ldpstream.checks.audit.samplers import code_paths
     from ldpstream.checks.audit.spaced import SPACED_SHARE
+    from ldpstream.mechanisms.registry import NAMES, registered
 
     names = list(NAMES) if mechanism is None else mechanism
     for name in names:
@@ -98,6 +94,8 @@ def advise_command(
     from ldpstream.advice.advise import advise, check_attribute, check_runs
     from ldpstream.advice.question import AdviceError, Question
     from ldpstream.advice.sample_file import read_sample, read_sets
+    from ldpstream.plots import draw_panels
+    from ldpstream.surveys.questions import ANY
 
     if column is not None and sample is None:
         raise AdviceError("--column needs --sample")
@@ -170,6 +168,8 @@ def _advise_numbers(
 
 
 def _choices(text: str | None) -> int | None:
+    from ldpstream.surveys.questions import ANY
+
     if text is None or text == ANY:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 9:
@@ -211,6 +211,7 @@ def init_command(
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
+    from ldpstream import tables
     from ldpstream.advice.proposal import PROMISES, plan_survey, propose_survey
     from ldpstream.forecast_tables import growth_table
 

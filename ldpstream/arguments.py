@@ -1,15 +1,16 @@
 """Arguments and options that several commands have."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ldpstream import surveys
-from ldpstream.producers.people_file import open_data
-from ldpstream.producers.values import MarkovValues, ValueSource
-from ldpstream.surveys import Survey
 from ldpstream.terminal import tell
+
+if TYPE_CHECKING:
+    from ldpstream.producers.values import ValueSource
+    from ldpstream.surveys import Survey
 
 DEMO_SURVEY = Path(surveys.__file__).parent / "samples" / "demo.toml"
 
@@ -34,7 +35,10 @@ Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time s
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
 
 
-def values(survey: Survey, data: Path | None, first_step: int | None, users: int, steps: int, seed: int) -> ValueSource:
+def values(survey: "Survey", data: Path | None, first_step: int | None, users: int, steps: int, seed: int) -> "ValueSource":
+    from ldpstream.producers.people_file import open_data  # only here: NumPy loads slowly, and the help needs this module
+    from ldpstream.producers.values import MarkovValues
+
     if data is None:
         return MarkovValues(survey, users, steps, seed)
     return open_data(data, survey, first_step, steps, tell)

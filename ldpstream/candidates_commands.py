@@ -13,17 +13,16 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, writable, write_json
-from ldpstream.promise import device_loss, nats
-from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.survey_file import read_survey
 from ldpstream.terminal import NONE, console, table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly
     from ldpstream.candidates import Cost, NextSurvey
     from ldpstream.found_values import FoundValue
+    from ldpstream.surveys import Survey
 
 app = typer.Typer()
 
@@ -74,12 +73,13 @@ def candidates_command(
         rounds,
         same_looking,
     )
+    from ldpstream.surveys.survey_file import read_survey
 
     survey, text = read_survey(survey_file)
     document = tomllib.loads(text)
     index = open_attribute(survey, attribute)
     wanted = read_candidates(listed, survey.attributes[index])
-    before = survey if after is None else load_survey(after)
+    before = survey if after is None else surveys.load_survey(after)
     begin = next_start(before) if start is None else start.replace(tzinfo=UTC)
     if not out.is_dir():
         raise OutputError(f"--out {out}: is not a folder")
@@ -163,8 +163,9 @@ def _rounds_table(found: "list[NextSurvey]") -> Table:
     return shown
 
 
-def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> list[str]:
+def _lines(survey: "Survey", found: "list[NextSurvey]", people: int | None) -> list[str]:
     from ldpstream.candidates import spacing
+    from ldpstream.promise import device_loss, nats
 
     said = []
     if people is not None:
@@ -185,6 +186,8 @@ def _lines(survey: Survey, found: "list[NextSurvey]", people: int | None) -> lis
 
 
 def _cost(cost: "Cost") -> str:
+    from ldpstream.promise import nats
+
     if cost.eps_window is None:
         return f"new memos in each survey; while the value stays the same, each survey loses at most {nats(cost.fresh or 0)}."
     steps = f"any {cost.every_steps} consecutive steps" if cost.every_steps > 1 else "each step"
@@ -215,7 +218,7 @@ def found_command(
 
     if out is not None and out.resolve() in [path.resolve() for path in (old_file, new_file, histogram)]:
         raise OutputError(f"--out {out}: the command reads this file; give another one")
-    old, new = load_survey(old_file), load_survey(new_file)
+    old, new = surveys.load_survey(old_file), surveys.load_survey(new_file)
     shares = read_shares(histogram, new)
     found, tested = found_values(old, new, shares, candidates)
     if found:

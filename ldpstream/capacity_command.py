@@ -1,16 +1,15 @@
 """The command `plan`: what a deployment needs for a survey and a number of devices."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpstream.agents.remembered_keys import MAX_KEYS
 from ldpstream.arguments import DEMO_SURVEY, SurveyOrDemo
-from ldpstream.capacity import AGENT_US, COMMIT_S, GATEWAY_US, Deployment
-from ldpstream.capacity import plan as plan_of
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.surveys import load_survey
 from ldpstream.terminal import console, fail, table
+
+if TYPE_CHECKING:
+    from ldpstream.capacity import Deployment
 
 app = typer.Typer()
 
@@ -28,6 +27,9 @@ def plan(
     json: JsonFile = None,
 ) -> None:
     """Plan a deployment: partitions, gateways, agents, memory of Redis, bytes of the log, time of the estimates."""
+    from ldpstream.capacity import plan as plan_of  # only here: these modules load slowly
+    from ldpstream.surveys import load_survey
+
     survey = load_survey(survey_file)
     try:
         found = plan_of(survey, devices, every, batch=batch, peak=peak, replicas=replicas)
@@ -45,7 +47,10 @@ def plan(
     write_json(json, found)
 
 
-def rows(found: Deployment) -> list[tuple[str, str, str]]:
+def rows(found: "Deployment") -> list[tuple[str, str, str]]:
+    from ldpstream.agents.remembered_keys import MAX_KEYS
+    from ldpstream.capacity import AGENT_US, COMMIT_S, GATEWAY_US
+
     gateway = f"{GATEWAY_US[0]:g} µs a request and {GATEWAY_US[1]:g} µs an envelope: {found.gateway_cores:.2g} cores on average"
     agent = f"{AGENT_US[0]:g} µs a record and {1000 * AGENT_US[1]:.2g} ns a byte: {found.agent_cores:.2g} cores on average"
     redis = f"{1000 * COMMIT_S:g} ms a commit: {found.redis_cores:.2g} cores"

@@ -4,16 +4,19 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
+from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import activity, console, tell
+
+if TYPE_CHECKING:
+    from ldpstream.surveys import Survey
 
 app = typer.Typer()
 
@@ -35,7 +38,7 @@ def conformance_command(
     """Check a device of another author. Exit status 1 if the check finds a fault."""
     if (calls is None) == (listen is None):
         raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
-    survey = load_survey(survey_file)
+    survey = surveys.load_survey(survey_file)
     if calls is not None:
         failures = _check_calls(survey, calls, json)
     else:
@@ -47,7 +50,7 @@ def conformance_command(
         raise typer.Exit(1)
 
 
-def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
+def _check_calls(survey: "Survey", path: Path, json: Path | None) -> list[str]:
     from ldpstream.checks.conformance.calls import read_calls
     from ldpstream.checks.conformance.conformance import check_device
     from ldpstream.checks.conformance.conformance_tables import conformance_tables, conformance_verdict
@@ -64,7 +67,7 @@ def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
     return found.failures
 
 
-def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> list[str]:
+def _check_sending(survey: "Survey", toml: str, port: int, json: Path | None) -> list[str]:
     from ldpstream.checks.conformance.conformance_tables import passed_or_failed
     from ldpstream.checks.conformance.listener import listening
 

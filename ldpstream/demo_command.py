@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpstream import tables
+from ldpstream import surveys
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.producers.values import ValueSource
 from ldpstream.signals import ends_on_signal
-from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, progress_bar, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.demo import Demo
+    from ldpstream.producers.values import ValueSource
     from ldpstream.publishing.publication import Publication
+    from ldpstream.surveys import Survey
 
 app = typer.Typer()
 
@@ -41,7 +41,7 @@ def demo(
     """Run the whole pipeline in one process: devices, log, count tables, estimates beside the truth."""
     from ldpstream.demo import Demo
 
-    survey = load_survey(survey_file)
+    survey = surveys.load_survey(survey_file)
     source = values(survey, data, first_step, users, steps, seed)
     pipeline = Demo(survey, source, seed)
     if page is None:
@@ -54,7 +54,7 @@ def demo(
 
 
 @contextmanager
-def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
+def serve_demo(survey: "Survey", pipeline: "Demo") -> Iterator[None]:
     """Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.page.server import PageServer
@@ -74,7 +74,9 @@ def serve_demo(survey: Survey, pipeline: "Demo") -> Iterator[None]:
         server.close()
 
 
-def run_demo(survey: Survey, source: ValueSource, pipeline: "Demo", json: Path | None) -> None:
+def run_demo(survey: "Survey", source: "ValueSource", pipeline: "Demo", json: Path | None) -> None:
+    from ldpstream import tables
+
     with progress_bar() as bar:
         task = bar.add_task(f"{plural(source.n_people, 'person', 'people')}, steps", total=source.n_steps)
 

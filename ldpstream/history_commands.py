@@ -9,7 +9,6 @@ import typer
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, write_json
-from ldpstream.surveys import load_survey
 from ldpstream.terminal import job_bar, tell
 
 app = typer.Typer()
@@ -33,9 +32,9 @@ def export_command(
         raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
     from ldpstream.publishing.history.export import export  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
-
     counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
     with job_bar() as bar:
         done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, counted), data)

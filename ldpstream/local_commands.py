@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
+from ldpstream import surveys
 from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo
-from ldpstream.producers.people_file import open_data
-from ldpstream.surveys import load_survey
 from ldpstream.terminal import tell
 
 app = typer.Typer()
@@ -31,7 +30,7 @@ def services_command(
     from ldpstream.local.pipeline import Ports, services, watch, what_to_type  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
 
-    load_survey(survey_file)
+    surveys.load_survey(survey_file)
     settings = load_settings()
 
     effective = {
@@ -79,9 +78,10 @@ def try_command(
 
     The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT; a taken port is replaced.
     """
+    from ldpstream.producers.people_file import open_data
     from ldpstream.runtime.settings import load_settings
 
-    survey, settings = load_survey(survey_file), load_settings()
+    survey, settings = surveys.load_survey(survey_file), load_settings()
     if data is not None:
         open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
     from ldpstream.local.pipeline import Ports, Trial

@@ -2,35 +2,19 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from ldpstream import tables
+from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
-from ldpstream.behind_relay import (
-    BehindRelay,
-    behind_relay,
-    colluding_lines,
-    relay_lines,
-    relay_table,
-    second_promise,
-)
-from ldpstream.check_document import check_document
 from ldpstream.outputs import JsonFile, drawable, write_json
-from ldpstream.plots import draw_ledger
-from ldpstream.promise import cohort_line
-from ldpstream.reader import legend, reader_line, reader_table, readers
-from ldpstream.rehearse import rehearse
-from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.crowds import DELTA
 from ldpstream.terminal import console, fail, tell
 
-READERS = (
-    "\nReaders of the published histograms, who see no single report. The chance of any set of histograms changes by at most a "
-    f"factor e^loss, plus {DELTA:f}. The conditions: `ldpstream ledger --people`."
-)
+if TYPE_CHECKING:
+    from ldpstream.behind_relay import BehindRelay
+    from ldpstream.surveys import Survey
 
 RelayOption = Annotated[
     bool,
@@ -60,7 +44,9 @@ def check(
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
-    survey = load_survey(survey_file)
+    from ldpstream.check_document import check_document  # only here: these modules load slowly
+
+    survey = surveys.load_survey(survey_file)
     if people is not None:
         _print_forecast(survey, people, width, relay, colluding, json)
         return
@@ -75,13 +61,17 @@ def _need_people(given: dict[str, bool]) -> None:
         fail(f"{option} needs --people")
 
 
-def _second_promise(survey: Survey, people: int | None, relay: bool, colluding: int) -> list[BehindRelay]:
+def _second_promise(survey: "Survey", people: int | None, relay: bool, colluding: int) -> "list[BehindRelay]":
+    from ldpstream.behind_relay import behind_relay
+
     return behind_relay(survey, people, colluding) if relay or survey.relay is not None else []
 
 
-def _print_forecast(survey: Survey, people: int, width: float | None, relay: bool, colluding: int, json: Path | None) -> None:
+def _print_forecast(survey: "Survey", people: int, width: float | None, relay: bool, colluding: int, json: Path | None) -> None:
     from ldpstream import forecast_tables
+    from ldpstream.behind_relay import colluding_lines, second_promise
     from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
+    from ldpstream.reader import READERS, reader_line, readers
 
     wished = WIDTH if width is None else width
     try:
@@ -114,7 +104,7 @@ def _print_forecast(survey: Survey, people: int, width: float | None, relay: boo
 @app.command()
 def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
     """Print the survey as devices in other languages need it, as one line of JSON."""
-    survey = load_survey(survey_file)
+    survey = surveys.load_survey(survey_file)
     tell(msgspec.json.encode(survey.device_survey).decode())
     write_json(json, survey.device_survey)
 
@@ -137,7 +127,13 @@ def ledger(
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
-    survey = load_survey(survey_file)
+    from ldpstream import tables  # only here: these modules load slowly
+    from ldpstream.behind_relay import colluding_lines, relay_lines, relay_table
+    from ldpstream.plots import draw_ledger
+    from ldpstream.promise import cohort_line
+    from ldpstream.reader import legend, reader_table, readers
+
+    survey = surveys.load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
     learnt, hidden = [], []
@@ -187,5 +183,7 @@ def rehearse_command(
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal, in seconds")] = 5,
 ) -> None:
     """Write a copy of a survey, with its start now and short steps, to try the services out."""
+    from ldpstream.rehearse import rehearse
+
     rehearse(survey_file, out, step_seconds, time.time())
     console.print(f"{out}: starts now, a step every {step_seconds} s", markup=False)

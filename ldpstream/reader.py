@@ -27,6 +27,10 @@ LEGEND_MEMOS = (
     "The bound ends when the person or the crowd changes a value, misses different steps, or draws new memos.",
 )
 LEGEND_SPL = "The losses of a device's attributes add up."
+READERS = (
+    "\nReaders of the published histograms, who see no single report. The chance of any set of histograms changes by at most a "
+    f"factor e^loss, plus {DELTA:f}. The conditions: `ldpstream ledger --people`."
+)
 
 
 class Reader(Struct, frozen=True, kw_only=True):

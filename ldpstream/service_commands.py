@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpstream import tables
 from ldpstream.arguments import DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.producers.population import Population
-from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
 from ldpstream.signals import ends_on_signal, log_when_told
-from ldpstream.surveys import Survey, load_survey
 from ldpstream.terminal import console, fail, progress_bar, say, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.producers.device.routes import Relay
     from ldpstream.publishing.publication import Publication
     from ldpstream.runtime.settings import Settings
+    from ldpstream.surveys import Survey
 
 app = typer.Typer()
 
@@ -50,7 +47,10 @@ def produce(
     ] = None,
 ) -> None:
     """Simulate devices that report to Kafka or to a gateway in real time, from the survey's current step on."""
-    from ldpstream.runtime.settings import load_settings  # only here: this module loads slowly
+    from ldpstream.producers.population import Population  # only here: these modules load slowly
+    from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed)
@@ -88,7 +88,7 @@ def produce(
     write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
 
-def kafka_sink(survey: Survey, settings: "Settings", stop: Event) -> Sink:
+def kafka_sink(survey: "Survey", settings: "Settings", stop: Event) -> Sink:
     from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
 
     return await_kafka_sink(survey, settings, stop.wait, say)
@@ -101,7 +101,7 @@ def gateway_sink(url: str, settings: "Settings") -> Sink:
     return GatewaySink(url, next(iter(read_tokens(settings)), None))
 
 
-def relay_sink(survey: Survey, url: str, gateway: str, settings: "Settings") -> Sink:
+def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -> Sink:
     from ldpstream.producers.gateway.credentials import read_tokens  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_sink import RelaySink
 
@@ -145,7 +145,8 @@ def estimate(
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
-    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream import tables  # only here: these modules load slowly
+    from ldpstream.runtime.logs import start_log
     from ldpstream.runtime.settings import load_settings
     from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper

@@ -4,7 +4,7 @@ import sys
 from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -12,26 +12,10 @@ from rich.table import Column, Table
 
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.signing import (
-    Entry,
-    append,
-    draft,
-    entries,
-    is_encrypted,
-    load_key,
-    new_key,
-    public_text,
-    read_bytes,
-    read_file,
-    signers,
-    state_of,
-)
-from ldpstream.survey_commands import differences_table
-from ldpstream.surveys import SurveyError
-from ldpstream.surveys.folder import survey_files
-from ldpstream.surveys.signatures import FILE, public_keys, sha256
-from ldpstream.surveys.survey_file import read_survey
 from ldpstream.terminal import console, fail, say, tell
+
+if TYPE_CHECKING:
+    from ldpstream.signing import Entry
 
 app = typer.Typer()
 VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
@@ -43,6 +27,8 @@ def key_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: the private key, encrypted")],
 ) -> None:
     """Make a key for signing surveys, and print its public key."""
+    from ldpstream.signing import new_key  # only here: this module loads slowly
+
     if file.exists():
         fail(f"{file}: exists; a key is never overwritten")
     tell(new_key(file, _passphrase(file, twice=True)))
@@ -58,6 +44,10 @@ def sign_command(
     json: JsonFile = None,
 ) -> None:
     """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
+    from ldpstream.signing import append, draft, entries, is_encrypted, load_key, public_text, read_bytes, read_file, signers
+    from ldpstream.surveys.signatures import FILE
+    from ldpstream.surveys.survey_file import read_survey
+
     others = _public(signed_by) if signed_by else []
     survey, toml = read_survey(survey_file)
     path = survey_file.parent / FILE
@@ -82,6 +72,12 @@ def verify_command(
     json: JsonFile = None,
 ) -> None:
     """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""
+    from ldpstream.signing import entries, read_file, signers, state_of  # only here: these modules load slowly
+    from ldpstream.surveys import SurveyError
+    from ldpstream.surveys.folder import survey_files
+    from ldpstream.surveys.signatures import FILE, sha256
+    from ldpstream.surveys.survey_file import read_survey
+
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")
     lines = read_file(folder / FILE)
@@ -126,7 +122,9 @@ def verify_command(
         raise typer.Exit(2)
 
 
-def _show_changes(entry: Entry) -> None:
+def _show_changes(entry: "Entry") -> None:
+    from ldpstream.survey_changes import differences_table
+
     if entry.earlier is None:
         tell("The trail has no earlier survey of this name.")
         return
@@ -137,6 +135,8 @@ def _show_changes(entry: Entry) -> None:
 
 
 def _public(signed_by: list[str]) -> list[bytes]:
+    from ldpstream.surveys.signatures import public_keys
+
     try:
         return public_keys(signed_by)
     except ValueError as error:

@@ -3,25 +3,21 @@
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ldpstream.mechanisms.guessing import percent_up
+from ldpstream import surveys
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.promise import loss_for_ever, nats
 from ldpstream.runtime.clock import now_ms
-from ldpstream.surveys import Survey, SurveyError, load_survey
-from ldpstream.surveys.device_chance import chance_of_both
-from ldpstream.surveys.differences import Difference, differences
-from ldpstream.surveys.folder import survey_files
-from ldpstream.surveys.lineage import join, predecessors, state
 from ldpstream.terminal import console, fail, say, tell
 
+if TYPE_CHECKING:
+    from ldpstream.surveys import Survey
+
 app = typer.Typer()
-LONGEST = 60  # characters of a value in the table of `diff`
 
 
 @app.command(name="surveys")
@@ -30,6 +26,8 @@ def surveys_command(
     json: JsonFile = None,
 ) -> None:
     """List the surveys of a folder: state, steps, end, owner, fingerprint."""
+    from ldpstream.surveys.folder import survey_files  # only here: this module loads slowly
+
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")
     files = survey_files(folder)
@@ -51,13 +49,15 @@ def surveys_command(
         raise typer.Exit(2)
 
 
-def _read(files: list[Path]) -> tuple[dict[Path, Survey], dict[str, str]]:
+def _read(files: list[Path]) -> "tuple[dict[Path, Survey], dict[str, str]]":
+    from ldpstream.surveys.lineage import predecessors
+
     found: dict[Path, Survey] = {}
     broken: dict[str, str] = {}
     for path in files:
         try:
-            found[path] = load_survey(path)
-        except SurveyError as error:
+            found[path] = surveys.load_survey(path)
+        except surveys.SurveyError as error:
             broken[_text(path)] = str(error).removeprefix(f"{path}: ")
     known = {survey.fingerprint.hex(): survey for survey in found.values()}
     first: dict[str, Path] = {}
@@ -68,7 +68,7 @@ def _read(files: list[Path]) -> tuple[dict[Path, Survey], dict[str, str]]:
             continue
         try:
             predecessors(survey, known)
-        except SurveyError as error:
+        except surveys.SurveyError as error:
             broken[_text(path)] = str(error)
     return found, broken
 
@@ -77,7 +77,9 @@ def _text(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _row(survey: Survey, path: Path, found: dict[Path, Survey], now: int) -> dict[str, Any]:
+def _row(survey: "Survey", path: Path, found: "dict[Path, Survey]", now: int) -> dict[str, Any]:
+    from ldpstream.surveys.lineage import state
+
     fingerprint = survey.fingerprint.hex()
     by = next((s.name for s in found.values() if s.replaces == fingerprint and s.step_at(now) >= 0), None)
     begun = max(0, survey.step_at(now) + 1)
@@ -97,13 +99,16 @@ def diff_command(
     json: JsonFile = None,
 ) -> None:
     """Show what changes from one survey to another: keys, devices' budgets, and how the histories join."""
-    old, new = load_survey(old_file), load_survey(new_file)
+    from ldpstream import survey_changes  # only here: these modules load slowly
+    from ldpstream.surveys.differences import differences
+
+    old, new = surveys.load_survey(old_file), surveys.load_survey(new_file)
     found = differences(old, new)
     if found:
-        console.print(differences_table(found))
-    chances = _chances(old, new)
-    devices = _devices(old, new, chances)
-    histories = _histories(old, new)
+        console.print(survey_changes.differences_table(found))
+    chances = survey_changes.chances(old, new)
+    devices = survey_changes.devices(old, new, chances)
+    histories = survey_changes.histories(old, new)
     for line in (*devices, *(f"History of {attribute}: {said}." for attribute, said in histories.items())):
         tell(line)
     write_json(json, {
@@ -111,62 +116,3 @@ def diff_command(
         "same_devices": old.fingerprint == new.fingerprint, "devices": devices, "histories": histories,
         "guess_both": chances,
     })  # fmt: skip
-
-
-def differences_table(found: list[Difference]) -> Table:
-    table = Table(*(Column(head, overflow="fold") for head in ("key", "old", "new", "new fingerprint")))
-    for one in found:
-        table.add_row(escape(one.key), *(_short(value) for value in _shown(one)), "yes" if one.fingerprint else "no")
-    return table
-
-
-def _shown(one: Difference) -> tuple[Any, Any]:
-    if isinstance(one.old, list) and isinstance(one.new, list) and (before := set(one.old)) != (after := set(one.new)):
-        gone, added = ([x for x in one.old if x not in after], [x for x in one.new if x not in before])
-        return ("without " if gone else "") + ", ".join(map(str, gone)), ("with " if added else "") + ", ".join(map(str, added))
-    return one.old, one.new
-
-
-def _short(value: Any) -> str:
-    text = "–" if value is None or value == "" else str(value)
-    return escape(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
-
-
-def _devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
-    if old.fingerprint == new.fingerprint:
-        return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
-    before, after = loss_for_ever(old), loss_for_ever(new)
-    lines = [
-        "Devices need a new file with new memos and a new budget: the fingerprint changes from "
-        f"{old.fingerprint.hex()} to {new.fingerprint.hex()}.",
-        f"The losses add up. While a person's values stay the same, all reports of a device lose at most {nats(before)} in the "
-        f"earlier survey and {nats(after)} in the new survey, together {nats(before + after)}.",
-    ]
-    if chances:
-        told = ", ".join(f"{name} at most {percent_up(chance)}" for name, chance in chances.items())
-        lines.append(f"Chance of a right guess of an unchanged value, from all reports in both surveys: {told}.")
-    if old.name == new.name:
-        lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
-    return lines
-
-
-def _chances(old: Survey, new: Survey) -> dict[str, float]:
-    if old.fingerprint == new.fingerprint:
-        return {}
-    asked = {attribute.name for attribute in old.attributes}
-    return {a.name: float(chance_of_both(old, new, a.name)) for a in new.attributes if a.name in asked}
-
-
-def _histories(old: Survey, new: Survey) -> dict[str, str]:
-    if old.fingerprint == new.fingerprint:
-        return {attribute.name: "goes on" for attribute in new.attributes}
-    said = {}
-    for attribute in new.attributes:
-        found = join(old, new, attribute.name)
-        said[attribute.name] = ("joined" if found.joined else "not joined") + (f": {found.reason}" if found.reason else "")
-    names = {attribute.name for attribute in new.attributes}
-    said |= {a.name: f"ends: {new.name} has no attribute {a.name}" for a in old.attributes if a.name not in names}
-    if new.replaces != old.fingerprint.hex():
-        said = {name: f'{how}; it needs replaces = "{old.fingerprint.hex()}"' if how.startswith("joined") else how
-                for name, how in said.items()}  # fmt: skip
-    return said

@@ -34,7 +34,6 @@ from ldpstream.producers.table_file import (
 from ldpstream.producers.values import split_cell
 from ldpstream.surveys.questions import OTHER, SEPARATOR
 
-LEAST = 10  # default of the least count; a usual threshold of disclosure control
 MAX_LISTED, MAX_NUMBERS = 500, 24  # largest number of values in a list of texts, and in a list of numbers
 SEVERAL = 0.1  # least share of cells with a separator in a column with several answers
 RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed

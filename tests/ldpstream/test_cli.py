@@ -268,6 +268,24 @@ def test_the_package_lists_and_lazily_loads_its_names() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_help_loads_no_slow_module() -> None:
+    """Neither the help of the whole command line nor that of any command loads NumPy, the mechanisms or a survey."""
+    program = (
+        "import sys\n"
+        "from ldpstream.cli import app\n"
+        "from typer.main import get_command\n"
+        "for name in ('', *get_command(app).commands):\n"
+        "    try: app([*name.split(), '--help'], standalone_mode=False)\n"
+        "    except SystemExit: pass\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=ROOT, check=True)
+    assert "canonical" in done.stdout
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "ldpstream.cli" in loaded
+    assert not loaded & {"numpy", "scipy", "faust", "ldpstream.mechanisms.base", "ldpstream.surveys.survey"}
+
+
 def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
     out = tmp_path / "ledger.json"
