@@ -35,6 +35,8 @@ from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, 
 from ldpstream.mechanisms.evidence import Evidence
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
+from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 from ldpstream.mechanisms.ratios import Ratios, SymbolRatios
 
 CALIBRATIONS = ("exact", "paper")
@@ -304,3 +306,6 @@ class LongitudinalGRR(Symbols, Longitudinal):
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
+
+    def _known_loss(self, t: int) -> float:
+        return near_rectangles(t, GRRRounds(self.k, self.eps_inf, self.eps_2))[0]

@@ -49,6 +49,8 @@ from ldpstream.mechanisms.grr import (
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
+from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
 from ldpstream.mechanisms.ratios import Ratios
 from ldpstream.mechanisms.score_moments import MAX_DENSE_K, HashingScore, hashing_moments
@@ -387,3 +389,7 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return ledger.eps_sequence_hashed(
             integer("t", t, 1, MAX_COUNT), k=self.k, g=self.g, log_e1=self.eps_inf, log_e2=self.eps_2
         )
+
+    def _known_loss(self, t: int) -> float:
+        enough = self.k >= self.g  # otherwise the known pair may need more symbols than there are values
+        return near_rectangles(t, GRRRounds(self.g, self.eps_inf, self.eps_2))[0] if enough else 0.0

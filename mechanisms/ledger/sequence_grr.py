@@ -83,7 +83,7 @@ def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
     each, more = divmod(t, symbols)
     if (symbols - more) * math.log2(1 + each) + more * math.log2(2 + each) <= _EXACT_LOG2_STATES:
         return _exact(t, rounds)
-    reached, witness = _near_rectangles(t, rounds)
+    reached, witness = near_rectangles(t, rounds)
     bound = min(free_rows(t, rounds), t * rounds.e2)  # t ε₂ is the loss of the second round alone
     if bound > reached * (1 + TOLERANCE) and rounds.k <= DENSE:
         bound = min(bound, best_bracket(t, rounds))
@@ -153,7 +153,9 @@ def _describe(matrix: IntArray) -> str:
 # ---- lower bounds for any t
 
 
-def _near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
+@lru_cache(maxsize=4096)
+def near_rectangles(t: int, rounds: GRRRounds) -> tuple[float, str]:
+    """The loss of a known pair of sequences, a lower bound of `eps_sequence_grr` without linear programmes; and the pair."""
     m = widths(t, rounds.k)
     m = m[m < rounds.k]
     values = np.minimum(-(-t // m), rounds.k - m)

@@ -52,11 +52,17 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
     if t <= _EXACT_T.get(k, _EXACT_T_OTHERS):
         value, witness = _worst(_pairs(t, min(t, k)), k, rounds)
         return SequenceLoss(value, True, witness)
-    reached, witness = _worst(_best_known(t, k, rounds), k, rounds)
+    reached, witness = known_loss(t, k, rounds)
     bound = _bound(t, k, rounds)
     if (bound - reached) * t > bound / 2:  # a loose bound may fall from t to t+1; the loss never falls
         bound = min(bound, _bound(t + 1, k, rounds))
     return between(reached, bound, witness)
+
+
+@lru_cache(maxsize=4096)
+def known_loss(t: int, k: int, rounds: UnaryRounds) -> tuple[float, str]:
+    """The loss of a known pair of sequences, a lower bound of `eps_sequence_unary` without linear programmes; and the pair."""
+    return _worst(_best_known(t, k, rounds), k, rounds)
 
 
 @lru_cache(maxsize=4096)

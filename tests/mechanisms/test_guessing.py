@@ -225,3 +225,11 @@ def test_the_guess_of_a_changing_value_is_within_range() -> None:
     for name in LONGITUDINAL:
         for t in (1, 3):
             assert built(name, 3).guess_any_values(t) >= built(name, 3).guess(t) * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+def test_the_known_loss_is_at_most_the_loss(name: str) -> None:
+    for k in (3, 12):
+        m = built(name, k)
+        for t in (6, 7, 100):
+            assert m._known_loss(t) <= m.eps_sequence(t).value * (1 + 1e-9)

@@ -283,7 +283,7 @@ def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None
             assert truth * (1 - 1e-10) <= programme <= truth * 1.12
             for start in starts:
                 assert grr_module._ascent(start, t, rounds)[0] <= truth * (1 + 1e-10)
-        assert grr_module._near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
+        assert grr_module.near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
 
 
 def all_pairs(t: int, k: int, rounds: ledger.UnaryRounds) -> float:
