@@ -95,11 +95,18 @@ def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -
     return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
 
 
-def binomial(t: int, p: float) -> FloatArray:
-    from scipy.special import gammaln, xlog1py, xlogy  # slow to load; a device does not need it
+@lru_cache(maxsize=64)
+def log_factorials(t: int) -> FloatArray:
+    """ln(n!) for n from 0 to t."""
+    return np.array([math.lgamma(n + 1) for n in range(t + 1)])  # scipy.special.gammaln is slow to load
 
-    n = np.arange(t + 1)
-    return np.asarray(np.exp(gammaln(t + 1) - gammaln(n + 1) - gammaln(t - n + 1) + xlogy(n, p) + xlog1py(t - n, -p)))
+
+def binomial(t: int, p: float) -> FloatArray:
+    n, factorials = np.arange(t + 1), log_factorials(t)
+    with np.errstate(divide="ignore", invalid="ignore"):  # p may round to 1
+        ones = np.where(n > 0, n * np.log(p), 0.0)
+        zeros = np.where(n < t, (t - n) * np.log1p(-p), 0.0)
+    return np.asarray(np.exp(factorials[t] - factorials - factorials[::-1] + ones + zeros))
 
 
 def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
@@ -126,8 +133,6 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
 
         (t-N)! [z^{t-N}] ∫ (Σ_{i<N} x^i/i! + u x^N/N!)^{n-1} e^{(g-n)x} du,   x = z/(g-1)
     """
-    from scipy.special import gammaln, xlogy
-
     total = 0.0
     for reported, chance in enumerate(binomial(t, p)):
         rest = t - reported
@@ -138,8 +143,8 @@ def most_likely_symbol(t: int, n: int, g: int, p: float) -> float:
             total += chance * ((g - n) / (g - 1)) ** rest / n
             continue
         powers = np.arange(rest + 1)
-        factorials = np.exp(-gammaln(powers + 1) - powers * math.log(g - 1))
-        free = np.exp(xlogy(powers, (g - n) / (g - 1)) - gammaln(powers + 1))
+        factorials = np.exp(-log_factorials(rest) - powers * math.log(g - 1))
+        free = np.exp(-log_factorials(rest)) * ((g - n) / (g - 1)) ** powers
         at, weights = np.polynomial.legendre.leggauss(rest // reported // 2 + 1)
         for u, weight in zip((at + 1) / 2, weights / 2):
             other = np.where(powers < reported, 1.0, np.where(powers == reported, u, 0.0)) * factorials

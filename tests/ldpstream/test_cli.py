@@ -286,6 +286,21 @@ def test_the_help_loads_no_slow_module() -> None:
     assert not loaded & {"numpy", "scipy", "faust", "ldpstream.mechanisms.base", "ldpstream.surveys.survey"}
 
 
+def test_check_loads_no_scipy() -> None:
+    """The losses of the demo survey need no linear programme."""
+    program = (
+        f"import sys; sys.argv = ['ldpstream', 'check', {str(DEMO)!r}]\n"
+        "from ldpstream.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=ROOT, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "ldpstream.check_document" in loaded
+    assert "scipy" not in loaded
+
+
 def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
     out = tmp_path / "ledger.json"
