@@ -35,29 +35,29 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     telling = [(m, table.n, each) for (m, table), each in zip(groups, reports, strict=True) if table.n and m.p != m.q]
     if not telling or any(np.isnan(m.p) and not m.has_score_moments for m, _, _ in telling):
         return np.full(frequencies.size, np.nan)
-    if any(m.has_score_moments for m, _, _ in telling):
+    if any(m.has_score_moments and (exact or not m.pure) for m, _, _ in telling):
         return _by_matrices(telling, frequencies, exact)
-    hessian = np.zeros(frequencies.size)
-    score_diagonal = np.zeros(frequencies.size)
-    factors = []
+    hessian = sum(n * (m.p - m.q) * _slope(m, frequencies) for m, n, _ in telling)
+    inverse = 1 / np.asarray(hessian)
+    part = inverse / inverse.sum()
+    result = np.zeros(frequencies.size)
     for m, n, each in telling:
-        slope, variance, x = _support(m, frequencies, each)
-        people = n / each
-        hessian += n * (m.p - m.q) * slope
-        score_diagonal += people * (variance + (x**2).sum(axis=0)) * slope**2
-        factors.append(np.sqrt(people) * x * slope)
-    inverse = 1 / hessian
-    total = inverse.sum()
-    own = inverse**2 * score_diagonal
-    result = own * (1 - 2 * inverse / total) + (inverse / total) ** 2 * own.sum()
-    for x in np.concatenate(factors):
-        result -= (inverse * (x - (inverse * x).sum() / total)) ** 2
+        if m.has_score_moments:
+            score = m.score_moments(frequencies, each, exact)[1]
+            along = score @ inverse
+            of_person = inverse**2 * np.diagonal(score) - 2 * inverse * part * along + part**2 * (inverse @ along)
+        else:
+            variance, x = m.support_covariance(frequencies, each)
+            slope = inverse * _slope(m, frequencies)
+            own, x = (variance + (x**2).sum(axis=0)) * slope**2, x * slope
+            of_person = own * (1 - 2 * part) + part**2 * own.sum()
+            of_person -= ((x - part * x.sum(axis=1, keepdims=True)) ** 2).sum(axis=0)
+        result += n / each * of_person
     return np.asarray(np.sqrt(np.maximum(result, 0)))
 
 
-def _support(m: Mechanism, f: FloatArray, each: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    slope = (m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100)  # q may be as small as e^-700
-    return slope, *m.support_covariance(f, each)
+def _slope(m: Mechanism, f: FloatArray) -> FloatArray:
+    return np.asarray((m.p - m.q) / np.maximum(m.q + (m.p - m.q) * f, 1e-100))  # q may be as small as e^-700
 
 
 def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact: bool) -> FloatArray:
@@ -66,7 +66,7 @@ def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact
         if m.has_score_moments:
             of_report, of_person = m.score_moments(f, each, exact)
         else:
-            slope, variance, x = _support(m, f, each)
+            slope, (variance, x) = _slope(m, f), m.support_covariance(f, each)
             of_report = np.diag((m.p - m.q) * slope)
             of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
         hessian += n * of_report

@@ -1,6 +1,7 @@
 """Tests of a count table against its mechanism, valid for every distribution of the values."""
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,9 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
     if not variance:
         return None
     if variance < NORMAL_VARIANCE:
-        span = 2 ** math.ceil(math.log2(80 * math.sqrt(variance) + 64))  # 40 standard deviations on either side of the mean
+        error = math.sqrt(variance)
+        # 40 standard deviations on either side of the mean; or 12 and 40 steps, beyond which Bernstein's bound is e^-72
+        span = 2 ** math.ceil(math.log2(min(80 * error + 64, 24 * error + 80 * steps)))
         log_p = log_tail_of_ones(m, rounds, table.n, steps, found, excess > 0, span)
     else:
         log_p = float(special.log_ndtr(-abs(excess) / math.sqrt(variance)))
@@ -54,7 +57,7 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
         total = 0.0
         for people, each in groups:
             if people and each:
-                high, low = (np.expm1(each * np.log1p(chance * w)) for chance in (p2, q2))
+                high, low = (chance * w if each == 1 else np.expm1(each * np.log1p(chance * w)) for chance in (p2, q2))
                 own, other = (np.log1p(a * high + (1 - a) * low) for a in (p1, q1))
                 total = total + people * (own + (m.k - 1) * other)
         return total
@@ -62,8 +65,8 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
     sign = 1 if above else -1
     centre = round(n * (m.p + (m.k - 1) * m.q))
     if abs(found - centre) < span // 2:
-        angle = 2j * math.pi * np.arange(span // 2 + 1) / span  # the other half is complex conjugate
-        chances = np.fft.hfft(np.exp(log_g(np.expm1(angle)) - angle * centre), span) / span  # from `centre` on
+        angle, w = _half_circle(span)  # the other half is complex conjugate
+        chances = np.fft.hfft(np.exp(log_g(w) - angle * centre), span) / span  # from `centre` on
         offsets = np.fft.fftfreq(span, 1 / span)
         chance = float(chances[sign * offsets >= sign * (found - centre)].sum())
         if chance > RAREST:
@@ -76,6 +79,12 @@ def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: 
 
     least = minimize_scalar(log_bound, bounds=(0, min(60.0, 600 / steps)), method="bounded")
     return min(float(least.fun), math.log(RAREST))
+
+
+@lru_cache(maxsize=16)
+def _half_circle(span: int) -> tuple[Any, Any]:
+    angle = 2j * math.pi * np.arange(span // 2 + 1) / span
+    return angle, np.expm1(angle)
 
 
 def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> dict[str, LogP | None]:

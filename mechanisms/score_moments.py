@@ -32,7 +32,8 @@ def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[Float
     likely = f @ given
     tilts = (given - given.mean(axis=0)).T
     score = tilts / np.maximum(likely, LEAST_CHANCE)[:, None]
-    return tilts.T @ score, _person(likely, score, f, given, steps)
+    once, kept = _covariance(likely, score), _covariance(f, given @ score)
+    return tilts.T @ score, _of_steps(once, kept, steps)
 
 
 def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
@@ -49,20 +50,21 @@ def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> 
         slope = (m.p - 1 / g) / (1 / g + (m.p - 1 / g) * f)
         score = hit * slope
         hessian = np.diag((m.p - 1 / g) * slope)
-    if m.rounds is None:
-        flat = (weight[:, None] * given).reshape(-1, k)
-        return hessian, _person(likely.ravel(), score.reshape(-1, k), f, flat.T, steps)
-    p1, q1, p2, q2 = m.rounds
-    memo = weight * (q1 + (p1 - q1) * (hit @ f))  # probability of a memo under a function
-    known = q2 * score.sum(axis=0) + (p2 - q2) * score  # the score's mean, given the function and the memo
-    kept = _covariance(memo.ravel(), known.reshape(-1, k))
     once = _covariance(likely.ravel(), score.reshape(-1, k))
-    return hessian, steps * (once - kept) + steps**2 * kept
+    if steps == 1:
+        return hessian, once
+    if m.rounds is None:
+        kept = _covariance(f, (weight[:, None] * given).reshape(-1, k).T @ score.reshape(-1, k))
+    else:
+        p1, q1, p2, q2 = m.rounds
+        memo = weight * (q1 + (p1 - q1) * (hit @ f))  # probability of a memo under a function
+        known = q2 * score.sum(axis=0) + (p2 - q2) * score  # the score's mean, given the function and the memo
+        kept = _covariance(memo.ravel(), known.reshape(-1, k))
+    return hessian, _of_steps(once, kept, steps)
 
 
-def _person(likely: FloatArray, score: FloatArray, f: FloatArray, given: FloatArray, steps: int) -> FloatArray:
-    kept = _covariance(f, given @ score)
-    return np.asarray(steps * (_covariance(likely, score) - kept) + steps**2 * kept)
+def _of_steps(once: FloatArray, kept: FloatArray, steps: int) -> FloatArray:
+    return np.asarray(steps * (once - kept) + steps**2 * kept)
 
 
 def _covariance(chance: FloatArray, vectors: FloatArray) -> FloatArray:
