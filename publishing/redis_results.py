@@ -18,7 +18,7 @@ from ldpstream.stores.formats import check_format
 from ldpstream.stores.redis_connection import ERRORS, Client, Command, check_rights
 from ldpstream.surveys import Survey
 
-LEASE_MS = 5_000  # the leader renews the lease before every attribute of a step
+LEASE_MS = 5_000  # the leader renews the lease before an attribute of a step, if 0.25 s have passed (`schedule.RENEW_S`)
 
 # KEYS: progress, estimates, filters. ARGV: progress before ("" for none), progress after, number of old fields, old fields,
 # number of filters, attribute and state of each filter, then field and value of each publication.

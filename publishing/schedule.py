@@ -23,7 +23,9 @@ reads the publications:
     any other step                                                  estimated; never replaces a better publication (`quality`)
 """
 
+import math
 import secrets
+import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
@@ -53,6 +55,7 @@ from ldpstream.surveys.device_chance import guesses
 log = structlog.get_logger("ldpstream.estimator")
 
 RETRY_MS = 2_000  # time from refused markers to the next markers, after a step's deadline
+RENEW_S = 0.25  # a lease renewed less than this time ago is not renewed before the next attribute; a lease lasts 5 s
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
 
 
@@ -86,6 +89,9 @@ class Schedule:
         publishers: other receivers, called before the results are saved.
         research: called for each step; False leaves the research estimators out.
         margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions.
+
+    Attributes:
+        shown: the progress after the last step, if the publishers have received this step's publications.
     """
 
     def __init__(
@@ -103,6 +109,8 @@ class Schedule:
         self._results, self._publishers, self._topic = results, publishers, topic
         self._margin_ms, self._research = margin_ms, research
         self._marked_ms, self._mark_again_ms = 0, 0
+        self.shown: Progress | None = None
+        self._renewed_s = -math.inf
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: dict[str, PublicationSummary] = {}
@@ -117,7 +125,7 @@ class Schedule:
         Returns:
             The publications made.
         """
-        if not self._results.lead():
+        if not self._lead():
             self._leads = False
             self._filters.forget()
             self._look_ahead(None)
@@ -169,13 +177,22 @@ class Schedule:
                 publisher.publish(publications)
             if not self._save(publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
+            self.shown = after if step == after.next_step - 1 else None
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
         self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
         return made
 
+    def _lead(self) -> bool:
+        self._renewed_s = time.monotonic()
+        return self._results.lead()
+
+    def _keeps_lease(self) -> bool:
+        return time.monotonic() - self._renewed_s < RENEW_S or self._lead()
+
     def _still_leads(self) -> bool:
+        self._renewed_s = -math.inf  # the next attribute shortens the lease again
         return self._results.lead(TAKE_OVER_MS)
 
     def prepare(self) -> bool:
@@ -303,7 +320,7 @@ class Schedule:
         publications: list[Publication] = []
         filters, research = dict[str, bytes](), self._research()
         for attribute, mechanisms in enumerate(survey.mechanisms):
-            if not self._results.lead():
+            if not self._keeps_lease():
                 return None
             steps = range(first, step + 1)
             panes = [tables_of(survey, everybody, attribute, s) for s in steps]
@@ -337,7 +354,7 @@ class Schedule:
                 made.append(curve)
             publications += made
             for cohort in range(0 if survey.cohort is None else survey.n_cohorts):
-                if not self._results.lead():
+                if not self._keeps_lease():
                     return None
                 of_cohort = [tables_of(survey, tables, attribute, s, cohort) for s in steps]
                 publications.append(conclude_cohort(survey, cohort, made[0], of_cohort[-1:]))

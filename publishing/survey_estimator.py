@@ -116,7 +116,7 @@ class SurveyEstimator:
         if self._topic_lost:
             self._create_topics()
         self._engine.count(self.survey, now_ms)
-        self._vitals.look(now_ms)
+        self._vitals.look(now_ms, self._schedule.shown)
         once = _OneStep(stop)
         self._research, began_s = self._workload.research, monotonic()
         if self._schedule.run(now_ms, once):

@@ -51,12 +51,17 @@ class Vitals:
         open_ended = [attribute.name for attribute in survey.attributes if attribute.catch_all is not None]
         self._growth = {name: growth.labels(survey.name, name) for name in open_ended}
 
-    def look(self, now_ms: int) -> None:
-        """Sets the gauges. Updates the lag at most every five seconds."""
+    def look(self, now_ms: int, shown: Progress | None = None) -> None:
+        """Sets the gauges. Updates the lag at most every five seconds.
+
+        Args:
+            shown: the progress for which the gauges have the latest estimates (`Schedule.shown`).
+        """
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
-            found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
-            self._prometheus.show([p for p in found if p is not None])
+            if progress != shown:
+                found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
+                self._prometheus.show([p for p in found if p is not None])
             for name, gauge in self._growth.items():
                 growth = growth_of(self._survey, self._results, name, progress.next_step - 1)
                 gauge.set(0.0 if growth is None else growth.difference)

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from ldpstream.publishing import redis_results as module
+from ldpstream.publishing import schedule as schedule_module
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.stores.checkpoint import Checkpoint
@@ -78,6 +79,7 @@ def test_losing_the_lease_during_a_step_loses_no_step(
     """The lease only avoids duplicate work. If an estimator loses the lease unnoticed, the results are the same."""
     told = Told()
     (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
+    monkeypatch.setattr(schedule_module, "RENEW_S", 0)
     leads, lead = 0, results.lead
 
     def lead_for_a_while(for_ms: int | None = None) -> bool:

@@ -2,6 +2,8 @@
 
 import contextlib
 from collections.abc import Collection, Mapping
+from itertools import count
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from ldpstream.publishing import schedule as module
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, spent
@@ -140,6 +143,18 @@ class StandingBy(MemoryResults):
 
     def lead(self, for_ms: int | None = None) -> bool:
         return self.leads
+
+
+@pytest.mark.parametrize(("pause_s", "renewals"), [(0.0, 0), (1.0, len(SURVEY.attributes))])
+def test_a_lease_is_renewed_before_an_attribute_if_the_last_one_took_long(
+    store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch, pause_s: float, renewals: int
+) -> None:
+    clock, results = count(0.0, pause_s), Mock(wraps=MemoryResults())
+    monkeypatch.setattr(module, "time", Mock(monotonic=lambda: next(clock)))
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
+    assert schedule.run(SURVEY.closes_ms(0) + MARGIN_MS)
+    assert results.lead.call_count == 1 + renewals
 
 
 def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:

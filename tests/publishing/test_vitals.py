@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
@@ -46,7 +47,7 @@ class Log:
 class Watched:
     """An estimator with its gauges; the estimator works or is on standby."""
 
-    def __init__(self, store: MemoryCountStore, log: Log, results: MemoryResults) -> None:
+    def __init__(self, store: MemoryCountStore, log: Log, results: Results) -> None:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
         self.vitals = Vitals(SURVEY, store, log, results, MARGIN_MS, prometheus, self.registry)
@@ -189,3 +190,19 @@ def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatc
     for attribute in SURVEY.attributes:
         found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})
         assert found == (0 if attribute.k <= SURVEY.attributes[0].k else None)
+
+
+def test_an_estimator_does_not_read_its_own_publications_again_for_the_gauges() -> None:
+    store, log, results = MemoryCountStore(SURVEY), Log({0: 1}), Mock(wraps=MemoryResults())
+    store.commit(0, None, Checkpoint(1, SURVEY.closes_ms(0), {}, {}))
+    watched, now_ms = Watched(store, log, results), SURVEY.closes_ms(0) + MARGIN_MS
+    assert watched.schedule.run(now_ms)
+    shown = watched.schedule.shown
+    assert shown is not None
+    assert shown == results.progress()
+    results.get.reset_mock()
+    watched.vitals.look(now_ms, shown)
+    results.get.assert_not_called()
+    watched = Watched(store, log, results)  # after a restart
+    watched.vitals.look(now_ms, watched.schedule.shown)
+    results.get.assert_called_once()
