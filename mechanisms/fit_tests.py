@@ -32,7 +32,7 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
         return None
     if variance < NORMAL_VARIANCE:
         error = math.sqrt(variance)
-        # 40 standard deviations on either side of the mean; or 12 and 40 steps, beyond which Bernstein's bound is e^-72
+        # 40 standard deviations on either side of the mean; or 12 and 40 steps, beyond which Bernstein's bound is at most e^-60
         span = 2 ** math.ceil(math.log2(min(80 * error + 64, 24 * error + 80 * steps)))
         log_p = log_tail_of_ones(m, rounds, table.n, steps, found, excess > 0, span)
     else:
