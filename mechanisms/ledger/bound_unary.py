@@ -313,8 +313,8 @@ class PriceProgramme:
             self._add(np.append(slopes, (self.t, -scale)), -constant, scale)
         return float(gains.max()) + surcharge * self.t, kappa, blocks
 
-    def bound(self) -> float:
-        """Solves the programme and returns the smallest bound found."""
+    def bound(self, enough: float = math.inf) -> float:
+        """Returns the smallest bound found. Stops the solution early if no bound below `enough` exists."""
         from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
 
         t, rounds, number = self.t, self.rounds, len(self.intervals)
@@ -344,6 +344,8 @@ class PriceProgramme:
             if solution.status != 0:
                 break
             found = solution.x * self.unit
+            if found[-1] * self.k * t >= enough:  # the optimum without the cuts that are still missing, so at most any bound
+                break
             p, q, allowed = found[:number], found[number : 2 * number], found[2 * number : 4 * number]
             bound, kappa, blocks = self._evaluate(p, q, float(found[4 * number]))
             best = min(best, bound)

@@ -53,9 +53,9 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
         value, witness = _worst(_pairs(t, min(t, k)), k, rounds)
         return SequenceLoss(value, True, witness)
     reached, witness = known_loss(t, k, rounds)
-    bound = _bound(t, k, rounds)
+    bound = PriceProgramme(t, k, rounds).bound()
     if (bound - reached) * t > bound / 2:  # a loose bound may fall from t to t+1; the loss never falls
-        bound = min(bound, _bound(t + 1, k, rounds))
+        bound = min(bound, PriceProgramme(t + 1, k, rounds).bound(enough=bound))
     return between(reached, bound, witness)
 
 
@@ -63,11 +63,6 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
 def known_loss(t: int, k: int, rounds: UnaryRounds) -> tuple[float, str]:
     """The loss of a known pair of sequences, a lower bound of `eps_sequence_unary` without linear programmes; and the pair."""
     return _worst(_best_known(t, k, rounds), k, rounds)
-
-
-@lru_cache(maxsize=4096)
-def _bound(t: int, k: int, rounds: UnaryRounds) -> float:
-    return PriceProgramme(t, k, rounds).bound()
 
 
 # ---- pairs of sequences
