@@ -6,11 +6,13 @@ intake. Other requests take uvicorn's path to the application.
 **Upgrades.** The gateway ignores the header ``Upgrade``.
 
 **Faults.** The gateway answers an unsound request (`producers.gateway.framing`) with 400, 405 or 501, and closes the
-connection. If an earlier answer is due, or an answer to the unsound request has begun, the gateway only closes the connection.
+connection. If an earlier answer is due, or the answer to the unsound request has begun or ended, the gateway only closes the
+connection.
 
 **Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
-the head's beginning. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`. Beyond
-`MAX_CONNECTIONS` connections, a further connection gets 503 `busy` for its first request and is closed.
+the head's beginning. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`; what
+ends within the first read of the socket can be longer. Beyond `MAX_CONNECTIONS` connections, a further connection gets 503
+`busy` for its first request and is closed.
 """
 
 import asyncio
@@ -300,7 +302,11 @@ class GatewayProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if self.transport.is_closing():
             return
-        if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started and not self.pipeline):
+        if cycle is not None and cycle.more_body:  # the fault is in the body of this request
+            unanswered = not cycle.response_started and not self.pipeline
+        else:
+            unanswered = cycle is None or cycle.response_complete
+        if unanswered:
             self._write(problem, False, self._permission() if self.headers else b"")
         else:
             self.transport.close()

@@ -212,6 +212,16 @@ def test_a_fault_of_the_framing_is_a_problem_that_ends_the_connection(name: str,
     wait_until(lambda: one.rig.intake._memory.taken_bytes == 0, lambda: "the body still takes memory")
 
 
+def test_a_fault_after_the_answer_gets_no_second_answer(served: MakeServed) -> None:
+    """The gateway answers 401 before the body has ended. Then a chunk has a fault."""
+    connection = Socket(served(tokens=[TOKEN]).port)
+    connection.send(without(chunked(SIZE + b"\r\n" + GOOD[:1]), f"authorization: Bearer {TOKEN}\r\n".encode()))
+    assert connection.answer()[0] == 401
+    connection.send(b"x" * (len(GOOD) - 1) + b"\r\n-1\r\n")
+    assert connection.is_closed()
+    connection.close()
+
+
 def test_a_chunks_size_is_checked_however_the_input_is_cut(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
     sound = chunked(b"0005;x=y\r\n" + GOOD[:5] + b"\r\n%x\r\n" % (len(GOOD) - 5) + GOOD[5:] + b"\r\n0\r\na: b\r\n\r\n")
