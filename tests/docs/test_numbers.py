@@ -13,10 +13,12 @@ from ldpstream import service_commands
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
+from ldpstream.checks.audit.audit import EPS, audited_mechanism, losses
+from ldpstream.checks.audit.spaced import CLAIMS
 from ldpstream.device import Device
 from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
-from ldpstream.mechanisms import local_hashing, mechanism
+from ldpstream.mechanisms import NAMES, local_hashing, mechanism
 from ldpstream.producers.device.memo_file import MAX_DROPPED
 from ldpstream.producers.gateway import bodies, credentials, gateway_log, problems
 from ldpstream.publishing import redis_results
@@ -245,8 +247,14 @@ def test_the_readmes_results_are_those_of_the_documents() -> None:
     )
     errors = [float(number) for cell in row for number in cell.split(" to ")]
     assert f"have on average {min(errors)} to {max(errors)} times the squared error" in PLAIN["README.md"]
-    assert "None of the 224 lower bounds" in PLAIN["privacy.md"]
-    assert "[224 attacks]" in PLAIN["README.md"]
+
+
+def test_the_number_of_attacks() -> None:
+    """The default of `ldpstream audit`: two code paths of each mechanism at each ε, and a spaced level."""
+    audited = [audited_mechanism(name, eps) for name in NAMES for eps in EPS]
+    n = 2 * sum(len(losses(m)) for m in audited) + len(CLAIMS)
+    assert f"None of the {n} lower bounds" in PLAIN["privacy.md"]
+    assert f"[{n} attacks]" in PLAIN["README.md"]
 
 
 def test_the_forecast_of_the_readmes_survey() -> None:
