@@ -1,4 +1,7 @@
-"""Keeps the counted surveys equal to the usable survey files: starts, stops and retries surveys while the agent runs."""
+"""Keeps the counted surveys equal to the usable files of a folder: starts, stops and retries surveys while the agent runs.
+
+A single survey file is read only at the start.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable

@@ -11,7 +11,8 @@ likelihood L_v(f) of `estimators.value_likelihood`.
 2. Given the sum, the posterior of value v is L_v(f) G(f) e^(λ f) in first order, normalised (saddle-point approximation). λ is
    the number for which the posterior means sum to 1.
 3. The estimate is the mean over several masses M and over one further model: all shares are exactly 1/k. The weights are the
-   prior odds (`EQUAL`) times the probabilities of the counts under each model. Intervals do not use the further model.
+   prior odds times the probabilities of the counts under each model. The masses have equal odds; `EQUAL` is the logarithm of
+   the further model's odds to each of them. Intervals do not use the further model.
 
 Sources: Kiefer and Wolfowitz 1956; Jiang and Zhang 2009; Koenker and Mizera 2014 (grid); Ferguson 1973 (Dirichlet process).
 """

@@ -1,4 +1,4 @@
-"""Finds which candidates of a survey people have, from the survey's published histogram."""
+"""Finds the candidates (see `ldpstream.candidates`) that people have: their published shares are clearly above 0."""
 
 from pathlib import Path
 

@@ -170,13 +170,14 @@ class Inference(ABC):
         Raises:
             ValueError: if an argument is outside its range, or if the mechanism is not pure.
 
-        Equation 10 of ALLOMFREE agrees only at f = 0, or if p + q = 1 in both rounds.
+        Equation 10 of ALLOMFREE has another factor of f in γ. It is right at f = 0, and for all f only if p + q = 1 in both
+        rounds.
         """
         f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
         return float(self.inversion_variances(np.array([f]), n, steps)[0])
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Returns the `variance` of each bin, in the shape of `frequencies`: true frequencies in [0, 1]."""
+        """Returns the `variance` at each true frequency in [0, 1], in the shape of `frequencies`."""
         scale = n * (steps * (self.p - self.q)) ** 2
         variances = self.support_variances(np.asarray(frequencies, np.float64), steps)
         return np.asarray(variances / scale) if scale else np.full(variances.shape, math.inf)

@@ -55,8 +55,8 @@ class PrivacyClaims(ABC):
     def eps_per_report(self) -> float:
         """Largest loss that one report adds, in nats, for an observer who knows all other reports and all memos.
 
-        These losses add up. If two value sequences differ only at steps with n reports, the loss of all reports of the device
-        is at most n times this number.
+        These losses add up. Let n be the number of reports at all steps at which two value sequences differ. The loss of all
+        reports of the device is at most n times this number.
         """
 
     @abstractmethod

@@ -46,8 +46,9 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     are None, and their intervals reach from 0 to 1.
 
     Attributes:
-        first_reports, second_reports: number of reports of these attributes that also count for the margins: not those of
-            levels with Square Wave. 0 if they clearly disagree with the pair's reports, so that only the pair's reports count.
+        first_reports, second_reports: number of the first and of the second attribute's own reports that the table uses in
+            addition to the pair's reports. It never uses those of levels with Square Wave. Both numbers are 0 if these reports
+            clearly disagree with the pair's: the table then uses the pair's reports alone.
         cells: of all people, the shares with both values.
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.

@@ -105,7 +105,7 @@ class KeptResults(Results, ABC):
         return [self._decoded(key, value) for key, value in zip(keys, self._raw(keys), strict=True)] if keys else []
 
     def landmarks(self) -> list[Publication]:
-        """Returns the publications of the first kept step, then of each attribute the last publication with a jump."""
+        """Returns the publications of the first kept step, then each attribute's last publication with a jump."""
         progress = self.progress()
         if progress is None:
             return []

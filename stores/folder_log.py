@@ -110,7 +110,8 @@ def expire(folder: DataFolder, before_ms: int, limit: int) -> int:
     Keeps the records of a survey that has no stored progress.
 
     Args:
-        limit: number of records of each survey to examine, the oldest first.
+        limit: number of records of each survey to examine, the oldest first. The last request is examined whole, so the
+            number can be larger.
 
     Returns:
         The number of deleted records.

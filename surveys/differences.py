@@ -28,8 +28,9 @@ class Difference(NamedTuple):
 
 
 def differences(old: Survey, new: Survey) -> list[Difference]:
-    """All keys whose values differ: first those of the canonical text, then those that devices need not know.
+    """The keys whose values differ: first those of the canonical text, then those that devices need not know.
 
+    Leaves out keys that follow from others: `format`, and a level's keys `DERIVED`.
     Mechanisms are compared as resolved, never as ``auto``. `start` is a text in UTC, and `ends` is the number of steps.
     """
     return [*_changed(_canonical(old), _canonical(new), True), *_changed(_others(old), _others(new), False)]

@@ -87,7 +87,7 @@ _NOTES_1 = (
     "The paper's second round of L-GRR is right only for k = 2. For k = 32 and 1024 the reports are more private than ε₁. The"
     " exact calibration gives the larger factor of the gain, except for k = 32, ε∞ = 4 and ε₁ up to 1.2: there, the change to"
     " another mechanism gives it. The column best is the smallest variance of L-GRR, L-OSUE and L-OLH in exact calibration; in"
-    " the columns without k, it is the variance of L-OSUE.",
+    " the rows without k, it is the variance of L-OSUE.",
 )
 
 
@@ -103,7 +103,9 @@ def _table_2(plan: Plan, results: Sequence[Any]) -> Outcome:
         for printed, values in zip(TABLE_2, results[0], strict=True)
         for (name, k), text, (ours, best) in zip(COLUMNS_2, printed[1:], values, strict=True)
     ]
-    note = "The column best is the smallest variance of all one-time mechanisms; without k, it is the variance of OUE."
+    note = (
+        "The column best is the smallest variance of all one-time mechanisms; in the rows without k, it is the variance of OUE."
+    )
     return Outcome(rows, notes=[note])
 
 

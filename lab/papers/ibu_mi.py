@@ -53,8 +53,8 @@ NOTES = (
 CHANNEL_NOTE = (
     "For L-GRR, L-BLH and L-OLH the paper's IBU uses a channel with q = p₁q₂ + q₁p₂. For more than two symbols this q lacks"
     " (k-2) q₁q₂, and for hashing it is not 1/g. The channel therefore differs from the mechanism's own channel. The paper's"
-    " channel gives the published gains; the rows' notes have the gains with the mechanism's own channel. (The printed p,"
-    " p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package's p is right.)"
+    " channel gives the published gains; in Table 3, the rows' notes have the gains with the mechanism's own channel. (The"
+    " printed p, p₁p₂ + q₁q₂, lacks (k-2) q₁q₂ too; the package's p is right.)"
 )
 
 

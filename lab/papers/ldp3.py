@@ -58,13 +58,14 @@ NOTES = (
 )
 PORTO_NOTE = (
     "Porto's trips are not available. Data with the same n and k and Zipf's distribution replace them. Only the columns that"
-    " hardly depend on the distribution (w/o PP, Norm) can agree. The paper prints the same numbers for PowerNS as for Power."
+    " hardly depend on the distribution (w/o PP, Norm) must agree; others can agree by chance. The paper prints the same"
+    " numbers for PowerNS as for Power."
 )
 TIMES_NOTE = (
     "Each curve is the time of 10 repetitions (1 in the quick plan) of reports, counting, estimation and PowerNS, in processes"
     " that have already started and loaded the data. Machine: {machine}. The paper prints no numbers. The paper's text claims"
-    " that times fall from 1 to 8 threads, but less than linearly. For many protocols, 4 or more threads should halve the times"
-    " or reduce them to a third."
+    " that times fall from 1 to 8 threads, but less than linearly. It also claims that for many protocols, 4 or more threads"
+    " halve the times or reduce them to a third."
 )
 
 

@@ -1,6 +1,7 @@
 """Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
-- A text or number is listed only if at least `least` people have it; the value "other" stands for the rest, if there is one.
+- A text or number is listed only if at least `least` people have it. Texts that differ only in case count as one. The value
+  "other" stands for the rest, if there is one.
 - `choices` is the largest number m for which at least `least` people have m or more of the values.
 - At least `least` people are at or beyond each end of the bins, before rounding.
 

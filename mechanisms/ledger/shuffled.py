@@ -7,9 +7,9 @@ satisfies
     R(y | v) = γ B(y) (1 + (E-1) [y hits v]),   Pr[y hits v | B] = π,   γ = 1 / (1 + (E-1) π)
 
 A report hits v if its symbol, bit, set or wave supports v. A report drawn from B hits both of two values with probability π₁₁,
-the smallest over all pairs. Let i be 1 if such a report hits v, else 0, and let j be the same for v'. With probability γ let V
-be 1 - x + (E-1) (i - x j), else 0. For any values of the n-1 others, and also for a reader who knows these values (Balle, Bell,
-Gascón and Nissim 2019, Lemma 5.3),
+the smallest over all pairs. Let i be 1 if such a report hits v, else 0, and let j be the same for v'. Let ln x be the
+loss whose δ is bounded. With probability γ let V be 1 - x + (E-1) (i - x j), else 0. For any values of the n-1 others, and also
+for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019, Lemma 5.3),
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
 

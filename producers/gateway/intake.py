@@ -98,7 +98,7 @@ class Intake:
         return self.surveys.ready and not self._stopping
 
     def stop(self) -> None:
-        """Accepts no further reports, and shortens the time limits of bodies and acknowledgements."""
+        """Refuses further requests, and shortens the time limits of bodies and acknowledgements in progress."""
         self._stopping = True
         now = asyncio.get_running_loop().time()
         for reading in self._reading:

@@ -199,9 +199,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     both times. "any": s₁ + s₂, which holds for any dependence between the two estimates.
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
-    `confidence`. `top` selects the values with the largest |difference| / standard error, in this order. If an estimate has no
-    intervals, the difference has none: `standard_errors`, `low` and `high` are None, and `clear` is false. `interval_withheld`
-    is the reason, if an estimate has a reason. `cohort` is as in `Histogram`; if one side is below the least size, all
+    `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and
+    `clear` is false. `interval_withheld` is the reason, if an estimate has a reason.
+
+    `top` selects the values with the largest |difference| / standard error, in this order. Without standard errors, it selects
+    those with the largest |difference|. `cohort` is as in `Histogram`; if one side is below the least size, all
     differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
@@ -303,7 +305,8 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The numbers of a step without an estimate are None. If only the intervals are withheld, only their ends are None.
-    `estimator` is the estimator of the numbers: the attribute's default, or the filter.
+    `estimator` is the attribute's default estimator, or the filter. The numbers come from its shares, with one exception: the
+    mean of an attribute with `choices` comes from the matrix inversion at the spans "step" and "window".
     """
 
     survey: str

@@ -49,9 +49,9 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `estimators`: the names of the estimators of the spans "step" and "window", the default estimator first. `spans`: the
     published spans; an attribute with more than 10 000 values has no span "filtered". `numbers`: names of the published
-    numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`: the spans for which they are
-    published: with Square Wave not "filtered". `pair`: the names of a pair's two attributes; None for an attribute that is no
-    pair.
+    numbers, such as "mean" and "p50"; none for an attribute without numbers. `number_spans`: the spans that have
+    these numbers; with Square Wave, the span "filtered" has none. `pair`: the names of a pair's two attributes; None for an
+    attribute that is no pair.
 
     `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares need not sum to
     1, and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally

@@ -31,8 +31,8 @@ class Tested:
 
     Attributes:
         expected, observed: claimed probability and observed share of the test with the smallest p-value.
-        detectable: the change of its probability that it detects with probability 0.9.
-        needed: the number of trials for which it detects its rival with probability 0.9; None without a rival.
+        detectable: the smallest difference from `expected` that this test detects with probability 0.9.
+        needed: the number of trials for which this test detects its rival with probability 0.9; None without a rival.
         passed: false if the p-value shows a fault.
     """
 
