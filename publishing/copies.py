@@ -34,8 +34,8 @@ class Copies:
         end = self._topic.publish(publications)
         if after.topic_end == REFILLING or end <= after.topic_end:
             return msgspec.structs.replace(after, topic_end=REFILLING)  # the topic is another one than before
-        made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
-        if any(found.step >= first_open and found.key not in made for found in in_topic):
+        made = {p.key for p in publications}
+        if any(found.step >= after.first_open and found.key not in made for found in in_topic):
             return after
         return msgspec.structs.replace(after, topic_end=end)
 

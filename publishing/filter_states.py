@@ -53,7 +53,7 @@ class FilterStates:
         Args:
             states: the states that belong to `after`; None if they are the same as before.
         """
-        end = _end(after)
+        end = after.first_open
         if self._oldest(after) > end - SAVED_EVERY + 1:
             return self._known[1] if states is None else states
         numbered = enumerate({} if states is None else states.items())
@@ -72,7 +72,7 @@ class FilterStates:
         return [(attribute, mechanisms) for attribute, mechanisms in both if "filtered" in spans(attribute)]
 
     def _restored(self, saved: Progress) -> Filters:
-        end = _end(saved)
+        end = saved.first_open
         # If `retention_steps` was lowered, the store still has the earlier publications until the next save.
         oldest = max(saved.first_step, min(self._oldest(saved), end - SAVED_EVERY))
         stored, states = self._results.filters(), dict[str, bytes]()
@@ -89,8 +89,3 @@ class FilterStates:
     def _oldest(self, progress: Progress) -> int:
         """Returns the oldest step whose publications the store keeps."""
         return progress.next_step - self._survey.retention_steps
-
-
-def _end(progress: Progress) -> int:
-    """Returns the first step that is not final."""
-    return min((progress.next_step, *progress.incomplete))

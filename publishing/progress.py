@@ -33,6 +33,11 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     format: int = PROGRESS_FORMAT
     topic_end: int = 0
 
+    @property
+    def first_open(self) -> int:
+        """The first step that is not final."""
+        return min((self.next_step, *self.incomplete))
+
 
 def begun(survey: Survey, begin_ms: int) -> Progress:
     """Returns the progress before any publication: at the first step that may have a countable report in the log."""

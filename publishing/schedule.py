@@ -226,7 +226,7 @@ class Schedule:
             self._unprepared = [(a, m) for a, mechanisms in enumerate(self._survey.mechanisms) for m in mechanisms]
 
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
-        step = min((progress.next_step, *progress.incomplete))
+        step = progress.first_open
         keys = publication_keys(self._survey, step)
         if self._topic is not None and all(key in self._in_topic and self._in_topic[key].complete for key in keys):
             found = self._topic.read(keys)
@@ -238,12 +238,12 @@ class Schedule:
         if not self._results.save(publications, saved, after, self._filters.due(after, states)):
             return False
         self._filters.note(after, states)
-        made, first_open = {p.key for p in publications}, min((after.next_step, *after.incomplete))
-        self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= first_open}
+        made = {p.key for p in publications}
+        self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= after.first_open}
         return True
 
     def _is_final(self, step: int, after: Progress) -> bool:
-        return step < min((after.next_step, *after.incomplete))
+        return step < after.first_open
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
         poor = [p.key for p in concluded if not p.complete]
@@ -362,7 +362,7 @@ class Schedule:
         return publications, filters
 
     def _prune(self, progress: Progress, checkpoints: dict[int, Checkpoint]) -> None:
-        oldest = min((progress.next_step, *progress.incomplete)) - 1
+        oldest = progress.first_open - 1
         self._store.prune(oldest - max(self._survey.window_steps - 1, 1), checkpoints)  # keeps the previous step for the drift
 
 
