@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, LOAD_MOST, OVERDUE_MS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, LOAD_LIMIT, LOAD_MOST, OVERDUE_MS
 
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,7 @@ def test_the_documents_have_the_thresholds() -> None:
     assert f"within ±{FIT_LIMIT:g};" in DOCS["operate.md"]
     assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
     assert f"Above {LOAD_MOST:.0%}, it publishes only".replace("%", " %") in DOCS["operate.md"]
+    assert f"(ldpstream_estimate_load_ratio) > {LOAD_LIMIT}\n" in ALERTS
     assert f"Above {LOAD_MOST:.0%}, the estimator leaves".replace("%", " %") in ALERTS
     assert OVERDUE_MS == 120_000
     assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))
