@@ -85,12 +85,11 @@ class KafkaLogPosition:
         return dict(about)
 
     def _partitions(self) -> list[TopicPartition]:
-        return [
-            TopicPartition(self._topic, number) for number in sorted(p["partition_index"] for p in self._about()["partitions"])
-        ]
+        return [TopicPartition(self._topic, number) for number in self.described()[1]]
 
-    def log_id(self) -> str:
-        return str(self._about().get("topic_id") or "")
+    def described(self) -> tuple[str, list[int]]:
+        about = self._about()
+        return str(about.get("topic_id") or ""), sorted(p["partition_index"] for p in about["partitions"])
 
     def ends(self) -> dict[int, int]:
         return {tp.partition: found.offset for tp, found in self._offsets(self._partitions(), OffsetSpec.LATEST).items()}

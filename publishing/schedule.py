@@ -26,7 +26,7 @@ reads the publications:
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -62,8 +62,8 @@ TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and
 class LogPosition(Protocol):
     """The schedule's view of the log."""
 
-    def log_id(self) -> str:
-        """Returns the log's id, which changes if the topic is deleted and created again; "" if unknown."""
+    def described(self) -> tuple[str, Collection[int]]:
+        """Returns the log's id and its partitions. The id changes if the topic is deleted and created again; "" if unknown."""
 
     def earliest_ms(self) -> int | None:
         """Returns the append time of the oldest record in the log; None if the log is empty."""
@@ -109,6 +109,7 @@ class Schedule:
         self._results, self._publishers, self._topic = results, publishers, topic
         self._margin_ms, self._research = margin_ms, research
         self._marked_ms, self._mark_again_ms = 0, 0
+        self._log: tuple[str, Collection[int]] = ("", ())  # the id and the partitions of the log that `_passed` last saw
         self.shown: Progress | None = None
         self._renewed_s = -math.inf
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
@@ -165,7 +166,7 @@ class Schedule:
             first = max(progress.first_step, step - self._survey.window_steps + 1)
             held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # includes the previous step, for the drift
             checkpoints = self._store.checkpoints(held)
-            if passed and not self._passed(step, checkpoints):
+            if passed and not self._counted(step, checkpoints):
                 break  # the store has lost writes since the last read
             final = self._is_final(step, after)
             concluded = self._conclude(checkpoints, first, step, passed, final, self._filters.at(saved))
@@ -254,12 +255,12 @@ class Schedule:
         return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
 
     def _due(self, progress: Progress, now_ms: int) -> tuple[int, bool, Progress] | None:
-        if progress.incomplete and self._passed(progress.incomplete[0], mark_at_ms=now_ms):
+        if progress.incomplete and self._passed(progress.incomplete[0], now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
         if self._survey.ended(step) or self._survey.closes_ms(step) + self._margin_ms > now_ms:
             return None
-        passed = not progress.incomplete and self._passed(step, mark_at_ms=now_ms)
+        passed = not progress.incomplete and self._passed(step, now_ms)
         if not passed and now_ms < self.deadline_ms(step):
             return None
         incomplete = progress.incomplete if passed else (*progress.incomplete, step)
@@ -279,18 +280,27 @@ class Schedule:
             return Progress(first_step=first, next_step=first)
         return progress
 
-    def _passed(self, step: int, checkpoints: dict[int, Checkpoint] | None = None, mark_at_ms: int | None = None) -> bool:
-        ends = self._position.ends()
-        log_id = self._position.log_id()  # read last, so that the partitions belong to this log or to an earlier log
-        heads = self._store.heads() if checkpoints is None else checkpoints
-        if log_id and any(head.log_id not in ("", log_id) for head in heads.values()):
-            return False  # the log was deleted; its uncounted records are not yet stored as missing
+    def _passed(self, step: int, now_ms: int) -> bool:
+        self._log = self._position.described()  # read first: no partition may be missing when the heads are compared
+        heads = self._store.heads()
+        if self._of_this_log(heads) and (waiting := self._waiting(step, heads)):
+            ends, empty = self._position.ends(), Checkpoint(0)
+            if idle := [p for p in waiting if heads.get(p, empty).next_offset == ends.get(p)]:
+                self._mark(idle, self._survey.closes_ms(step), now_ms)
+        return self._counted(step, heads)
+
+    def _counted(self, step: int, heads: Mapping[int, Checkpoint]) -> bool:
+        return self._of_this_log(heads) and not self._waiting(step, heads)
+
+    def _of_this_log(self, heads: Mapping[int, Checkpoint]) -> bool:
+        """Returns False if the log was deleted; its uncounted records are not yet stored as missing."""
+        log_id = self._log[0]
+        return not log_id or all(head.log_id in ("", log_id) for head in heads.values())
+
+    def _waiting(self, step: int, heads: Mapping[int, Checkpoint]) -> list[int]:
+        """Returns the partitions of which no record appended at or after the step's close is counted."""
         closes_ms, empty = self._survey.closes_ms(step), Checkpoint(0)
-        waiting = {p: heads.get(p, empty) for p in ends if heads.get(p, empty).newest_ms < closes_ms}
-        idle = [p for p, head in waiting.items() if head.next_offset == ends[p]]
-        if idle and mark_at_ms is not None:
-            self._mark(idle, closes_ms, mark_at_ms)
-        return not waiting
+        return [p for p in self._log[1] if heads.get(p, empty).newest_ms < closes_ms]
 
     def _mark(self, partitions: list[int], closes_ms: int, now_ms: int) -> None:
         if self._marked_ms <= now_ms < self._mark_again_ms:

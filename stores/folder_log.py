@@ -83,10 +83,13 @@ class FolderLog:
         with self._part.read() as db:
             return int(db.execute("SELECT newest_ms FROM survey WHERE id = ?", (self._part.id,)).fetchone()[0])
 
-    # ---- the methods of publishing.schedule.LogPosition
-
     def log_id(self) -> str:
         return self._part.log_id
+
+    # ---- the methods of publishing.schedule.LogPosition
+
+    def described(self) -> tuple[str, tuple[int]]:
+        return self._part.log_id, (PARTITION,)
 
     def earliest_ms(self) -> int | None:
         with self._part.read() as db:

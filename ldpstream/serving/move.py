@@ -114,7 +114,7 @@ class _Move:
         self._log = KafkaLogPosition(survey, settings, admin, markers)
         self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
         self._counts, self._results = engine.count_store(survey), engine.results(survey, self._reader)
-        self._topic_id = self._log.log_id()
+        self._topic_id = self._log.described()[0]
         self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
 
     def check(self) -> None:

@@ -229,6 +229,10 @@ class MemoryLog:
     def log_id(self) -> str:
         return f"log {self._remade}"
 
+    def described(self) -> tuple[str, range]:
+        self._check_reachable()
+        return self.log_id(), range(len(self.records))
+
     def ends(self) -> dict[int, int]:
         self._check_reachable()
         return {partition: len(log) for partition, log in enumerate(self.records)}

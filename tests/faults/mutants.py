@@ -140,9 +140,8 @@ def publishes_when_some_partitions_are_done(code: Code) -> None:
     """A step is treated as complete once one partition has passed the close of the step."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
-            super()._passed(step, checkpoints, mark_at_ms)
-            return any(head.newest_ms >= self._survey.closes_ms(step) for head in self._store.heads().values())
+        def _counted(self, step: int, heads: Any) -> bool:
+            return any(head.newest_ms >= self._survey.closes_ms(step) for head in heads.values())
 
     code.schedule.Schedule = Schedule
 
@@ -151,8 +150,15 @@ def believes_offsets_asked_for_before(code: Code) -> None:
     """To decide if a step is complete, the schedule uses offsets that it read before the step's tables."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
-            return checkpoints is not None or bool(super()._passed(step, mark_at_ms=mark_at_ms))
+        _decided = False
+
+        def _passed(self, step: int, now_ms: int) -> bool:
+            self._decided = False
+            self._decided = bool(super()._passed(step, now_ms))
+            return self._decided
+
+        def _counted(self, step: int, heads: Any) -> bool:
+            return self._decided or bool(super()._counted(step, heads))
 
     code.schedule.Schedule = Schedule
 
@@ -246,8 +252,7 @@ def believes_the_estimators_clock(code: Code) -> None:
     """The end of an idle partition is final once the step has closed by the estimator's own clock."""
 
     class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _passed(self, step: int, checkpoints: Any = None, mark_at_ms: int | None = None) -> bool:
-            heads = self._store.heads() if checkpoints is None else checkpoints
+        def _counted(self, step: int, heads: Any) -> bool:
             return all(heads[p].next_offset >= end if p in heads else not end for p, end in self._position.ends().items())
 
     code.schedule.Schedule = Schedule

@@ -46,8 +46,8 @@ class Site:
         self._log: list[tuple[int, int | None]] = []
         self._begun = 0  # number of steps whose record is in the log
 
-    def log_id(self) -> str:
-        return ""
+    def described(self) -> tuple[str, tuple[int]]:
+        return "", (0,)
 
     def earliest_ms(self) -> int:
         return self.survey.opens_ms(0)

@@ -197,7 +197,7 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=8), Wait(4)],
+        [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=7), Wait(4)],
         mutants.believes_offsets_asked_for_before,
         2,
     ),

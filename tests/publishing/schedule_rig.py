@@ -36,8 +36,8 @@ class Log:
 
     id = ""
 
-    def log_id(self) -> str:
-        return self.id
+    def described(self) -> tuple[str, range]:
+        return self.id, range(len(self.times))
 
     def ends(self) -> dict[int, int]:
         return {p: self.begins[p] + len(times) + len(self.markers[p]) for p, times in enumerate(self.times)}

@@ -31,8 +31,8 @@ class Log:
     def __init__(self, n_records: dict[int, int]) -> None:
         self.n_records = n_records
 
-    def log_id(self) -> str:
-        return ""
+    def described(self) -> tuple[str, Collection[int]]:
+        return "", self.n_records
 
     def earliest_ms(self) -> int | None:
         return SURVEY.start_ms

@@ -31,6 +31,7 @@ def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: s
             admin.create_partitions({survey.reports_topic: 3})
         with closing(KafkaProducer(bootstrap_servers=kafka, acks="all")) as producer:
             taken = producer.send(survey.reports_topic, b"report", partition=2).get(10)
+        assert position.described()[1] == [0, 1, 2]
         assert position.ends() == {0: 0, 1: 0, 2: 1}
         assert position.earliest_ms() == taken.timestamp
         appended = position.mark([0, 2])
