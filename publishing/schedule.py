@@ -281,8 +281,8 @@ class Schedule:
         return progress
 
     def _passed(self, step: int, now_ms: int) -> bool:
-        self._log = self._position.described()  # read first: no partition may be missing when the heads are compared
         heads = self._store.heads()
+        self._log = self._position.described()  # after the heads: if they have passed, a new partition has only later records
         if self._of_this_log(heads) and (waiting := self._waiting(step, heads)):
             ends, empty = self._position.ends(), Checkpoint(0)
             if idle := [p for p in waiting if heads.get(p, empty).next_offset == ends.get(p)]:

@@ -53,6 +53,30 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
     assert schedule.run(now) == []  # no second publication
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("question", ["heads", "described"])
+def test_a_partition_added_between_two_questions_delays_the_step(store: MemoryCountStore, question: str, first: bool) -> None:
+    """Around one question, a partition with an early report is added; then the other one passes the close, and is counted."""
+    close, log = SURVEY.closes_ms(0), Log([SURVEY.start_ms])
+    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
+    asked = store if question == "heads" else log
+    answer = getattr(asked, question)
+
+    def adding() -> object:
+        before = answer()
+        if len(log.times) == 1:
+            log.times, log.markers, log.begins = [[SURVEY.start_ms, close], [SURVEY.start_ms]], [[], []], {0: 0, 1: 0}
+            assert store.commit(0, (1, ""), Checkpoint(2, close))
+        return answer() if first else before
+
+    setattr(asked, question, adding)
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    assert schedule.run(close + MARGIN_MS) == []
+    assert len(log.times) == 2
+    store.commit(1, None, Checkpoint(1, close, pane(0)))
+    assert keys(schedule.run(close + MARGIN_MS)) == [(0, True)]
+
+
 def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
     """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
     close, ahead_ms = SURVEY.closes_ms(0), 12_000
