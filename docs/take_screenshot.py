@@ -1,6 +1,6 @@
 """Takes the pictures of the demo's page for the README, docs/concepts.md and docs/reading.md:  python docs/take_screenshot.py
 
-Needs the extras `dev` and `plot` of this project, and Debian's Chromium.
+Needs the extras `service`, `dev` and `plot` of this project, and Debian's Chromium.
 """
 
 import os

@@ -260,10 +260,10 @@ def fitting(
     *, most: int, people: int, share: float, steps: int | None = None, mechanism: str | None = None,
     after: Survey | None = None,
 ) -> int:  # fmt: skip
-    """The largest number of the first candidates with which a candidate of this share is found, at every level.
+    """The largest number of listed candidates with which a candidate of this share is found, at every level.
 
     Raises:
-        CandidatesError: if not even one candidate is found.
+        CandidatesError: if a candidate of this share is not found even if it is the only one listed.
     """
 
     def least(n: int) -> float:

@@ -116,7 +116,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     def randomizer(self) -> type[Randomizer]: ...
 
     def parameters(self) -> Parameters:
-        """Returns the parameters that a device needs to run `device`."""
+        """Returns the parameters that a device of a user needs to run the mechanism `self.device`."""
         m = self.device
         return Parameters(
             mechanism=m.name,

@@ -45,8 +45,8 @@ class BitPlan(NamedTuple):
     draws of the M positions are then independent Poisson(μ/M) numbers. So each bit is drawn at least once with probability
     1 - e^{-μ/M} = δ, independently of the others.
 
-    The table of N has 128 binary digits. So the joint distribution of a block differs from that of independent bits with
-    probability p by less than 2^-120 in total variation.
+    N is drawn from a table of its distribution function, with 128 binary digits a number. So the joint distribution of a block
+    differs from that of independent bits with probability p by less than 2^-120 in total variation.
 
     Attributes:
         flips: for each digit, all ones if the digit differs from the digit before it (0 for the first digit), else 0. The code

@@ -98,7 +98,7 @@ class SymbolRandomizer(Randomizer):
 
 
 def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Generator) -> IntArray:
-    """Draws the numbers of symbols after one round on n symbols with these counts.
+    """Draws how often each symbol occurs after one round on n reports, before which it occurs `counts` times.
 
     C ~ T + Multinomial(n - Σ T, uniform), T_v ~ Bin(n_v, p - q): a report is the symbol with probability p - q, else uniform.
     """

@@ -39,8 +39,9 @@ def best_omega(k: int, eps: float) -> int:
 def byte_near(k: int, omega: int) -> int:
     """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest random numbers to become ω ones.
 
-    If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a is chosen such
-    that the cheaper change is needed more often. The factor 2.6 fits the minimum for normally distributed numbers of ones.
+    If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a/2^8 differs
+    from s by a shift that makes the cheaper change more likely; the shift is then rounded to 1/2^8. The factor 2.6 fits the
+    minimum for normally distributed numbers of ones.
     """
     share = omega / k
     shift = 2.6 * (share - 0.5) * math.sqrt(share * (1 - share) / k)

@@ -28,7 +28,7 @@ class CellCoverage(msgspec.Struct, frozen=True, kw_only=True):
         covered, error: share of intervals, over runs and values, that contain the true share, and its standard error.
         top: the same share for the ten values with the largest estimates of each run.
         largest: the same share for the value with the largest true share.
-        worst: the smallest share of all values.
+        worst: the same share for the value for which it is smallest.
         missed_above: share of intervals that lie below the true share.
     """
 

@@ -64,7 +64,7 @@ def service_notes(result: ServiceBench) -> list[str]:
             f"{kept.keys:,} report keys of one partition: {kept.agent_bytes:g} bytes a key in the agent (at most "
             f"{kept.peak_bytes:g}), {kept.redis_bytes:g} in Redis. A commit of 16,384 new keys: "
             f"p50 {kept.commit_p50_ms:.1f} ms, p99 {kept.commit_p99_ms:.1f} ms of {kept.commits}. "
-            f"A new owner reads all keys in {kept.load_s:.2f} s and counts after {kept.ready_s:.2f} s."
+            f"A new owner has read all keys after {kept.load_s:.2f} s, counts after {kept.ready_s:.2f} s (both from its start)."
         )
     notes.append(
         f"{result.cores} cores for broker, Redis, agents and producers, so more agents than free cores gain nothing. "

@@ -24,10 +24,10 @@ UNITS = {"line": "cells", "grid": "km"}
 SIZES_NOTE = (
     "The paper's text does not state the numbers of people and of repetitions, nor when GIBU stops. We run up to 100 000"
     " people and 10 repetitions (5 on the grid). We stop GIBU when the log-likelihood grows by less than 1e-9 nats a report."
-    " A distance compares an estimate with the true distribution, which generates the values. `best` is the maximum of the"
-    " same likelihood of the same reports. Some claims say that one method beats another. We test such"
-    " a claim with several numbers of people. Its value is the share of these tests in which the first method has the smaller"
-    " mean distance."
+    " A distance compares an estimate with the true distribution, which generates the values. `best` is the distance for the"
+    " maximum-likelihood estimate, which uses the same reports and the same likelihood as GIBU. Some claims say that one method"
+    " beats another. We test such a claim with several numbers of people. Its value is the share of these tests in which the"
+    " first method has the smaller mean distance."
 )
 GRID_NOTE = (
     "Gowalla's check-ins are not available, so the planar population is generated, on the paper's grid of 24 × 16 cells of 0.5"

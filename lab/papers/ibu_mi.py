@@ -46,7 +46,7 @@ NOTES = (
     "Bins are those of the paper's notebook: k + 1 bins of equal width, of which the last two are one value. The paper's"
     " incomes are not available; here, «Real» stands for log-normal incomes. Values of «Real», and averages that include"
     " «Real», need not agree.",
-    "The column best is the gain of PowerNS over the paper's MI, for reports in the exact calibration, in all settings.",
+    "If the column best has numbers, they are the gains of PowerNS with reports in the exact calibration, over the paper's MI.",
     "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
     " of 56. SS uses the subset size with the least variance; the paper rounds the size instead.",
 )

@@ -1,6 +1,6 @@
-"""Combinations of several answers as the values of one answer.
+"""Sets of answers as the values of one question.
 
-A value's share is the sum of the shares of its sets.
+An answer's share is the sum of the shares of the sets that contain it.
 """
 
 import math

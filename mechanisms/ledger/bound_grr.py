@@ -5,7 +5,7 @@ v, and π_1 >= π_2 >= …, then
 
     eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-with the symbols numbered by n_m. There are three choices of prices:
+with the symbols numbered in descending order of n_m. There are three choices of prices:
 
 - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`).
 - The smallest prices that keep the bracket at most a given V (`best_bracket`).

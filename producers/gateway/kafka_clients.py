@@ -51,9 +51,12 @@ class Clients:
             raise
 
     def follow(self, topics: set[str]) -> None:
-        """Makes these topics, at least one, the only ones whose partitions the clients ask for.
+        """Limits the clients' questions about partitions to these topics.
 
         A broker may create a topic for which a client asks.
+
+        Args:
+            topics: at least one; for an empty set, the clients would ask for all topics.
         """
         self.producer.client.set_topics(topics)
         self.consumer._client.set_topics(topics)

@@ -188,7 +188,7 @@ ALERTS = {
     "LdpstreamCommitsRefused": ("more than three times in a quarter of an hour", ("[15m]", "> 3")),
     "LdpstreamEstimateOverdue": ("is more than two minutes late", ("> 120", "1m")),
     "LdpstreamPrivacyBudget": ("more than 80 % of `eps_lifetime`", ("> 0.8", "5m")),
-    "LdpstreamPoorFit": ("by more than 6 standard errors", ("> 6", "< -6")),
+    "LdpstreamPoorFit": ("(|`ldpstream_fit_z`| > 6)", ("> 6", "< -6")),
     "LdpstreamDrift": ("5.7e-7", ("< 5.7e-7",)),
 }
 
