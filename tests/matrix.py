@@ -1,8 +1,8 @@
 """Runs the tests that need no service on every Python version that `pyproject.toml` names: `make matrix`.
 
-Each version gets its own virtual environment with the locked dependencies. The command prints one line a version. It fails if a
-test fails, if the locked dependencies cannot be installed, or if a version is not on this machine. An interpreter is found as
-`python3.N` on the path, or among the versions of pyenv.
+Each version gets its own virtual environment with the locked dependencies, and the other libraries' environment (`lab.peers`).
+The command prints one line a version. It fails if a test fails, if the dependencies or the other libraries cannot be installed,
+or if a version is not on this machine. An interpreter is found as `python3.N` on the path, or among the versions of pyenv.
 """
 
 import os
@@ -19,6 +19,7 @@ PIP = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 STEPS = (
     (*PIP, "--require-hashes", "-r", "requirements-dev.lock"),
     (*PIP, "--no-deps", "-e", "."),
+    ("-m", "lab.peers.environment"),
     ("-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--ignore=tests/services"),
 )
 
