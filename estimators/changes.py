@@ -40,7 +40,7 @@ class Change:
         size: estimated jump of the value's frequency.
         standard_error: standard error of `size`, if `step` is right.
         score: |size| / standard_error.
-        moved: (k,) bool, true for values with a score above `MOVED` for the same step of the jump.
+        moved: (k,) bool, true for the values whose score for a jump at this `step` is above `MOVED`.
     """
 
     value: int

@@ -149,7 +149,8 @@ class Drift:
     Attributes:
         sigma: the change, in standard errors of the difference of the two frequencies.
         value: index of the value whose frequency changed.
-        p: two-sided p-value of the change, times the number of values (Bonferroni), at most 1.
+        p: two-sided p-value of the change, times the number of values (Bonferroni), at most 1. It is a normal approximation,
+            and too small with few reports.
     """
 
     sigma: float

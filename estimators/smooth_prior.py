@@ -15,7 +15,7 @@ The widths ω_j are fixed, from one standard error upwards, as in adaptive shrin
 
 A model has an order, a smoothness τ of a grid, and, for order 2 only, perhaps the independent part. The estimate is the mean
 over all these models, weighted by the evidence (Laplace approximation). Nearly equal densities (order 1 and the largest τ) have
-prior odds of e against all others together. Draws use equal prior weights.
+prior odds of e against all others together. For the random draws, all models have equal prior weights.
 
 The random numbers are fixed, so the estimate is deterministic.
 

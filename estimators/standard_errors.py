@@ -16,7 +16,7 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
 
     The errors come from the sandwich covariance P J P of an M-estimator. H is minus the expected Hessian. J is the true
     covariance of the score, summed over the steps for people who report repeatedly. P = H⁻¹ - H⁻¹ 1 1ᵀ H⁻¹ / (1ᵀ H⁻¹ 1) keeps
-    the sum of the frequencies at 1. The function ignores the limit 0 of the frequencies.
+    the sum of the frequencies at 1. The formula ignores that frequencies cannot be negative.
 
     For support counts H = diag(h), h_v = Σ_A n_A (p_A-q_A)² / γ_Av. Local hashing on more than 128 values or with fake data
     uses the formula for support counts.

@@ -32,7 +32,7 @@ MOST_BYTES = 2**24  # of a file of candidates
 
 
 class CandidatesError(UserError):
-    """No next survey can be made."""
+    """`candidates` or `found` refuses what it was given: a list, survey, histogram or number of people."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):

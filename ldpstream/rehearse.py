@@ -44,12 +44,16 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
         text = f'replaces = "{replaces}"\n{text}'
     if relay and original.relay is None:
         text = f'relay = "required"\n{text}'
-    changed = parse_survey(tomllib.loads(text), str(out))
+    refusal = SurveyError(
+        f"{source}: name, start, step_seconds, ends and replaces must each be on a separate line to be replaced"
+    )
+    try:
+        changed = parse_survey(tomllib.loads(text), str(out))
+    except tomllib.TOMLDecodeError:  # for example, a text of several lines
+        raise refusal from None
     wanted = (name, start, step_seconds, original.n_steps, replaces)
     if (changed.name, changed.start, changed.step_seconds, changed.n_steps, changed.replaces) != wanted:
-        raise SurveyError(
-            f"{source}: name, start, step_seconds, ends and replaces must each be on a separate line to be replaced"
-        )
+        raise refusal
     out.write_text(text, encoding="utf-8")
     return changed
 

@@ -5,8 +5,8 @@ has the mean success, over people and randomness,
 
     (1/k) Σ_y max_v P(y|v)  <=  e^ε / (e^ε + k-1),   where ε is the loss of these reports
 
-If values may change, the guess is about the value at one step. The chance is then the maximum over k sequences of values, one
-for each value at this step.
+If values may change, the guess is about the value at one step. The chance is then the largest over all choices of k sequences
+of values, where the v-th sequence has value v at this step.
 
 **Fresh reports, any values.** If every permutation of the values only permutes the outputs (GRR, unary encodings, subset
 selection), constant sequences give the largest chance. Proof: fix all steps but one, and let a_v be the likelihood of their

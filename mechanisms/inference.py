@@ -265,7 +265,7 @@ class Inference(ABC):
         raise ValueError(f"{self.signature} is no mechanism of sets")
 
     def concentration(self, steps: int) -> float:
-        """E[u²] / E[u], if u is the share of one person's reports that encode v, of `steps` reports with an unchanged value.
+        """E[u²] / E[u], u being the share of a person's reports that encode v. The person makes `steps` reports of one value.
 
         1 if all reports of a person encode the same value. So u has the variance f (c - f), c being this number.
         """

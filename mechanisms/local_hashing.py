@@ -72,8 +72,8 @@ def _limit(k: int) -> int:
 
 
 def best_g(k: int, p_of_g: Callable[[int], float]) -> int:
-    """The prime power g with the smallest variance q(1-q)/(p-q)², q = 1/g, whose table has at most 2^23 counts. The search ends
-    after three larger variances in a row.
+    """The prime power g up to 1024 with the smallest variance q(1-q)/(p-q)², q = 1/g, whose table has at most 2^23 counts. The
+    search ends after three larger variances in a row.
 
     For more than 2^22 values, the limit is 2^26 counts.
     """

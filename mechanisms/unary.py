@@ -125,7 +125,8 @@ def largest_eps_1(first: Round, second: str) -> float:
 def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
     """The second round of this form that gives one report a loss of exactly eps_1. eps_1 must be below `largest_eps_1`.
 
-    With p(1-q) = e^{ε₁} (1-p)q, n₁ = 1-p₁, m₁ = 1-q₁, and everything divided by e^{ε₁}:
+    The equation is p(1-q) = e^{ε₁} (1-p)q for the p and q of both rounds together. Divided by e^{ε₁}, with n₁ = 1-p₁ and
+    m₁ = 1-q₁, it is:
 
         SUE  a R² - b R - c = 0 in R = p₂/q₂ = e^{ε₂/2}: the only positive root;
              a = p₁m₁ (e^{-ε₁} - e^{-ε∞}),  b = (1 - e^{-ε₁}) (p₁q₁ + n₁m₁),  c = p₁m₁ (1 - e^{-ε₁-ε∞})

@@ -116,7 +116,7 @@ def numbers_of(
     """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
 
     Returns:
-        No numbers without edges, without reports, or if the attribute has too many values (`estimators.ordered`).
+        No numbers without edges, or if `quantiles.mean` or `quantiles.quantiles` returns None for the estimate.
     """
     if edges is None or (average := mean(estimate, edges)) is None or (percentiles := quantiles(estimate, edges)) is None:
         return {}

@@ -77,7 +77,7 @@ class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):
         drift_sigma: the largest change of a frequency of the raw inversion since the previous step, in standard errors. None
             for the span "window".
         drift_value: index of the value with this change.
-        drift_p: upper bound on the probability that some value changes this much without drift.
+        drift_p: upper bound on the probability that some value changes this much without drift, for many reports.
         levels_sigma, levels_value, levels_pair: the least probable difference between two levels, in standard errors, its
             value, and the levels.
         levels_p: upper bound on the probability of a difference this large if all levels have the same histogram. If `levels_p`
@@ -145,8 +145,8 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
         privacy: privacy losses by level.
         numbers: mean and percentiles ("mean", "p50", "p90", "p99"), for an attribute with `bins`, or with `size` and `ordered`.
             For an attribute with `choices`, "mean" is the mean number of values of a person, and shares are shares of people.
-            `numbers` is empty for other attributes, without reports, and for more than 10 000 values. For the span "filtered"
-            they come from the filter's shares; empty for Square Wave.
+            `numbers` is empty for other attributes, for more than 10 000 values, and without reports. For the span "filtered"
+            they come from the filter's shares, also for a later step without reports; empty for Square Wave.
         levels: the estimates of single levels, for all people and the spans "step" and "window". Empty for one level, or if
             levels times values exceed `conclusions.MAX_LEVEL_NUMBERS`.
         crowd: the crowd at the step, for the span "step" of a survey with `crowd`; otherwise the JSON has no such key.
@@ -209,7 +209,7 @@ def publication_key(attribute: str, span: Span, step: int, cohort: str | None = 
 
 
 def publication_keys(survey: Survey, step: int) -> list[str]:
-    """Returns the keys of all publications of a step: for every attribute its spans, then the spans of every cohort."""
+    """Returns the keys of a step: for every attribute its spans, then for every attribute and cohort the cohort's spans."""
     keys = [publication_key(attribute.name, span, step) for attribute in survey.attributes for span in spans(attribute)]
     cohorts = () if survey.cohort is None else survey.cohort.values
     names = [attribute.name for attribute in survey.attributes]

@@ -41,7 +41,8 @@ class SurveyKeeper(ABC):
 
         Raises:
             OpenSurveyChanged: if the survey changes an open survey of its name.
-            KeptUnreadable: if another stored survey of this name cannot be read.
+            KeptUnreadable: if this version cannot read the stored survey of this name, and this survey is another one that does
+                not replace it.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)

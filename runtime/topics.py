@@ -68,7 +68,9 @@ def check_broker(settings: Settings) -> None:
 
 
 def topic_id(settings: Settings, topic: str) -> str:
-    """Returns the id that the broker gave a topic. A topic that was deleted and created again has another id.
+    """Returns the id that the broker gave a topic; "" from a broker without such ids (before Kafka 2.8).
+
+    A topic that was deleted and created again has another id.
 
     Raises:
         TopicError: if the broker is unreachable, or the topic does not exist or is hidden from us.

@@ -22,8 +22,8 @@ class Join(NamedTuple):
         joined: true if the shares of single steps mean the same in both surveys.
         windows: true if the shares of windows also mean the same.
         reason: the reason why the shares do not mean the same, or the differences; "" if nothing differs.
-        places: for each value its index in the replaced survey; None for an added value and, if the attribute has `choices`,
-            then also for each number of choices; empty if not `joined`.
+        places: for each value its index in the replaced survey; None for an added value. If an attribute with `choices` has an
+            added value, each number of choices has None, too. Empty if not `joined`.
     """
 
     joined: bool

@@ -32,7 +32,8 @@ def bench_notes(result: Bench) -> list[str]:
         f"{stream.n:,} GRR reports drawn, perturbed and counted in blocks: {rate(stream.per_s)}/s, peak memory of the process"
         f" {stream.peak_mib:.0f} MiB, {kept} {STREAM_LIMIT_MIB} MiB.",
         "Rates are per second of processor time, the best of several runs. × ours is our rate divided by the other library's"
-        " rate in this run. The other libraries take one value at a time, so their rates are for the n shown.",
+        " rate in this run. The other libraries take one value at a time and are slow, so their rates are measured with fewer"
+        ' values (the column "their n").',
         *(f"Other libraries: {missing}" for missing in result.peers_missing),
     ]
 

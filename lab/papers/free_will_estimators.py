@@ -1,4 +1,4 @@
-"""The free-will privacy paper's alternatives to its iterative Bayesian update (GIBU), which combines the groups' likelihoods.
+"""ElSalamouny and Palamidessi's alternatives (2022) to their iterative update (GIBU), which combines the groups' likelihoods.
 
     [INV]_R, [IBU]_R, [RAP]_R    the groups' own estimates, averaged by their numbers of reports         `combine_results`
     [INV]_M, [IBU]_M, [RAP]_M    one estimate with the average mechanism, on all reports together        `combine_mechanisms`

@@ -114,7 +114,7 @@ class Accounts:
         return number
 
     def charged(self, from_ms: int) -> tuple[float, float]:
-        """Returns the charges of all surveys: for a window that touches a step from this time on, and for ever."""
+        """Returns two sums over all surveys: of the charges per window that still count at `from_ms`, and of those for ever."""
         open_window = "until_ms IS NULL OR until_ms + 1000 * window_s > ?"
         window = f"SELECT survey.per_window FROM survey, budget WHERE {open_window} ORDER BY number"
         for_ever = "SELECT for_ever FROM survey ORDER BY number"

@@ -142,6 +142,10 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
         (tmp_path / "two.toml").write_text('"start" = 2026-01-05T00:00:00Z\n' + DEMO.read_text().replace("start = ", "# "))
         with pytest.raises(SurveyError, match=r"survey itself|on a separate line"):
             rehearse(source, target, step_seconds=3, now_s=1_800_000_000.7)
+    name_of_two_lines = DEMO.read_text().replace('name = "demo"', 'name = """\ndemo"""', 1)
+    (tmp_path / "two.toml").write_text(name_of_two_lines)
+    with pytest.raises(SurveyError, match="on a separate line"):
+        rehearse(tmp_path / "two.toml", tmp_path / "three.toml", step_seconds=3, now_s=1_800_000_000.7)
     assert not (tmp_path / "three.toml").exists()
     assert survey.attributes == original.attributes
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
