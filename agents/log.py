@@ -52,7 +52,7 @@ class Found(NamedTuple):
 class Log(Protocol):
     """The interface to one survey's topics.
 
-    If the broker does not answer, each coroutine except `later` raises LogUnavailable.
+    Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none.
     """
 
     async def identity(self) -> str:

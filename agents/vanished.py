@@ -18,7 +18,7 @@ async def close_vanished(survey: Survey, source: Log, store: StoreRequests) -> b
     """Drops the open steps of partitions that a recreated topic no longer has.
 
     Returns:
-        False if this must be tried again: a checkpoint is damaged, or the new log has no record yet.
+        False if this must be tried again: a checkpoint is damaged, or no record of the new log was found.
     """
     log_id, there = await source.identity(), await source.partitions()
     if (heads := await store.heads()) is None:

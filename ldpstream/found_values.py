@@ -52,7 +52,7 @@ def read_shares(path: Path, survey: Survey) -> HistogramFile:
         found = msgspec.json.decode(path.read_bytes(), type=HistogramFile)
     except OSError as error:
         raise CandidatesError(f"{path}: cannot be read: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CandidatesError(f"{path}: not a histogram of the API as JSON: {error}") from None
     if found.survey != survey.name:
         raise CandidatesError(f"{path}: is of survey {found.survey}, expected {survey.name}")

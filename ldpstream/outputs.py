@@ -1,5 +1,6 @@
 """Output files of commands."""
 
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,20 +22,25 @@ def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     """Returns the path of an option, if a file can be written there. Writes and deletes a small file, to notice a full disk.
 
     Raises:
-        OutputError: if the path is a folder, its folder does not exist, or nothing can be written into this folder.
+        OutputError: if the path is a folder, its folder does not exist, or the small file cannot be written.
     """
     if path is None:
         return None
-    if path.is_dir() or not path.name or not path.absolute().parent.is_dir():
-        raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
-    part = _part(path)
     try:
-        part.write_bytes(bytes(PROBE_BYTES))
+        if path.is_dir() or not path.name or not path.absolute().parent.is_dir():
+            raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
+        try:
+            _part(path).write_bytes(bytes(PROBE_BYTES))
+        finally:
+            _delete(_part(path))
     except OSError as error:
         raise OutputError(f"{param.opts[0]} {path}: cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
     return path
+
+
+def _delete(part: Path) -> None:
+    with suppress(OSError):  # on a read-only file system, `unlink` fails even if the file does not exist
+        part.unlink()
 
 
 def _part(path: Path) -> Path:
@@ -71,4 +77,4 @@ def write_json(path: Path | None, document: Any) -> None:
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
-        part.unlink(missing_ok=True)
+        _delete(part)

@@ -133,8 +133,11 @@ def read_file(path: Path) -> list[SignedLine]:
     Raises:
         SigningError: if the file cannot be read, or a line is not a signature or does not fit its text or the previous line.
     """
-    if not path.exists():
-        return []
+    try:
+        if not path.exists():
+            return []
+    except OSError as error:
+        raise SigningError(f"{path}: cannot be read: {error.strerror}") from None
     try:
         lines = read_lines(read_bytes(path).decode(), SignedLine)
         previous = None

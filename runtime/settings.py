@@ -316,7 +316,7 @@ def load_settings() -> Settings:
     """The settings of this process.
 
     Raises:
-        SettingsError: if a setting is invalid, misspelt or contradicts another, or if a file cannot be used.
+        SettingsError: if a setting is invalid, misspelt or contradicts another, or a file other than the gateway's is unusable.
     """
     _check_names()
     try:

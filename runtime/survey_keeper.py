@@ -41,8 +41,7 @@ class SurveyKeeper(ABC):
 
         Raises:
             OpenSurveyChanged: if the survey changes an open survey of its name.
-            KeptUnreadable: if this version cannot read the stored survey of this name, and this survey is another one that does
-                not replace it.
+            KeptUnreadable: as for `kept_survey`, if the stored survey is another one that this survey does not replace.
         """
         text = self._watch.surveys.get(survey.fingerprint)
         kept = self._read(survey)

@@ -251,7 +251,7 @@ def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
 
 
 def _knock(settings: Settings) -> None:
-    """Raises BrokerUnreachable unless one of the addresses accepts a connection."""
+    """Raises BrokerUnreachable unless a listener accepts a connection and, with TLS, answers."""
     addresses = settings.kafka.split(",")
     timeout_s = ANSWER_MS / 1000 / len(addresses)
     reasons = []

@@ -44,7 +44,7 @@ class CountStore(ABC):
         """Returns the partition's checkpoint with its report keys and open panes; None if there is none.
 
         Raises:
-            StoreDamaged: if the stored report keys are not complete, or a stored pane is not a count table.
+            StoreDamaged: if the stored report keys are not complete, or an open pane is not a count table.
         """
 
     @abstractmethod

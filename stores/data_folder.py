@@ -288,7 +288,11 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
         FolderError: if there are no data, or they cannot be read.
         OtherFormat: if the data have another format.
     """
-    if not file.exists():
+    try:
+        there = file.exists()
+    except OSError as error:
+        raise FolderError(f"{file}: cannot be read: {error.strerror}") from None
+    if not there:
         raise FolderError(f"{file.parent}: holds no data of ldpstream")
     try:
         with closing(

@@ -63,7 +63,7 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`.
 
         Raises:
-            ValueError: if the mechanism does not take the level's keys.
+            ValueError: if there is no such mechanism, or the level's keys do not fit it.
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(

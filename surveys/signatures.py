@@ -158,6 +158,7 @@ def require_signature(survey: Survey, signatures: str | None, keys: Sequence[byt
 
     Raises:
         SignatureError: if there is no such signature, or a line cannot be read.
+        ModuleNotFoundError: as for `is_signed_by`.
     """
     canonical = sha256(survey.canonical)
     found = [one for one in read_lines(signatures or "", Signature) if one.read().canonical_sha256 == canonical]

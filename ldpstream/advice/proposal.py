@@ -107,7 +107,7 @@ def plan_survey(
 
     Raises:
         DataError: as in `read_columns`.
-        AdviceError: if no column is suitable, `several` names another column, or a number is outside its range.
+        AdviceError: if no column is suitable, `several` names another column, or a loss is outside its range.
     """
     n_people, columns = read_columns(path, only, drop)
     sets = {attribute_name(name) for name in several}

@@ -96,6 +96,14 @@ def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told:
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize("raw", [b'{"survey": "\xff"}', b'{"x": ' + b"[" * 100_000], ids=["not UTF-8", "nested"])
+def test_a_file_that_is_no_json_is_refused_in_one_line(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    path.write_bytes(raw)
+    with pytest.raises(CandidatesError, match="not a histogram of the API as JSON"):
+        read_shares(path, made()[0].survey)
+
+
 def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
     z = float(-ndtri(0.05 / 10))
     old = parse_survey(tomllib.loads(SURVEY))

@@ -30,6 +30,17 @@ def test_a_full_disk_is_found_before_the_work(
         write_json(target, {})
 
 
+@pytest.mark.parametrize("length", [252, 300])  # with 252, only the name of the small file is too long
+def test_a_name_that_is_too_long_is_refused(
+    length: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample, target = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml", tmp_path / ("x" * length)
+    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample), "--json", str(target)])
+    with pytest.raises(SystemExit, match="2"):
+        run()
+    assert capsys.readouterr().err == f"ldpstream: --json {target}: cannot be written: File name too long\n"
+
+
 def test_the_check_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
     monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample), "--json", str(tmp_path / "out.json")])

@@ -15,6 +15,7 @@ import pytest
 
 from ldpstream.cli import run
 from ldpstream.producers.device.device import Device
+from ldpstream.signing import SigningError, read_file
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.signatures import sha256
 
@@ -38,6 +39,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return int(ended.value.code or 0), said.out, said.err.splitlines()
 
     return ran
+
+
+def test_a_file_that_the_system_refuses_to_look_up_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SigningError, match="cannot be read: File name too long"):
+        read_file(tmp_path / ("x" * 300))
 
 
 class Office:

@@ -144,6 +144,11 @@ def test_who_only_reads_a_folder_of_format_2_is_told_to_start_serve(path: Path) 
         pass
 
 
+def test_a_folder_that_the_system_refuses_to_look_up_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="cannot be read: File name too long"), looking(tmp_path / ("x" * 300) / FILE):
+        pass
+
+
 def test_another_program_s_database_is_refused(path: Path) -> None:
     path.mkdir()
     with closing(sqlite3.connect(path / FILE)) as db:
