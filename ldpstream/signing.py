@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MIN_PASSPHRASE = 12  # characters
+MAX_PASSPHRASE = 1023  # bytes in UTF-8, the limit of OpenSSL
 
 
 class SigningError(UserError):
@@ -54,10 +55,12 @@ def new_key(path: Path, passphrase: str) -> str:
     """Writes a new private key, encrypted, into a new file that only its owner may read; returns the public key.
 
     Raises:
-        SigningError: if the file exists or cannot be written, or the passphrase is too short.
+        SigningError: if the file exists or cannot be written, or the passphrase is too short or too long.
     """
     if len(passphrase) < MIN_PASSPHRASE:
         raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
+    if (size := len(passphrase.encode())) > MAX_PASSPHRASE:
+        raise SigningError(f"{path}: the passphrase must have at most {MAX_PASSPHRASE} bytes, got {size}")
     _require_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -203,6 +203,8 @@ def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: Comma
     assert (status, "the passphrase is wrong" in err[0], "another" in err[0]) == (2, True, False)
     monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", "short")
     assert "at least 12 characters" in command("key", tmp_path / "short.pem")[2][0]
+    monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", 512 * "é")
+    assert "at most 1023 bytes, got 1024" in command("key", tmp_path / "long.pem")[2][0]
     monkeypatch.delenv("LDPSTREAM_SIGNING_PASSPHRASE")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert "needs a passphrase" in command("sign", office.file, "--key", office.key)[2][0]
