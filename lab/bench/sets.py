@@ -1,6 +1,6 @@
 """Questions with several answers: the error of padding and sampling beside its rivals, and coverage of its intervals.
 
-All mechanisms have the loss ε for any two sets of at most m of n values. The variances are exact, for the share of a value:
+All mechanisms lose at most ε between any two sets of at most m of n values. The variances are exact, for the share of a value:
 
     PS-GRR     `mechanisms.padded_sampling`
     PrivSet    a report is a subset of ω of the n + m symbols; it is e^ε times as likely if it has t or more members of the

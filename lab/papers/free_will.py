@@ -31,8 +31,8 @@ SIZES_NOTE = (
 )
 GRID_NOTE = (
     "Gowalla's check-ins are not available, so the planar population is generated, on the paper's grid of 24 × 16 cells of 0.5"
-    " km. The ε of Tables 6 and 7 are per kilometre, so a planar mechanism that counts in cells gets half of each ε. Only these"
-    " halves give the expected distances of 0.5, 1, …, 5 km from which Table 6 comes."
+    " km. The ε of the planar mechanisms in Tables 6 and 7 are per kilometre, so a mechanism that counts in cells gets half of"
+    " each ε. Only these halves give the expected distances of 0.5, 1, …, 5 km from which Table 6 comes."
 )
 BITS_NOTE = (
     "GIBU and the maximum use whole reports, as in the paper. A service keeps only counts of bits; the last curve is the"

@@ -48,8 +48,9 @@ NOTES = (
     " «Real», need not agree.",
     "If the column best has numbers, they are the gains of PowerNS with reports in the exact calibration, over the paper's MI.",
     "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
-    " of 56. SS uses the subset size with the least variance; the paper rounds the size instead.",
+    " of 56 in the paper's package. SS uses the subset size with the least variance; the package rounds the size instead.",
 )
+SPREAD_NOTE = " The ± includes the random error of that single population, which is large for the exponential's bins."
 CHANNEL_NOTE = (
     "For L-GRR, L-BLH and L-OLH the paper's IBU uses a channel with q = p₁q₂ + q₁p₂. For more than two symbols this q lacks"
     " (k-2) q₁q₂, and for hashing it is not 1/g. The channel therefore differs from the mechanism's own channel. The paper's"
@@ -75,11 +76,10 @@ def runs(plan: Plan) -> int:
     return QUICK_RUNS if plan.quick else RUNS
 
 
-def notes(plan: Plan, names: tuple[str, ...]) -> list[str]:
+def notes(plan: Plan, names: tuple[str, ...], means: str = "Gains are means", spread: str = "") -> list[str]:
     first = (
-        f"Gains are means over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The"
-        " paper also states fresh populations, but its notebook draws one population for all runs. The ± includes the random"
-        " error of that single population, which is large for the exponential's bins."
+        f"{means} over {runs(plan)} runs of a setting ({THEIR_RUNS} in the paper), each with a fresh population. The paper also"
+        f" states fresh populations, but its notebook draws one population for all runs.{spread}"
     )
     return [first, *NOTES, *([CHANNEL_NOTE] if names is CHAINS else [])]
 
@@ -193,7 +193,7 @@ def bars(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
             rows.append(claim("ε₁ = 1: IBU not better for L-SUE and L-BLH", none, note))
         order = average[2.0] > average[4.0] > average[1.0]
         rows.append(claim("AvgGain is highest at ε = 2, then 4, then 1", order, note))
-    return Outcome(rows, panels, notes(plan, names))
+    return Outcome(rows, panels, notes(plan, names, "A gain compares mean errors"))
 
 
 def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
@@ -230,7 +230,7 @@ def sweeps(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
 
 
 def _table(plan: Plan, names: tuple[str, ...], found: Found) -> Outcome:
-    return Outcome(table_rows(plan, names, found), notes=notes(plan, names))
+    return Outcome(table_rows(plan, names, found), notes=notes(plan, names, spread=SPREAD_NOTE))
 
 
 def _target(

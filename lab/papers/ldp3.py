@@ -51,8 +51,9 @@ NOTES = (
     " and so are ours.",
     "Power and PowerNS are the toolkit's, with the toolkit's variance. This variance has the domain size in place of the number"
     " of people, so the assumed variance is k times too small (GRR: about k/e times). Estimates far below zero then get the"
-    " prior's mean in place of nearly zero. SS gets GRR's formula, whose factor k nearly cancels this error. SS with"
-    " PowerNS is the paper's best combination. The column best is PowerNS of the same protocol with the true variance.",
+    " prior's mean in place of nearly zero. SS gets GRR's formula, whose factor k nearly cancels this error. In the"
+    " paper's Tables II and III, SS with PowerNS has the smallest error. The column best is PowerNS of the same protocol with"
+    " the true variance.",
     "OLH and BLH use linear forms in place of random hash functions.",
 )
 PORTO_NOTE = (
