@@ -155,8 +155,13 @@ def _headers(key: str, token: str | None) -> dict[str, str]:
 
 
 def _split(url: str, name: str) -> SplitResult:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        sound = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
+    except ValueError:  # its text can show a password
+        sound = False
+    if not sound or parts.query or parts.fragment:
         told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
         raise ValueError(f"{name} must be {told}")
     return parts

@@ -39,7 +39,9 @@ class GatewaySink:
         try:
             parts = urlsplit(url)
             kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
-            self._connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
+            if not parts.hostname:
+                raise ValueError
+            self._connection = kind(parts.hostname, parts.port, timeout=ANSWER_S)
         except (KeyError, ValueError):
             raise SinkError(f"a gateway's URL must be http[s]://host[:port], got {url.rpartition('@')[2]}") from None
         self._path, self._place = (

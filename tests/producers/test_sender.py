@@ -191,8 +191,11 @@ def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x", "http://me:secret@a"],
-)
+    [
+        "gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x", "http://me:secret@a",
+        "http://me:secret@a\u2100", "http://[::1", "http://a:port", "http://a:65536",
+    ],
+)  # fmt: skip
 def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\] .*, got") as caught:
         Sender(Device(survey, tmp_path / "one.device"), url)
