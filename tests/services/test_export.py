@@ -76,9 +76,10 @@ def test_a_repeated_export_adds_what_is_new(kafka: str, survey: Survey, tmp_path
         other = msgspec.structs.replace(publication(survey, 3, 7), fingerprint="00")
         publisher.publish([publication(survey, 1, 8), other, publication(survey, 2, 9)])
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-            producer.send(survey.estimates_topic, b"no JSON", b"k").get(timeout=30)
+            for value in (b"no JSON", b'{"fingerprint": "\xff"}'):
+                producer.send(survey.estimates_topic, value, b"k").get(timeout=30)
         second = export(survey, settings, tmp_path)
-        assert (second.publications, second.skipped) == (2, 2)
+        assert (second.publications, second.skipped) == (2, 3)
     assert exported(tmp_path) == [(0, 10, True), (1, 8, True), (2, 9, True)]
     assert export(survey, settings, tmp_path).publications == 0
 

@@ -102,7 +102,7 @@ def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
         publisher.take_over(0, lambda: True)
         publisher.publish([other, publication(survey, 0, complete=True)])
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-            for key, value in ((b"k", b"no JSON"), (b"k", None), (b"\xff", b"[]")):
+            for key, value in ((b"k", b"no JSON"), (b"k", None), (b"\xff", b"[]"), (b"k", b'{"fingerprint": "\xff"}')):
                 producer.send(survey.estimates_topic, value, key).get(timeout=30)
         assert {t.step for t in publisher.take_over(0, lambda: True).values()} == {0}
 
