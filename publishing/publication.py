@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.mechanisms import Mechanism
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
 from ldpstream.publishing.cross_table import CrossTable
@@ -198,7 +199,7 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
     Raises:
         OtherFormat: if the publication has another format.
-        msgspec.DecodeError: if `raw` is not a publication.
+        msgspec.DecodeError, UnicodeDecodeError: if `raw` is not a publication.
     """
     check_format(f"{where}: a publication", stated.decode(raw).format, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)
@@ -229,7 +230,7 @@ def number_names(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Sp
 
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[float, ...] | None:
     """Returns the edges of the values' numbers; None if no mean and percentiles are published for the span."""
-    return None if span == "filtered" and is_numeric(mechanisms) else attribute.edges
+    return None if attribute.k > MAX_ORDERED or (span == "filtered" and is_numeric(mechanisms)) else attribute.edges
 
 
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result

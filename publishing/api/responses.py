@@ -8,6 +8,7 @@ from scipy.special import ndtri
 
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.differences import clear_differences, evidence
+from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
@@ -301,9 +302,12 @@ class ApiResponses:
 
     def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
         attribute = self._known(name, span, cohort)
-        names = number_names(attribute, self._survey.mechanisms[self._survey.index(name)], span)
+        mechanisms = self._survey.mechanisms[self._survey.index(name)]
+        names = number_names(attribute, mechanisms, span)
         if not names:
-            why = "Square Wave has none for the span filtered" if attribute.edges else "they need bins or ordered numbers"
+            others = number_names(attribute, mechanisms, "step")
+            needed = f"they need bins or ordered numbers, at most {MAX_ORDERED}"
+            why = "Square Wave has none for the span filtered" if others else needed
             raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
         found, every = self._last(name, span, last, step, cohort)
         lines = []

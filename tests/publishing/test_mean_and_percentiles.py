@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from ldpstream.estimators import empirical_bayes
+from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
@@ -126,6 +127,15 @@ def test_numbers_are_published_for_every_span(survey: Survey, results: MemoryRes
     values = [p.numbers[name].value for name in NUMBERS[1:]]
     assert values == sorted(values)
     assert of(results, f"b|{span}|2").numbers == {}
+
+
+def test_too_many_values_have_no_numbers() -> None:
+    survey = survey_of(("OUE", 2.0), size=MAX_ORDERED + 1, ordered=True)
+    with TestClient(create_api(survey, MemoryResults(), dict)) as client:
+        told = client.get("/api/v1/survey").json()["attributes"][0]
+        assert (told["numbers"], told["number_spans"]) == ([], [])
+        refused = client.get("/api/v1/attributes/a/numbers")
+        assert (refused.status_code, "at most 10000" in refused.json()["detail"]) == (404, True)
 
 
 def test_the_numbers_are_those_of_the_default_estimate(survey: Survey) -> None:
