@@ -98,6 +98,7 @@ def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, wid
     Raises:
         ValueError: if the widths are not k positive finite numbers.
     """
+    widths = checked_widths(widths, shares.size)
     if np.isnan(shares).any():
         return Estimate.of_nothing(shares.size, n)
     found = smooth_posterior(shares, lambda _: standard_errors**2, widths)

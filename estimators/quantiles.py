@@ -56,7 +56,7 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     Raises:
         ValueError: if an argument is out of range.
     """
-    at, posterior = _edges(estimate, edges), _posterior(estimate)
+    at, posterior, level = _edges(estimate, edges), _posterior(estimate), real("level", level, 1e-9, 1 - 1e-9)
     if posterior is None:
         return None
     draws, middles = posterior.smooth, (at[1:] + at[:-1]) / 2
@@ -86,7 +86,7 @@ def quantiles(
     >>> round(median.value, 2), round(median.low, 2), round(median.high, 2)
     (12.0, 9.84, 13.44)
     """
-    at, posterior = _edges(estimate, edges), _posterior(estimate)
+    at, posterior, level = _edges(estimate, edges), _posterior(estimate), real("level", level, 1e-9, 1 - 1e-9)
     wanted = [real("probabilities", q, 1e-9, 1 - 1e-9) for q in probabilities]
     if posterior is None:
         return None
@@ -138,7 +138,7 @@ def _quantiles(reached: FloatArray, edges: FloatArray, q: float) -> FloatArray:
 def _ends(
     value: float, of_draws: FloatArray, level: float, stretch: tuple[float, float], edges: FloatArray
 ) -> tuple[float, float]:
-    outside = (1 - real("level", level, 1e-9, 1 - 1e-9)) / 2
+    outside = (1 - level) / 2
     low, high = np.quantile(of_draws, [outside, 1 - outside], method="weibull")
     below, above = CAUTION * stretch[0] * max(value - low, 0.0), CAUTION * stretch[1] * max(high - value, 0.0)
     return max(value - below, float(edges[0])), min(value + above, float(edges[-1]))
@@ -153,7 +153,7 @@ def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: floa
 
 def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, level: float, edges: FloatArray) -> Number:
     centre, error = float(unbiased.shares @ middles), unbiased.error_of_mean(middles)
-    reach = -ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2) * error
+    reach = -ndtri((1 - level) / 2) * error
     within = min(error, reach)
     value = min(max(float(estimate.frequencies @ middles), centre - within), centre + within)
     value = min(max(value, float(middles[0])), float(middles[-1]))  # all means of histograms; noise may lead beyond
@@ -162,7 +162,7 @@ def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, 
 
 
 def _unbiased_ends(unbiased: Unbiased, edges: FloatArray, wanted: list[float], level: float) -> FloatArray:
-    low, high = unbiased.bounds(-ndtri((1 - real("level", level, 1e-9, 1 - 1e-9)) / 2))
+    low, high = unbiased.bounds(-ndtri((1 - level) / 2))
     first = [int(np.argmax(high >= q)) - 1 for q in wanted]
     last = [int(np.flatnonzero(low <= q)[-1]) + 1 for q in wanted]
     return np.asarray(edges[unbiased.places[np.array([first, last])]])

@@ -69,8 +69,9 @@ def test_wrong_edges_are_refused(edges: list[float]) -> None:
 def test_wrong_probabilities_are_refused(q: float) -> None:
     with pytest.raises(ValueError, match="probabilities must be"):
         quantiles(of_draws([0.2, 0.3, 0.5]), np.arange(4), [0.5, q])
-    with pytest.raises(ValueError, match="level must be"):
-        mean(of_draws([0.2, 0.3, 0.5]), np.arange(4), q)
+    for estimate in (of_draws([0.2, 0.3, 0.5]), Estimate.of_nothing(3, 0)):
+        with pytest.raises(ValueError, match="level must be"):
+            mean(estimate, np.arange(4), q)
 
 
 def test_intervals_cover() -> None:

@@ -306,3 +306,5 @@ def test_a_filter_s_shares_are_smoothed() -> None:
     found = smoothed_shares(z, errors, 1000)
     assert np.square(found.frequencies - PEAK).sum() < 0.5 * np.square(z - PEAK).sum()
     assert np.isnan(smoothed_shares(np.full(40, np.nan), errors, 0).frequencies).all()
+    with pytest.raises(ValueError, match="widths must be 40 positive finite numbers"):
+        smoothed_shares(np.full(40, np.nan), errors, 0, np.zeros(40))
