@@ -149,7 +149,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             enrolment: (n,) the result of `enroll` for these devices; newly drawn by default.
 
         Raises:
-            ValueError: if a memoized mechanism gets invalid values, or local hashing gets invalid enrolments. The message never
+            ValueError: if a memoized mechanism gets invalid values or, for local hashing, invalid enrolments. The message never
                 shows a value.
         """
 

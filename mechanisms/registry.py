@@ -101,7 +101,7 @@ def mechanism(
         width: width of the wave in cells, for SW; default: `square_wave.best_width`.
 
     Raises:
-        ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message names the argument.
+        ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.
         TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)

@@ -41,7 +41,7 @@ def with_cohorts(source: ValueSource, path: Path, cohort: Cohort, steps: bool, t
         tell: receives a line if the file has no column of cohorts.
 
     Raises:
-        DataError: if the file cannot be read, a cell is not a cohort, a person has two cohorts, or several columns have the
+        DataError: if the file cannot be read, a cell gives no cohort, a person has two cohorts, or several columns have the
             cohort's name.
     """
     table = TableFile(path)

@@ -98,7 +98,7 @@ def has_steps(header: Sequence[str]) -> bool:
 
 
 def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
-    """Returns the index of an attribute's column: its name, or the result of `attribute_name`, is the attribute's name.
+    """Returns the index of the column with an attribute's name, otherwise of the column whose `attribute_name` is this name.
 
     Raises:
         DataError: if no column or more than one column fits. The message shows no other name of a column: in a file without a

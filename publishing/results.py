@@ -147,7 +147,7 @@ def decode_progress(raw: bytes, what: str, other: str, damaged: str) -> Progress
 
 
 def state_format(state: bytes) -> int:
-    """Returns the format that a filter's state names; 0 if the state is damaged."""
+    """Returns the format that a filter's state names, 1 if it names none; 0 if its first line cannot be decoded."""
     try:
         return stated.decode(state.partition(b"\n")[0]).format
     except msgspec.DecodeError:

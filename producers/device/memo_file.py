@@ -138,7 +138,7 @@ class Transaction:
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
-        """Returns the step's envelope; empty if it was dropped; None if the file has none, or if the step is `forgotten`."""
+        """Returns the step's envelope; empty if it was dropped; None if the file does not remember the step."""
         row = self._db.execute(
             f"SELECT envelope FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, step)
         ).fetchone()

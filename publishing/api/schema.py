@@ -267,7 +267,8 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
     `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
     `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
-    the size of a jump that the filter finds within five steps in about 9 of 10 cases, if the span is "filtered"; else None.
+    the size of a jump that the filter finds within five steps in about 9 of 10 cases. None for other spans than "filtered", and
+    without standard errors.
     """
 
     survey: str
