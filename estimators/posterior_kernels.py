@@ -217,7 +217,7 @@ def log_evidence(
     like: Floats, log_like: Floats, start: Floats, first: Floats, points: Floats, times: Floats, base: Floats, mass: float,
     prior: Floats, total: Floats, by: float, variance_of_sum: float,
 ) -> float:  # fmt: skip
-    """Returns the logarithm of the probability of the counts: each value's given the other values, and given the sum.
+    """Returns the sum over the values of the log-probability of a value's counts, given the other values' counts and the sum.
 
     Args:
         like: the likelihoods times exp(by · f), as `tilt` writes them.

@@ -1,7 +1,8 @@
 """Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
 
-For random people, `Mechanism.support_covariance` gives a covariance D - x xᵀ of the inversion z. For given people, the values
-are treated as independent with the variances N(f) = D - f / people, given that their shares sum to 1. The likelihood is the
+For random people, `Mechanism.support_covariance` gives the covariance of the inversion z: a diagonal matrix minus products of
+vectors. For given people, the values are treated as independent, given that their shares sum to 1. A value's variance N(f) is
+its entry of the diagonal at the share f, minus f / people. The likelihood is the
 exponential family with mean f and variance N(f), up to a factor that does not depend on f:
 
     ln L(f; z) = z A(f) - B(f),    A(f) = ∫ df / N(f),    B(f) = ∫ f df / N(f)

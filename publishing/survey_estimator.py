@@ -77,7 +77,7 @@ class SurveyEstimator:
         self._working = gauge("survey_working", "1 if the survey's last turn had no error, else 0.")
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
-        """Publishes at most one step, if a step is due.
+        """Publishes at most one step, if a step is due. If Kafka lacks publications, also sends those that are kept in Redis.
 
         Returns:
             The number of milliseconds until the next turn.

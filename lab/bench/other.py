@@ -40,7 +40,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A small simulation of prefix levels: parts of the runs in which the text, and in which a wrong prefix, was found."""
+    """A small simulation of prefix levels: `found` is the share of the runs that found the text, `wrong` a wrong prefix."""
 
     eps: float
     runs: int

@@ -37,8 +37,8 @@ def service_tables(result: ServiceBench) -> list[Table]:
 
 def service_notes(result: ServiceBench) -> list[str]:
     notes = [
-        f"Commits of a partition while counting {spent.kind}: p50 {spent.commit_p50_ms:.1f} ms, "
-        f"p99 {spent.commit_p99_ms:.1f} ms of {spent.commits}."
+        f"Counting “{spent.kind}”: {spent.commits} commits of a partition, p50 {spent.commit_p50_ms:.1f} ms, "
+        f"p99 {spent.commit_p99_ms:.1f} ms."
         for spent in result.phases
     ]
     if (stock := result.stock) is not None:
@@ -62,8 +62,8 @@ def service_notes(result: ServiceBench) -> list[str]:
     if (kept := result.remembered) is not None:
         notes.append(
             f"{kept.keys:,} report keys of one partition: {kept.agent_bytes:g} bytes a key in the agent (at most "
-            f"{kept.peak_bytes:g}), {kept.redis_bytes:g} in Redis. A commit of 16,384 new keys: "
-            f"p50 {kept.commit_p50_ms:.1f} ms, p99 {kept.commit_p99_ms:.1f} ms of {kept.commits}. "
+            f"{kept.peak_bytes:g}), {kept.redis_bytes:g} in Redis. Commits of 16,384 new keys: "
+            f"{kept.commits}, p50 {kept.commit_p50_ms:.1f} ms, p99 {kept.commit_p99_ms:.1f} ms. "
             f"A new owner has read all keys after {kept.load_s:.2f} s, counts after {kept.ready_s:.2f} s (both from its start)."
         )
     notes.append(

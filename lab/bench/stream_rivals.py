@@ -80,7 +80,7 @@ def collect(people: IntArray, asked: int, eps: float, rng: np.random.Generator) 
     """The histogram from a random group; each person of the group reports with a loss of eps nats.
 
     A share from m of M people has the variance R/m + s f(1-f): R/m from the randomization, s = (M-m)/((M-1)m) from the draw
-    without replacement. The estimate of f(1-f) is (c(1-c) + R/m) / (1-s).
+    without replacement. If c is the estimate of f, that of f(1-f) is (c(1-c) + R/m) / (1-s).
     """
     total, k = int(people.sum()), people.size - 1
     group = people if asked == total else rng.multivariate_hypergeometric(people, asked, method="marginals")

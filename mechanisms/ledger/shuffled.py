@@ -17,8 +17,9 @@ The published "variation-ratio" pair can be smaller than δ, so it is not a boun
 
 `table_delta` computes the right side, rounded up, or the bound for one report alone if that is smaller.
 
-`shuffled_loss` composes tables. The lower convex hull of bounds at some points bounds the curve of every table. This hull is
-the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022).
+`shuffled_loss` composes tables. The lower convex hull of such bounds at some x is an upper bound of δ at every x, for each
+table. This hull is the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and
+Manurangsi 2022).
 The convolution of the loss distributions of all tables bounds the loss of all tables together (Zhu, Dong and Wang 2022).
 """
 

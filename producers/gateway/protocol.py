@@ -10,9 +10,9 @@ connection. If an earlier answer is due, or the answer to the unsound request ha
 connection.
 
 **Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
-the head's beginning. A head, and the trailers and chunk frames between two pieces of a body, have at most `HEAD_BYTES`; what
-ends within the first read of the socket can be longer. Beyond `MAX_CONNECTIONS` connections, a further connection gets 503
-`busy` for its first request and is closed.
+the head's beginning. The gateway closes the connection if a head has not ended after a read of the socket, and the reads after
+its first one have more than `HEAD_BYTES`. The same holds for the trailers and chunk frames between two pieces of a body. Beyond
+`MAX_CONNECTIONS` connections, a further connection gets 503 `busy` for its first request and is closed.
 """
 
 import asyncio

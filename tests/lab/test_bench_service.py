@@ -42,8 +42,8 @@ def test_results_are_shown_beside_their_targets() -> None:
     for wanted in (
         "ratio, wanted 0.8 0.25", "bare consumer 2 k 0 2 k 250", "agent 500 0 500 – 200", "bits 0.50 0.50 0.50",
         "61 × that, target 50 met", "without it p99 1.20 s, target 1 s missed", "counted all after 14.2 s", "2 16 300 1.50",
-        "users 200 10 k 0.75", "p50 0.8 ms, p99 12.0 ms of 60", "2 cores",
-        "8.1 bytes a key in the agent (at most 24.5), 9 in Redis", "p99 3.2 ms of 62", "counts after 0.12 s",
+        "users 200 10 k 0.75", "60 commits of a partition, p50 0.8 ms, p99 12.0 ms.", "2 cores",
+        "8.1 bytes a key in the agent (at most 24.5), 9 in Redis", "62, p50 1.5 ms, p99 3.2 ms.", "counts after 0.12 s",
     ):  # fmt: skip
         assert wanted in text, (wanted, text)
 

@@ -33,7 +33,7 @@ class CodePath:
     """An audited path through the code.
 
     Attributes:
-        n: reports of each value, at least 2.
+        n: number of simulated devices with each value, at least 2.
         values: two or more values, which the attack tries to distinguish. For a mechanism of sets it tries all of
             `Mechanism.audited` instead.
     """
