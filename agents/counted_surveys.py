@@ -60,8 +60,8 @@ class CountedSurveys:
 
     async def _reconcile(self, checked: bool = False) -> None:
         wanted = {fingerprint: text.survey for fingerprint, text in self._watch.surveys.items()}
-        for fingerprint in self._counted.keys() - wanted.keys():
-            survey = self._counted.pop(fingerprint)
+        for survey in [survey for fingerprint, survey in self._counted.items() if fingerprint not in wanted]:
+            self._counted.pop(survey.fingerprint, None)  # `give_up` may have removed it during an earlier iteration
             await self._dispatcher.remove(survey)
             await asyncio.to_thread(self._forget, survey)
         self._checks.forget_others(wanted)

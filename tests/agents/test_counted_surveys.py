@@ -1,6 +1,7 @@
 """The surveys that an agent starts, retries and stops. The test's `check` and dispatcher stand in for Kafka and Redis."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from threading import Barrier
 from types import SimpleNamespace
@@ -167,6 +168,30 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     await rig.surveys._reconcile()
     assert rig.dispatcher.topics == {topic("bad"), topic("good")}
     await rig.dispatcher.close()
+
+
+async def test_a_survey_that_is_given_up_while_another_is_removed_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path)
+    rig.unusable.clear()
+    rig.surveys.check()
+    await rig.surveys._reconcile(checked=True)
+    counted = {text.survey.name: text.survey for text in rig.watch.surveys.values()}
+    others = {"bad": counted["good"], "good": counted["bad"]}
+
+    async def close(name: str) -> None:
+        if len(others) == 2:
+            await rig.surveys.give_up(others.pop(name))
+
+    for name, fake in rig.fakes.items():
+        monkeypatch.setattr(fake, "close", partial(close, name))
+        (tmp_path / f"{name}.toml").unlink()
+    for _ in range(2):
+        rig.watch.look()
+    await rig.surveys._reconcile()
+    assert rig.dispatcher.topics == set()
+    assert {survey.name for survey in rig.forgotten} == {"bad", "good"}
 
 
 async def test_an_agent_is_not_ready_before_it_has_joined_its_group() -> None:
