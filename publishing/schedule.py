@@ -272,8 +272,10 @@ class Schedule:
 
     def _begin(self) -> Progress:
         begin_ms = self._position.earliest_ms()
-        if begin_ms is None:  # the log is empty, and no report can be appended before these markers
-            begin_ms = min(self._position.mark(self._position.ends()).values())
+        if begin_ms is None:
+            marked_ms = min(self._position.mark(self._position.ends()).values())
+            found_ms = self._position.earliest_ms()  # a report may have been appended before the markers
+            begin_ms = marked_ms if found_ms is None else min(marked_ms, found_ms)
         progress = begun(self._survey, begin_ms)
         if steps := [found.step for found in self._in_topic.values()]:
             first = min(progress.first_step, max(min(steps), max(steps) - self._survey.retention_steps + 1))

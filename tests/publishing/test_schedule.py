@@ -400,6 +400,20 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
             assert p.reports == sum(SURVEY.step_at(t) == p.step for partition in log.times for t in partition)
 
 
+def test_a_report_that_is_appended_just_before_the_first_markers_is_estimated() -> None:
+    class Raced(Log):
+        def mark(self, partitions: Collection[int]) -> dict[int, int]:
+            self.times[0] = [SURVEY.opens_ms(5) - 1]
+            return super().mark(partitions)
+
+    log, results = Raced([]), MemoryResults()
+    log.now_ms = SURVEY.opens_ms(5)
+    UnmarkedSchedule(SURVEY, MemoryCountStore(SURVEY), log, results, []).run(log.now_ms + 9 * SURVEY.step_ms)
+    progress = results.progress()
+    assert progress is not None
+    assert progress.first_step == 4 - SURVEY.lateness_steps
+
+
 def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
     ending = replace(SURVEY, ends=3)
     store, log, results = MemoryCountStore(ending), Log([ending.opens_ms(s) for s in range(5)]), MemoryResults()
