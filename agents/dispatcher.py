@@ -74,7 +74,7 @@ class Dispatcher:
 
     Args:
         make: makes the counting of a survey.
-        done: called with the reports topic and a chunk, after the chunk was counted or ignored.
+        done: called with the reports topic and a chunk, after a counting has counted or ignored the chunk.
         failed: called with a survey whose counting raised an unexpected error, and the error, after the error was logged.
     """
 

@@ -73,7 +73,7 @@ class FilterStates:
 
     def _restored(self, saved: Progress) -> Filters:
         end = saved.first_open
-        # If `retention_steps` was lowered, the store still has the earlier publications until the next save.
+        # If `retention_steps` was lowered, the store has the earlier publications at least until the next save.
         oldest = max(saved.first_step, min(self._oldest(saved), end - SAVED_EVERY))
         stored, states = self._results.filters(), dict[str, bytes]()
         for attribute, mechanisms in self._filtered():

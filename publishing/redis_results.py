@@ -69,7 +69,8 @@ class RedisResults(KeptResults):
     """Results in Redis, five keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
-        ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last `retention_steps` steps
+        ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last `retention_steps` steps. If this
+                                                   number is lowered, earlier steps stay
         ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
         ldpstream:{name:fingerprint}:leader        name of the leading estimator (the lease); expires after 5 s, during a
                                                    take-over after 60 s

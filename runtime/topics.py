@@ -146,7 +146,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "min.insync.replicas": majority,
     }
     rejected = {
-        "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires with it
+        "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires no later
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
         "retention.ms": str(settings.rejected_retention_ms or kept_ms(survey)),
     }

@@ -27,7 +27,7 @@ class Missing(NamedTuple):
 
     Attributes:
         after_ms, until_ms: the missing records were appended in [after_ms, until_ms), in Unix milliseconds.
-        below_offset: the missing records had lower offsets; counting continued at this offset.
+        below_offset: counting continued at this offset, after the missing records.
     """
 
     after_ms: int

@@ -64,9 +64,9 @@ class Intake:
     """Accepts requests with reports, and answers them.
 
     Args:
-        limits: rates of one client, per second; a burst may be twice as large.
+        limits: rates of one client, per second; a burst may be twice as large, plus one request.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
-        shuffle: holds the requests that come through a relay, and later their answers.
+        shuffle: holds the requests that come through a relay and pass the checks, and later their answers.
     """
 
     def __init__(

@@ -44,7 +44,9 @@ class SurveyReady(Collector):
 counts, survey_ready = RequestCounts(), SurveyReady()
 REGISTRY.register(counts)
 REGISTRY.register(survey_ready)
-request_seconds = Histogram("ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer")
+request_seconds = Histogram(
+    "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"
+)
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
 log_available = Gauge("ldpstream_gateway_log_available", "1 while the log of a survey answers, else 0")
 connections_refused = Counter("ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address")

@@ -11,7 +11,8 @@ request inside gets the checks and answers of a plain request, with these differ
 - The request inside must hold one envelope: a batch would link its reports.
 - The survey may have ``relay = "required"``.
 - All requests of a relay with one token share the limits of a client at the relay's address.
-- The gateway delays requests and answers, and mixes them with others (`producers.gateway.shuffle`).
+- The gateway delays the requests that pass its checks, and their answers, and mixes them with others
+  (`producers.gateway.shuffle`).
 
 A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. All answers after the
 decryption, except some internal errors, are padded to a multiple of `PADDED_BYTES` and encapsulated.
