@@ -182,7 +182,7 @@ PRIVACY = (
           ((None, "green"), (REJECTED_LIMIT, "red")), "no envelopes"),
     Panel(number, "Agents that count", "Agents with at least one partition.", "none",
           (("count(ldpstream_partitions > 0) or vector(0)", "agents"),), 6, 4, ((None, "red"), (1, "green"))),
-    Panel(counts, "Envelopes by outcome", "Counted, and rejected by reason.", "suffix:/s",
+    Panel(counts, "Envelopes by outcome", "Counted (with duplicates and empty records), and rejected by reason.", "suffix:/s",
           (("sum(rate(ldpstream_records_total[$__rate_interval])) - sum(rate(ldpstream_rejected_total[$__rate_interval]))",
             "counted"),
            ("sum by (reason) (rate(ldpstream_rejected_total[$__rate_interval])) > 0", "{{reason}}")), empty="no agent"),
@@ -202,7 +202,8 @@ PRIVACY = (
            (happened("ldpstream_redelivered_total"), "delivered twice"),
            (happened("ldpstream_missing_offsets_total"), "records lost")), 24, 4, ((None, "green"),), "no agent"),
     Panel(counts, "Crowd behind the relay",
-          "Reports of each level in the step, in the cohort with the fewest. Below the assumed crowd, an alert fires.",
+          "Reports of each level in the step, in the cohort with the fewest. "
+          "Above 0 and below the assumed crowd, an alert fires.",
           "locale",
           ((f"{BY_LEVEL} (ldpstream_crowd_reports{LEVELS})", "{{attribute}} · {{level}}"),
            (f"max(ldpstream_crowd_assumed_reports{LEVELS})", "assumed")), 24,

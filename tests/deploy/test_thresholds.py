@@ -40,7 +40,7 @@ def test_the_documents_have_the_thresholds() -> None:
     assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
     assert f"Above {LOAD_MOST:.0%}, it publishes only".replace("%", " %") in DOCS["operate.md"]
     assert f"(ldpstream_estimate_load_ratio) > {LOAD_LIMIT}\n" in ALERTS
-    assert f"Above {LOAD_MOST:.0%}, the estimator leaves".replace("%", " %") in ALERTS
+    assert f"Above {LOAD_MOST:.0%}, the estimator publishes only".replace("%", " %") in ALERTS
     assert OVERDUE_MS == 120_000
     assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))
 

@@ -207,6 +207,20 @@ class OneDrawForAllAttributes(ForeignDevice):
         return drawn
 
 
+class OneDrawForOuterAttributes(OneDrawForAllAttributes):
+    """Uses the same random numbers for the first and the third attribute."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        return ForeignDevice.row(self, a, value, step) if a == 1 else super().row(a, value, step)
+
+
+class OnePhaseForOuterAttributes(ForeignDevice):
+    """Uses the phase of the first attribute for the third one."""
+
+    def due(self, a: int, step: int) -> bool:
+        return super().due(0 if a == 2 else a, step)
+
+
 class FreshKeyAtARetry(ForeignDevice):
     """Draws a key again for each attempt."""
 

@@ -42,9 +42,11 @@ from .faulty_devices import (
     NoLifetime,
     OneCoinForTwoBits,
     OneDrawForAllAttributes,
+    OneDrawForOuterAttributes,
     OneKey,
     OneMemo,
     OnePhase,
+    OnePhaseForOuterAttributes,
     OtherCellsFromTheValue,
     Skips,
     TwoReportsInAWindow,
@@ -167,6 +169,8 @@ OUE, GRR = survey_of("OUE"), survey_of("GRR")
 EVEN, WAVE, FAKE_WAVE = survey_of("GRR", k=12), survey_of("SW", k=24), survey_of("SW", "rs+fd")
 PHASES = make_survey({"a": (4, [SPACED])})
 TWO = make_survey({"a": (4, [level("GRR")]), "b": (4, [level("GRR")])})
+THREE = make_survey({f"a{i}": (6, [level("L-GRR", 3.0, 1.9)]) for i in range(3)}, "spl")
+THREE_PHASES = make_survey({f"a{i}": (4, [SPACED]) for i in range(3)}, "spl")
 FAKES, FAKE_GRR, SPLIT = survey_of("L-OSUE", "rs+fd"), survey_of("GRR", "rs+fd", k=3), survey_of("L-GRR", "spl")
 
 FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
@@ -206,6 +210,8 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (NoFakes, FAKES, "support the device's value"),
     (EachAttributeTrueByItself, FAKE_GRR, "both attributes"),
     (OneDrawForAllAttributes, SPLIT, "both attributes"),
+    (OneDrawForOuterAttributes, THREE, "a0 and a2: both attributes"),
+    (OnePhaseForOuterAttributes, THREE_PHASES, "a0 and a2: equal phases"),
     (OneKey, GRR, "belongs to another envelope"),
     (HexKey, GRR, "22 letters"),
     (WeakKey, GRR, "bits of keys"),

@@ -184,7 +184,8 @@ export class Device {
    *   person's values, at most `choices` different ones, perhaps none.
    * @param step time step; by default the present step of the device's clock.
    * @throws RangeError if the attribute or step does not exist, or the survey refuses the value. The message hides the value.
-   * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, or later steps are settled.
+   * @throws StepForgotten if the step can no longer be reported: its envelope was dropped, later steps are settled, or (in a
+   *   wallet) the step is before the enrolment.
    * @throws ClockWentBack for the present step, for the same reason.
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is returned.
    */

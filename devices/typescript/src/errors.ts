@@ -95,8 +95,8 @@ export function nats(loss: number, digits = 6): string {
 }
 
 /**
- * The step can no longer be reported: its envelope was dropped, or later steps are settled, so its report cannot count. A second
- * report would cost more privacy. The call has made no report of the attribute.
+ * The step can no longer be reported: its envelope was dropped, later steps are settled, or (in a wallet) the step is
+ * before the enrolment. A second report would cost more privacy. The call has made no report of the attribute.
  */
 export class StepForgotten extends DeviceError {
   override readonly name: string = "StepForgotten";
@@ -118,7 +118,7 @@ export class StepForgotten extends DeviceError {
 
 /**
  * The present step of the device's clock can no longer be reported, because the clock was wrong before or is wrong now. The device
- * reports again when the clock shows a step that it has not reported, at the latest at step `earliest`.
+ * reports again when the clock shows step `earliest`.
  */
 export class ClockWentBack extends StepForgotten {
   override readonly name = "ClockWentBack";

@@ -49,7 +49,7 @@ export interface SurveySpent {
 
 /** The privacy loss that a person has spent in all surveys. The numbers depend on no reported value. */
 export interface WalletSpent {
-  readonly surveys: readonly SurveySpent[]; // one for each enrolment, in their order
+  readonly surveys: readonly SurveySpent[]; // by enrolment, in their order, without those that ended without a report
   readonly spent: number;
   readonly chargedPerWindow: number; // charges for the present window
   readonly chargedForEver: number;

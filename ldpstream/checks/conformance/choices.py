@@ -1,6 +1,6 @@
 """The choices that a device makes once, and its keys, compared with their distributions."""
 
-from itertools import pairwise
+from itertools import combinations
 
 import numpy as np
 
@@ -60,7 +60,7 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
         w, values = survey.mechanisms[a][level].every_steps, _grouped(survey.attributes[a], observed.values[phases[:, 0], a])
         found += [uniform(place, PHASE, phases[:, 1], w)]
         found += [uniform_given(place, PHASE, phases[:, 1], w, *values)]
-    for (first, one), (second, two) in pairwise(sorted(observed.phases.items())):
+    for (first, one), (second, two) in combinations(sorted(observed.phases.items()), 2):
         w = survey.mechanisms[first[0]][first[1]].every_steps
         if first[0] == second[0] or w != survey.mechanisms[second[0]][second[1]].every_steps:
             continue
@@ -72,7 +72,7 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
 
 def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[BinomialCounts]:
     found = []
-    for (first, one), (second, two) in pairwise(sorted(rows.items())):
+    for (first, one), (second, two) in combinations(sorted(rows.items()), 2):
         m1, m2 = survey.mechanisms[first[0]][first[1]], survey.mechanisms[second[0]][second[1]]
         if first[0] == second[0] or survey.collection == "smp":
             continue
