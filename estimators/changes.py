@@ -22,7 +22,7 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
 STARTS = 32  # observed steps that are tested as the jump's step
 FOUND = 0.6  # a jump of FOUND * threshold standard errors of a step is found within five steps in 9 of 10 cases
-RUN_LENGTH = 10_000.0  # default mean number of steps to a false alarm: 14 months if a step is an hour
+RUN_LENGTH = 10_000.0  # default mean number of steps between two false alarms: 14 months if a step is an hour
 DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
 NODES = 20  # nodes of the Gauss-Legendre quadrature; its relative error is below 1e-12

@@ -93,7 +93,7 @@ class OneTime(Mechanism):
         if t == 1:
             return Chance(self._guess_once())
         if t == math.inf:
-            return Chance(1.0, exact=self.k == 2)
+            return Chance(1.0, exact=self.k == 2 and self.eps_1 > 0)
         return Chance(evidence.guess_bound(self.k, self.evidence(t)), exact=False)
 
     def _guess_any_values(self, t: int) -> Chance:

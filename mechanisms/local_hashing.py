@@ -52,7 +52,7 @@ from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
 from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed
-from ldpstream.mechanisms.ratios import Ratios
+from ldpstream.mechanisms.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.score_moments import MAX_DENSE_K, HashingScore, hashing_moments
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm
@@ -279,6 +279,9 @@ class LocalHashing(Hashing, OneTime):
         checked = user_values(values, self.k)
         functions = self._draw_functions(checked.size, rng)
         return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p, rng))
+
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.p / self.other_symbol)  # fresh functions: a report can support two values
 
     @property
     def favours(self) -> float:

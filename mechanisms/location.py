@@ -11,6 +11,7 @@ Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indisting
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
 from functools import cached_property
 from typing import NoReturn
 
@@ -22,6 +23,7 @@ from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES, Mechanism
 from ldpstream.mechanisms.grr import unsigned
 from ldpstream.mechanisms.inference import SMALLEST
 from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.ledger import SequenceLoss
 from ldpstream.mechanisms.score_moments import MAX_DENSE_K, channel_moments
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm, DenseTerm, Term
@@ -182,6 +184,10 @@ class LocationMechanism(ChannelMechanism):
 
     def ratios(self) -> NoReturn:
         self._refuse("likelihood ratios of supports")
+
+    def _eps_sequence(self, t: int) -> SequenceLoss:
+        witness = "each sequence has one value at every step: the two values with the largest loss"
+        return replace(super()._eps_sequence(t), witness=witness)
 
     @abstractmethod
     def distances(self) -> FloatArray:

@@ -5,10 +5,9 @@ j):
 
     unary encodings   the bits are independent given the value, so all bits but those of a and b cancel:
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
-    GRR, hashing      s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols, so Pr[i, j | a] is a
-                      sum of three trinomial terms
-    SS                L(i, j) = ε (i - j): a set with the value is e^ε times as likely as a set without the value
-    SW                L(i, j) = ε (i - j): a cell near the value is e^ε times as likely as another cell
+    GRR, L-GRR,       s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols, so Pr[i, j | a] is a
+    L-BLH, L-OLH      sum of three trinomial terms
+    BLH, OLH, SS, SW  L(i, j) = ε (i - j): a report that supports the value is e^ε times as likely as another report
 
 A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
 """

@@ -20,7 +20,7 @@ from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
 from ldpstream.checks.audit.clopper_pearson import loss_bound, lower, upper
 from ldpstream.checks.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.cli import app
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
 from ldpstream.mechanisms.padded_sampling import PaddedSampling, SetMechanism
@@ -89,6 +89,23 @@ def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
 def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
     for t in (1, 2, 3, 10):
         assert m.eps_t(t) == pytest.approx(m.ratios().loss(t), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["GRR", "SUE", "SS", "BLH", "OLH", "SW"])
+def test_ratios_of_two_fresh_reports_equal_enumeration(name: str) -> None:
+    m = mechanism(name, 4, eps=1.0)
+    channel = m.channel()
+    if name == "SUE":
+        supported = (np.arange(channel.shape[1]) >> np.arange(4)[:, None]) & 1
+    else:
+        supported = np.isclose(channel, channel.max()).astype(np.int64)
+    i, j = (of_value[:, None] + of_value for of_value in supported[[0, 3]])
+    chances = np.zeros((2, 3, 3))
+    for found, given in zip(chances, channel[[0, 3]]):
+        np.add.at(found, (i, j), np.outer(given, given))
+    possible = chances[0] > 0
+    log_a, log_b = np.log(chances[:, possible])
+    assert m.ratios().table(2)[possible] == pytest.approx(log_a - log_b)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)

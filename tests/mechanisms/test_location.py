@@ -168,6 +168,14 @@ def test_ldp_eps_of_the_line_mechanism_exceeds_its_parameter() -> None:
     assert (m.eps, m.eps_distance, m.eps_1) == (2.0, 2.0, 2.0 * (MAX_K - 1))
 
 
+def test_only_the_ends_of_the_line_have_the_worst_loss_of_sequences() -> None:
+    m = TruncatedGeometric(k=5, eps=1.0)
+    found, logs = m.eps_sequence(3), np.log(m.channel())
+    assert found.value == pytest.approx(3 * np.abs(logs[0] - logs[-1]).max())
+    assert 3 * np.abs(logs[1] - logs[2]).max() < found.value
+    assert found.witness == "each sequence has one value at every step: the two values with the largest loss"
+
+
 def test_an_impossible_report_is_ignored() -> None:
     one = Given(np.array([[0.0, 0.2, 0.8], [0.0, 0.5, 0.5], [0.0, 0.4, 0.6]]))
     assert (one.eps_1, one.eps_distance) == pytest.approx(enumerated(one)) == (math.log(2.5), math.log(2.5))

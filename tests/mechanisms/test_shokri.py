@@ -116,6 +116,9 @@ def test_the_extreme_bounds_report_the_truth_or_nothing() -> None:
     assert truthful.eps_1 == truthful.eps_distance == math.inf
     silent = Shokri([0.5, 0.3, 0.2], line(3), 2.0)  # the bound has no effect: every report can be the same for all values
     assert silent.expected_error == pytest.approx(0.7)
+    of_two = Shokri([0.5, 0.5], line(2), 1.0)
+    assert of_two.eps_1 == 0
+    assert not of_two.guess(math.inf).exact  # a bound: all reports are equal
 
 
 UNIFORM, LINE = np.full(3, 1 / 3), line(3)
