@@ -21,7 +21,8 @@ ALLOWED = (
     "must read redis://[user:password@]host:port/db (rediss:// with TLS), unix:///path?db=N, "
     "redis+sentinel://[user:password@]host:port,…/NAME/db or redis+cluster://[user:password@]host:port,…"
 )
-_HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\]"
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST = rf"{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]+\]"
 _SERVER = re.compile(rf"({_HOST})(?::(\d{{1,5}}))?")
 _URL = re.compile(
     r"redis(?P<tls>s?)(?:\+(?P<kind>sentinel|cluster))?://"

@@ -36,8 +36,25 @@ def _addresses(value: str) -> str:
     return value
 
 
+def _host_name(value: str) -> str:
+    try:
+        value.encode("idna")  # as the socket does
+        valid = value.isprintable()
+    except UnicodeError:
+        valid = False
+    if not valid:
+        raise ValueError("must be an address or a host's name")
+    return value
+
+
+def _text(value: SecretStr) -> SecretStr:
+    if any("\ud800" <= letter <= "\udfff" for letter in value.get_secret_value()):  # bytes of `os.environ` that are not UTF-8
+        raise ValueError("is not text in UTF-8")
+    return value
+
+
 def _redis_url(value: SecretStr) -> SecretStr:
-    parse_redis_url(value.get_secret_value())
+    parse_redis_url(_text(value).get_secret_value())
     return value
 
 
@@ -67,7 +84,8 @@ def _readable(value: Path) -> Path:
 
 File = Annotated[Path, AfterValidator(_readable)]
 Name = Annotated[str, Field(min_length=1)]
-Secret = Annotated[SecretStr, Field(min_length=1)]
+Secret = Annotated[SecretStr, Field(min_length=1), AfterValidator(_text)]
+Host = Annotated[str, AfterValidator(_host_name)]
 
 
 class SettingsError(UserError, ValueError):
@@ -128,15 +146,15 @@ class Settings(BaseSettings):
     partitions"""
     metrics_port: Port = 0
     """port of `/metrics`, `/health` and `/ready`; 0 for none (in the image 9100)"""
-    metrics_host: str = "127.0.0.1"
+    metrics_host: Host = "127.0.0.1"
     """address that the metrics port listens on (in the image 0.0.0.0)"""
     page_port: Port = 8080
     """port of the estimator's page and API; 0 for none (in the demo: a free one)"""
-    page_host: str = "127.0.0.1"
+    page_host: Host = "127.0.0.1"
     """address that the page and the API listen on; anybody who reaches the address may read"""
     gateway_port: Port = 8081
     """port of the gateway"""
-    gateway_host: str = "127.0.0.1"
+    gateway_host: Host = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
     """file of accepted bearer tokens, one a line, none twice, at least 16 characters; without this file anybody may report"""

@@ -6,6 +6,7 @@ travel inside the encryption (RFC 9458).
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import urllib.error
@@ -158,10 +159,11 @@ def _split(url: str, name: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         _ = parts.port
+        (parts.hostname or "").encode("idna")  # as the socket does
         sound = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
     except ValueError:  # its text can show a password
         sound = False
-    if not sound or parts.query or parts.fragment:
+    if not sound or not re.fullmatch("[!-~]*", parts.path) or parts.query or parts.fragment:
         told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
         raise ValueError(f"{name} must be {told}")
     return parts

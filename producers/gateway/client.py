@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import secrets
 import time
 from contextlib import suppress
@@ -39,10 +40,11 @@ class GatewaySink:
         try:
             parts = urlsplit(url)
             kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
-            if not parts.hostname:
+            if not parts.hostname or not re.fullmatch("[!-~]*", parts.path):
                 raise ValueError
+            parts.hostname.encode("idna")  # as the socket does
             self._connection = kind(parts.hostname, parts.port, timeout=ANSWER_S)
-        except (KeyError, ValueError):
+        except (KeyError, ValueError, http.client.InvalidURL):
             raise SinkError(f"a gateway's URL must be http[s]://host[:port], got {url.rpartition('@')[2]}") from None
         self._path, self._place = (
             parts.path.rstrip("/") + "/v1/reports",
@@ -105,7 +107,7 @@ class GatewaySink:
 
 
 def _problem(said: bytes) -> dict[str, Any]:
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         problem = json.loads(said)
         if isinstance(problem, dict):
             return problem

@@ -133,6 +133,13 @@ MISTAKES = {
     ),
     "address without http": Mistake("produce survey.toml --gateway here:8081", ("http[s]://host[:port], got here:8081",)),
     # settings and services
+    "long host of a gateway": Mistake(f"produce survey.toml --gateway http://{'x' * 64}", ("http[s]://host[:port], got http",)),
+    "path of a gateway": Mistake("produce survey.toml --gateway http://127.0.0.1:1/é", ("http[s]://host[:port], got http",)),
+    "no host": setting("GATEWAY_HOST", "a..b", "must be an address or a host's name, got 'a..b'"),
+    "host of two lines": setting("PAGE_HOST", "a\nb", r"must be an address or a host's name, got 'a\nb'"),
+    "no home of the cache": setting(
+        "CACHE", "~nobody-of-this-name/x", "no such home directory, got '~nobody-of-this-name/x'", command="services"
+    ),
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
     "address without a port": setting("KAFKA", "broker", "must be host:port", "got 'broker'"),
     "address without a host": setting("KAFKA", "..:9092", "must be host:port", "got '..:9092'"),

@@ -114,7 +114,17 @@ def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed)
     assert sent(one) == good
     with pytest.raises(SinkError, match=r"gateway at http://127\.0\.0\.1:9 did not accept the reports"):
         post(GatewaySink("http://127.0.0.1:9", patience_s=0.0), envelopes(1))
-    for url in ("nonsense", "ftp://host", "http://host:port", "http://", "http://:80/path"):
+    wrong = (
+        "nonsense",
+        "ftp://host",
+        "http://host:port",
+        "http://",
+        "http://:80/path",
+        "http://a..b",
+        "http://a b",
+        "http://a/é",
+    )
+    for url in wrong:
         with pytest.raises(SinkError, match="URL must be http"):
             GatewaySink(url)
 

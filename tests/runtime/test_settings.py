@@ -78,7 +78,7 @@ def test_redis_urls_are_parsed(url: str, means: RedisUrl) -> None:
     [
         "", "one", "http://one", "redis:/one", "redis://", "redis:///0", "redis://one:port", "redis://one:0", "redis://one:65536",
         "redis://one/zero", "redis://one/-1", "redis://one,two", "redis://one/0?ssl_cert_reqs=none", "redis://one/0#x",
-        "redis://one two", "redis://-one", "rediss+unix://one", "unix://run/redis.sock", "unix:///run/r.sock?password=x",
+        "redis://one two", "redis://-one", "redis://a..b", "rediss+unix://one", "unix://run/redis.sock", "unix:///run/r.sock?password=x",
         "redis+sentinel://one", "redis+sentinel://one/", "redis+sentinel://one/counts/x", "redis+sentinel:///counts",
         "redis+sentinel://one,/counts", "redis+cluster://", "redis+cluster://one,,two", "redis+cluster://one/1",
         f"redis://user:{SECRET}/@one", f"redis://user:{SECRET}@one:port", f"redis://user:{SECRET}@one@two:x",
@@ -156,6 +156,8 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
         ({"KAFKA_PASSWORD_FILE": "/nowhere/password"}, "LDPSTREAM_KAFKA_PASSWORD_FILE: the file cannot be read: No such file"),
         (SASL | {"KAFKA_PASSWORD_FILE": __file__}, "LDPSTREAM_KAFKA_PASSWORD and LDPSTREAM_KAFKA_PASSWORD_FILE are both set"),
         ({"REDIS_PASSWORD_FILE": __file__}, "LDPSTREAM_REDIS_PASSWORD_FILE: the file must hold the secret in one line"),
+        ({"REDIS_PASSWORD": f"{SECRET}\udcff"}, "LDPSTREAM_REDIS_PASSWORD: is not text in UTF-8"),
+        ({"REDIS": f"redis://:{SECRET}\udcff@one"}, "LDPSTREAM_REDIS: is not text in UTF-8"),
         ({"PARTITIONS": 0}, "LDPSTREAM_PARTITIONS: Input should be greater than or equal to 1, got '0'"),
     ],
 )
