@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from tomllib import TOMLDecodeError, loads
+from tomllib import loads
 from typing import NamedTuple
 
 from ldpstream.runtime.clock import now_ms
-from ldpstream.surveys import Survey, SurveyError, parse_survey
+from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import SurveyFolder, SurveyText, change_refused
 from ldpstream.surveys.lineage import changes_open
@@ -80,7 +80,7 @@ def kept_survey(place: str, kept: Kept) -> Survey:
     """
     try:
         survey = parse_survey(loads(kept.toml), place)
-    except (TOMLDecodeError, SurveyError) as error:
+    except (ValueError, RecursionError) as error:
         raise KeptUnreadable(f"{place} holds survey {kept.fingerprint}, which this version cannot read: {error}") from None
     if survey.fingerprint.hex() != kept.fingerprint:
         raise KeptUnreadable(

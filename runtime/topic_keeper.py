@@ -109,7 +109,7 @@ def _decode(topic: str, value: bytes) -> Kept:
     try:
         found = json.loads(value)
         stated, kept = found["format"], Kept(found["fingerprint"], found["toml"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got another record") from None
     if stated != FORMAT:
         raise TopicError(f"topic {topic} must hold a survey in format {FORMAT}, got format {stated!r}")

@@ -14,7 +14,7 @@ A statement of another format is refused.
 import base64
 import hashlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -63,8 +63,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     def read(self) -> Statement:
         """Returns the parsed statement. Raises SignatureError if it has another form or format."""
         try:
-            return msgspec.json.decode(self.statement, type=Statement)
-        except (msgspec.DecodeError, RecursionError):
+            stated = msgspec.json.decode(self.statement, type=Statement)
+            stated.signed.astimezone(UTC)
+            return stated
+        except (msgspec.DecodeError, RecursionError, OverflowError):
             raise SignatureError(f"a signed statement must have the format {FORMAT!r}, got {self.statement[:60]!r}") from None
 
 
@@ -104,7 +106,7 @@ def read_lines(text: str, kind: type[AnySignature]) -> list[AnySignature]:
             continue
         try:
             found.append(msgspec.json.decode(line, type=kind))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             raise SignatureError(f"line {number} of the signatures is not a signature") from None
     return found
 

@@ -87,7 +87,9 @@ def _explain(message: str, document: dict[str, Any]) -> str:
     for pattern, allowed in _PATTERNS.items():
         if message.endswith(f"matching regex {pattern!r}"):
             message = allowed
-    if isinstance(given, (str, int, float)):
+    if isinstance(given, int) and given.bit_length() > 256:  # Python writes no number of more than 4300 digits
+        message = f"{re.sub(', got `.*`$', '', message)}, got a number of {given.bit_length():,} bits"
+    elif isinstance(given, (str, int, float)):
         message = f"{re.sub(', got `.*`$', '', message)}, got {given!r}"
     message = message.replace("Expected", "must be").replace(" | null", "")
     message = re.sub("`(.*?)`", lambda word: " or ".join(_WORDS.get(part, part) for part in word[1].split(" | ")), message)

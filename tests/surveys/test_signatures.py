@@ -46,7 +46,7 @@ def test_the_file_of_all_signatures_will_do_and_a_broken_line_is_named(tmp_path:
     other = next(case for case in CASES if "another survey" in case["case"])
     lines = "\n\n".join(json.dumps(case["signature"] | {"toml": "x"}) for case in (other, CASES[0]))
     device(CASES[0], tmp_path, lines)
-    for broken in ("no JSON", "[]", '{"statement": 7}'):
+    for broken in ("no JSON", "[]", '{"statement": 7}', '"\ud800"'):
         with pytest.raises(NotSigned, match="line 4 of the signatures is not a signature"):
             device(CASES[0], tmp_path, f"{lines}\n{broken}\n")
 

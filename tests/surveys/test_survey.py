@@ -162,6 +162,12 @@ def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
     (tmp_path / "huge.toml").write_text("a = " + "9" * 5000)
+    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+    (tmp_path / "hexadecimal.toml").write_text(
+        sample.read_text().replace("step_seconds = 3600", f"step_seconds = 0x{'f' * 5000}")
+    )
+    with pytest.raises(SurveyError, match=r"step_seconds: must be an integer <= \d+, got a number of 20,000 bits"):
+        load_survey(tmp_path / "hexadecimal.toml")
     for name in ("missing.toml", "bad.toml", "binary.toml", "deep.toml", "huge.toml", "."):
         with pytest.raises(SurveyError, match=r"not TOML|cannot be read|nested"):
             load_survey(tmp_path / name)
