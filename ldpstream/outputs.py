@@ -1,5 +1,6 @@
 """Output files of commands."""
 
+import os
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,14 +68,22 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Writes the document as JSON, either the whole file or nothing."""
+    """Writes the document as JSON, either the whole file or nothing. Bytes of file names that are not UTF-8 become U+FFFD."""
     if path is None:
         return
     part = _part(path)
     try:
-        part.write_bytes(msgspec.json.encode(document) + b"\n")
+        part.write_bytes(msgspec.json.encode(_utf8(msgspec.to_builtins(document))) + b"\n")
         part.replace(path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     finally:
         _delete(part)
+
+
+def _utf8(document: Any) -> Any:
+    if isinstance(document, str):
+        return os.fsencode(document).decode("utf-8", "replace")
+    if isinstance(document, dict):
+        return {_utf8(key): _utf8(value) for key, value in document.items()}
+    return [_utf8(value) for value in document] if isinstance(document, list | tuple) else document

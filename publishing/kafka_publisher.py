@@ -99,7 +99,7 @@ class KafkaPublisher:
     def _note(self, value: bytes | None, offset: int) -> None:
         try:
             summary = msgspec.json.decode(value or b"", type=PublicationSummary)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         if summary.fingerprint == self._fingerprint:
             check_format(f"{self._topic}: a publication", summary.format, FORMAT, "run the version that wrote it")

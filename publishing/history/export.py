@@ -83,6 +83,7 @@ def export(
     Raises:
         ExportError: if the topic cannot be read, or the folder is in use or has an export of another survey or format.
         TopicError: if the broker is unreachable or has no such topic.
+        MonthFileError: if a file of an earlier run cannot be read.
         OtherFormat: if another version wrote the folder, the data or a publication in another format.
         FolderError: if the data folder cannot be read.
         OSError: if the folder cannot be made or written.
@@ -131,7 +132,7 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
         if msgspec.json.decode(value or b"", type=PublicationSummary).fingerprint != survey.fingerprint.hex():
             return None
         return decode_publication(value or b"", survey.estimates_topic)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
@@ -172,7 +173,7 @@ def _state(survey: Survey, folder: Path, fmt: Format | None) -> State:
         return State(survey=survey.name, fingerprint=survey.fingerprint.hex(), format=fmt or "parquet", state_format=FORMAT)
     try:
         state = msgspec.json.decode(path.read_bytes(), type=State)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ExportError(f"{path}: not written by an export: {error}") from None
     check_format(f"{path}", state.state_format, FORMAT, "export into a new folder")
     if state.fingerprint != survey.fingerprint.hex():

@@ -19,6 +19,7 @@ from ldpstream.publishing.cross_table import CrossTable, TableShares
 from ldpstream.publishing.publication import Publication
 from ldpstream.stores.data_folder import sync
 from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
 
 Format = Literal["parquet", "csv"]
 MonthOf = tuple[str, str]  # attribute and month, such as 2026-03
@@ -48,6 +49,10 @@ TABLE = {  # estimator of the rows -> part of the cross table
     "joint_within_rows": "within_rows",
     "joint_within_columns": "within_columns",
 }
+
+
+class MonthFileError(UserError):
+    """A file of an earlier run cannot be read."""
 
 
 def month_of(survey: Survey, publication: Publication) -> MonthOf:
@@ -108,12 +113,20 @@ class MonthFiles:
         return self._folder / f"attribute={attribute}" / f"month={name}" / f"estimates.{self._format}"
 
     def read(self, month: MonthOf) -> pl.DataFrame:
+        """Returns the rows of a month's file, none if there is no file.
+
+        Raises:
+            MonthFileError: if the file is damaged or has other columns.
+        """
         path = self.path(month)
         if not path.exists():
             return pl.DataFrame(schema=SCHEMA)
-        if self._format == "parquet":
-            return pl.read_parquet(path, hive_partitioning=False)
-        return pl.read_csv(path, schema=SCHEMA, try_parse_dates=True)
+        try:
+            if self._format == "csv":
+                return pl.read_csv(path, schema=SCHEMA, try_parse_dates=True)
+            return pl.read_parquet(path, schema=SCHEMA, hive_partitioning=False)
+        except pl.exceptions.PolarsError:
+            raise MonthFileError(f"{path}: is damaged or not written by an export; export into a new folder") from None
 
     def add(self, month: MonthOf, rows: pl.DataFrame) -> None:
         """Adds rows to a month's file; a crash leaves the old file or the new file."""

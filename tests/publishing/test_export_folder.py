@@ -11,7 +11,7 @@ import pytest
 from ldpstream.arguments import DEMO_SURVEY
 from ldpstream.history_commands import export_command
 from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.publishing.history.export import Exported, export
+from ldpstream.publishing.history.export import Exported, ExportError, export
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.data_folder import FILE, DataFolder, FolderError
@@ -51,6 +51,10 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> 
             OtherFormat, match=r"has format 99, this version needs format \d+; a newer version wrote it; run that version$"
         ):
             export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "data")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "export.json").write_text('{"x":' + 100_000 * "[")
+    with pytest.raises(ExportError, match=r"export\.json: not written by an export"):
+        export(SAMPLE, Settings(), tmp_path / "deep", data=tmp_path / "data")
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)
     with pytest.raises(FolderError, match=r"cannot be read: is not a data file of ldpstream$"):

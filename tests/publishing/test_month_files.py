@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.history import month_files
-from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFiles, merged, month_of, rows_of
+from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFileError, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.publication import Publication, Span
 from tests.small_survey import small_survey
 
@@ -112,3 +112,14 @@ def test_a_better_estimate_replaces_a_file_of_an_earlier_run(tmp_path: Path) -> 
     rows = files.read(("a", "2026-01"))
     height = 3 * len(p.estimators)
     assert (rows.height, rows["complete"].all(), rows["reports"].unique().to_list()) == (height, True, [12])
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "csv"])
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"a,b\n1,2\n", b"\xff"])
+def test_a_damaged_file_is_refused_and_kept(content: bytes, fmt: Format, tmp_path: Path) -> None:
+    files, month = MonthFiles(tmp_path, fmt), ("a", "2026-01")
+    files.path(month).parent.mkdir(parents=True)
+    files.path(month).write_bytes(content)
+    with pytest.raises(MonthFileError, match=rf"estimates\.{fmt}: is damaged or not written by an export"):
+        files.add(month, rows_of(SURVEY, [publication(0, [50, 30, 20])]))
+    assert files.path(month).read_bytes() == content
