@@ -12,12 +12,12 @@ def cache_dir() -> Path:
     An empty variable counts as not set.
 
     Raises:
-        UserError: if `$LDPSTREAM_CACHE` begins with ``~`` and its home directory is unknown.
+        UserError: if the folder depends on an unknown home directory.
     """
-    if own := os.environ.get("LDPSTREAM_CACHE"):
-        try:
+    own, shared = os.environ.get("LDPSTREAM_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if own:
             return Path(own).expanduser()
-        except RuntimeError:
-            raise UserError(f"LDPSTREAM_CACHE: there is no such home directory, got {own!r}") from None
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
+        return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
+    except RuntimeError:
+        raise UserError(f"LDPSTREAM_CACHE: must be a folder, since the home directory is unknown, got {own!r}") from None

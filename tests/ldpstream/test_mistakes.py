@@ -138,7 +138,7 @@ MISTAKES = {
     "no host": setting("GATEWAY_HOST", "a..b", "must be an address or a host's name, got 'a..b'"),
     "host of two lines": setting("PAGE_HOST", "a\nb", r"must be an address or a host's name, got 'a\nb'"),
     "no home of the cache": setting(
-        "CACHE", "~nobody-of-this-name/x", "no such home directory, got '~nobody-of-this-name/x'", command="services"
+        "CACHE", "~nobody-of-this-name/x", "the home directory is unknown, got '~nobody-of-this-name/x'", command="services"
     ),
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
     "address without a port": setting("KAFKA", "broker", "must be host:port", "got 'broker'"),
