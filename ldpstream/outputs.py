@@ -1,6 +1,5 @@
 """Output files of commands."""
 
-import os
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,7 +82,7 @@ def write_json(path: Path | None, document: Any) -> None:
 
 def _utf8(document: Any) -> Any:
     if isinstance(document, str):
-        return os.fsencode(document).decode("utf-8", "replace")
+        return document.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(document, dict):
         return {_utf8(key): _utf8(value) for key, value in document.items()}
     return [_utf8(value) for value in document] if isinstance(document, list | tuple) else document

@@ -171,8 +171,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
         Args:
             values: (n,) values in [0, k) or codes of sets that the devices encode, the same at every step.
-            rng: source of randomness. The code may draw only a seed from it, so it is for simulations and tests: a device runs
-                the `randomizer`.
+            rng: source of randomness, for simulations and tests only. Some mechanisms draw from it only the seed of a faster
+                generator, which is predictable. A device runs the `randomizer`.
             steps: number of reports of each device, at least 1.
         """
         memos = self.memoize(values, rng)

@@ -114,7 +114,10 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
 
 
 def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be numbers of shape {(k, k)}, got rows of different lengths") from None
     if array.shape != (k, k) or array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be numbers of shape {(k, k)}, got {array.dtype} of shape {array.shape}")
     array = array.astype(np.float64)

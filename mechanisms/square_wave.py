@@ -171,7 +171,7 @@ class SquareWave(ChannelMechanism):
         return reports.astype(np.int64)
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
-        """Like GRR with T_v ~ Bin(n_v, L (p - q)); each of the T_v reports is uniform on the L cells near v."""
+        """T_v ~ Bin(n_v, L (p - q)) of value v's n_v reports are uniform on the L cells near v, all others on all cells."""
         near = rng.binomial(steps * people, self.width * (self.near - self.far))
         counts = rng.multinomial(steps * people.sum() - near.sum(), np.full(self.cells, 1 / self.cells))
         for offset, column in enumerate(rng.multinomial(near, np.full(self.width, 1 / self.width)).T):

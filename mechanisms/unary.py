@@ -149,7 +149,7 @@ def calibrate(first: Round, second: str, eps_inf: float, eps_1: float) -> Round:
 
 
 def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> BitArray:
-    """Tosses a coin for every one, then for every zero."""
+    """Tosses a coin for each 1 bit, then for each 0 bit. Without coins, returns the bits unchanged."""
     if not coins:
         return ones
     out = np.empty_like(ones)

@@ -199,7 +199,7 @@ def decode_publication(raw: bytes | str, where: str) -> Publication:
 
     Raises:
         OtherFormat: if the publication has another format.
-        msgspec.DecodeError, UnicodeDecodeError: if `raw` is not a publication.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: if `raw` is not a publication.
     """
     check_format(f"{where}: a publication", stated.decode(raw).format, FORMAT, "run the version that wrote it")
     return _publication.decode(raw)

@@ -33,7 +33,7 @@ class StoredReader:
             return None
         try:
             return decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if f"{store} {key}" not in self._skipped and len(self._skipped) < MOST_KEYS:
                 self._skipped.add(f"{store} {key}")
                 log.error("publication skipped", survey=self._survey, store=store, key=key, error=str(error))

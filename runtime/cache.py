@@ -20,4 +20,6 @@ def cache_dir() -> Path:
             return Path(own).expanduser()
         return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
     except RuntimeError:
-        raise UserError(f"LDPSTREAM_CACHE: must be a folder, since the home directory is unknown, got {own!r}") from None
+        raise UserError(
+            f"LDPSTREAM_CACHE: the home directory is unknown; give another folder in place of {own or '~'}"
+        ) from None

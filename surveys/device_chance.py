@@ -26,7 +26,7 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
     """Chance of a right guess of an attribute's value from all reports of the device, at the other attributes' worst levels.
 
     Args:
-        steps: number of steps in which the device reports; `math.inf` only without `any_values`.
+        steps: number of consecutive steps whose reports are seen; `math.inf` only without `any_values`.
         any_values: false if this value and the answers to the other questions never change, except the other value of a pair;
             true for the value at one step, if all values may change.
     """

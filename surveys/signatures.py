@@ -51,7 +51,7 @@ class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     canonical_sha256: SHA256
     toml_sha256: SHA256
     previous: SHA256 | None
-    signed: datetime
+    signed: Annotated[datetime, Meta(tz=True)]
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):

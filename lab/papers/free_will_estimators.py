@@ -49,7 +49,9 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
 
 
 def combine_mechanisms(groups: list[Group], estimator: Estimator, projection: Projection = "norm-sub") -> FloatArray:
-    """[estimator]_M: one estimate from all reports, with the groups' average mechanism; (k,), NaN if it carries no information.
+    """[estimator]_M: one estimate from all reports, with the groups' average mechanism, (k,).
+
+    INV and RAP give NaN if the average mechanism carries no information.
 
     Raises:
         ValueError: if an argument is not allowed, or the groups' reports are not of one kind.

@@ -163,7 +163,7 @@ def _split(url: str, name: str) -> SplitResult:
         sound = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
     except ValueError:  # its text can show a password
         sound = False
-    if not sound or not re.fullmatch("[!-~]*", parts.path) or parts.query or parts.fragment:
+    if not sound or not re.fullmatch("[!-~]*", parts.netloc + parts.path) or parts.query or parts.fragment:
         told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
         raise ValueError(f"{name} must be {told}")
     return parts

@@ -39,13 +39,14 @@ class GatewaySink:
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
         try:
             parts = urlsplit(url)
-            kind = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}[parts.scheme]
+            kinds = {"http": (http.client.HTTPConnection, 80), "https": (http.client.HTTPSConnection, 443)}
+            kind, default_port = kinds[parts.scheme]
             if not parts.hostname or not re.fullmatch("[!-~]*", parts.path):
                 raise ValueError
             parts.hostname.encode("idna")  # as the socket does
-            self._connection = kind(parts.hostname, parts.port, timeout=ANSWER_S)
+            self._connection = kind(parts.hostname, parts.port or default_port, timeout=ANSWER_S)
         except (KeyError, ValueError, http.client.InvalidURL):
-            raise SinkError(f"a gateway's URL must be http[s]://host[:port], got {url.rpartition('@')[2]}") from None
+            raise SinkError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]}") from None
         self._path, self._place = (
             parts.path.rstrip("/") + "/v1/reports",
             f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",

@@ -69,8 +69,8 @@ def rotate(path: Path, now: datetime) -> RelayKeyFile:
         RelayKeyError: if the file is not a file of relay keys, cannot be written, or was rotated less than `PAUSE_S` ago.
     """
     former = _read(path).keys if path.exists() else []
-    if len(former) > 1 and now < former[0].created + timedelta(seconds=PAUSE_S):
-        at = _minute(former[0].created + timedelta(seconds=PAUSE_S))
+    if len(former) > 1 and now < (again := former[0].created.astimezone(UTC) + timedelta(seconds=PAUSE_S)):
+        at = _minute(again)
         raise RelayKeyError(f"{path}: the last rotation was at {_minute(former[0].created)}; rotate again at {at} or later")
     number = (former[0].id + 1) % 256 if former else 1
     made = RelayKey(number, now.astimezone(UTC).replace(microsecond=0), new_private_key())

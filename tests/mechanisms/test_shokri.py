@@ -137,6 +137,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *[({"prior": UNIFORM, "distance": distance, "max_loss": 0.1}, match) for distance, match in (
         (line(4), r"distance must be numbers of shape \(3, 3\), got float64 of shape \(4, 4\)"),
         (LINE.astype(str), r"distance must be numbers of shape \(3, 3\), got <U"),
+        ([[0, 1], [1]], r"distance must be numbers of shape \(3, 3\), got rows of different lengths"),
         (np.full((3, 3), math.nan), "distance must be finite and not negative, got nan"),
         (-LINE, r"distance must be finite and not negative, got -1.0 at \[0, 1\]"),
         (LINE + 1, r"distance must be zero on the diagonal, got 1.0 at \[0, 0\]"),

@@ -127,6 +127,9 @@ def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed)
     for url in wrong:
         with pytest.raises(SinkError, match="URL must be http"):
             GatewaySink(url)
+    for url, port in (("http://[2001:db8::a]", 80), ("https://[2001:db8::10]/x", 443), ("http://[::1]:8081", 8081)):
+        connection = GatewaySink(url)._connection
+        assert (connection.host, connection.port) == (url.partition("[")[2].partition("]")[0], port)
 
 
 def test_the_sink_handles_a_proxys_answer_and_hides_the_password() -> None:

@@ -194,7 +194,7 @@ def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
     [
         "gateway.example", "ftp://gateway.example", "http://", "https://a.example/?x=1", "file:///tmp/x", "http://me:secret@a",
         "http://me:secret@a\u2100", "http://[::1", "http://a:port", "http://a:65536",
-        "http://a..b", "http://a/\u00e9", "http://a/b c",
+        "http://a..b", "http://a/\u00e9", "http://a/b c", "http://a b", "http://b\u00fccher.example",
     ],
 )  # fmt: skip
 def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:

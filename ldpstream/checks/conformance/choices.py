@@ -1,6 +1,8 @@
 """The choices that a device makes once, and its keys, compared with their distributions."""
 
-from itertools import combinations
+from collections.abc import Iterable
+from itertools import combinations, pairwise
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +13,10 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.surveys import Attribute, Survey
 
-SAMPLED, PHASE = "sampled attribute", "phase"
+SAMPLED, PHASE, TOGETHER = "sampled attribute", "phase", "two attributes"
+MOST_TOGETHER = 30  # levels of all attributes; with more, only neighbouring levels are compared
+
+Entry = TypeVar("Entry")
 
 
 def choice_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
@@ -60,32 +65,44 @@ def _phases(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
         w, values = survey.mechanisms[a][level].every_steps, _grouped(survey.attributes[a], observed.values[phases[:, 0], a])
         found += [uniform(place, PHASE, phases[:, 1], w)]
         found += [uniform_given(place, PHASE, phases[:, 1], w, *values)]
-    for (first, one), (second, two) in combinations(sorted(observed.phases.items()), 2):
+    for (first, one), (second, two) in _twos(sorted(observed.phases.items())):
         w = survey.mechanisms[first[0]][first[1]].every_steps
         if first[0] == second[0] or w != survey.mechanisms[second[0]][second[1]].every_steps:
             continue
         left, right = joined(one[:, 0], two[:, 0])
-        place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
-        found.append(counts(place, "equal phases", (one[left, 1] == two[right, 1]).sum(), left.size, 1 / w))
+        check = f"{_named(survey, *first)} and {_named(survey, *second)}: equal phases"
+        found.append(counts(TOGETHER, check, (one[left, 1] == two[right, 1]).sum(), left.size, 1 / w))
     return found
 
 
 def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> list[BinomialCounts]:
+    if survey.collection == "smp":
+        return []
     found = []
-    for (first, one), (second, two) in combinations(sorted(rows.items()), 2):
+    firsts = {key: np.unique(reports.devices, return_index=True)[1] for key, reports in rows.items()}  # one row a device
+    for (first, one), (second, two) in _twos(sorted(rows.items())):
         m1, m2 = survey.mechanisms[first[0]][first[1]], survey.mechanisms[second[0]][second[1]]
-        if first[0] == second[0] or survey.collection == "smp":
+        if first[0] == second[0]:
             continue
-        i, j = (np.unique(reports.devices, return_index=True)[1] for reports in (one, two))
+        i, j = firsts[first], firsts[second]
         left, right = joined(one.devices[i], two.devices[j])
         i, j = i[left], j[right]
         both = m1.supports(one.rows[i], one.values[i]) & m2.supports(two.rows[j], two.values[j])
         d = m1.fakes
         (own1, fake1), (own2, fake2) = (_own_and_fake(m.device, held) for m, held in ((m1, one.values[i]), (m2, two.values[j])))
         expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
-        place = f"{survey.attributes[first[0]].name} and {survey.attributes[second[0]].name}"
-        found.append(by_probability(place, "both attributes support the device's values", both, expected))
+        check = f"{_named(survey, *first)} and {_named(survey, *second)}: both attributes support the device's values"
+        found.append(by_probability(TOGETHER, check, both, expected))
     return found
+
+
+def _twos(levels: list[Entry]) -> Iterable[tuple[Entry, Entry]]:
+    return combinations(levels, 2) if len(levels) <= MOST_TOGETHER else pairwise(levels)
+
+
+def _named(survey: Survey, attribute: int, level: int) -> str:
+    asked = survey.attributes[attribute]
+    return asked.name if len(asked.levels) == 1 else f"{asked.name}, {asked.levels[level].name}"
 
 
 def _grouped(attribute: Attribute, values: IntArray) -> tuple[IntArray, int]:
