@@ -12,6 +12,7 @@ import pytest
 
 from ldpstream.checks.audit.spaced import MEMORY
 from ldpstream.checks.conformance.calls import Call, ConformanceError
+from ldpstream.checks.conformance.choices import MOST_TOGETHER, _twos
 from ldpstream.checks.conformance.conformance import check_device
 from ldpstream.checks.conformance.rules import read_key
 from ldpstream.device import Device
@@ -148,6 +149,11 @@ def test_a_device_with_a_pair_is_checked_and_audited(turned: bool) -> None:
     assert audited == {f"{name}, standard" for name in ("mode", "zone", "mode_by_zone")}
     assert bool(found.failures) is turned, found.failures
     assert all("mode_by_zone" in failure for failure in found.failures)
+
+
+@pytest.mark.parametrize(("levels", "compared"), [(1, 0), (2, 1), (MOST_TOGETHER, 435), (MOST_TOGETHER + 1, 30)])
+def test_many_levels_are_compared_with_their_neighbours_alone(levels: int, compared: int) -> None:
+    assert len(list(_twos(list(range(levels))))) == compared
 
 
 def test_p_values_of_correct_devices_are_not_too_small() -> None:
