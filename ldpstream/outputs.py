@@ -72,7 +72,7 @@ def write_json(path: Path | None, document: Any) -> None:
         return
     part = _part(path)
     try:
-        part.write_bytes(msgspec.json.encode(_utf8(msgspec.to_builtins(document))) + b"\n")
+        part.write_bytes(msgspec.json.encode(_all_utf8(msgspec.to_builtins(document))) + b"\n")
         part.replace(path)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -80,9 +80,14 @@ def write_json(path: Path | None, document: Any) -> None:
         _delete(part)
 
 
-def _utf8(document: Any) -> Any:
+def utf8(text: str) -> str:
+    """Returns the text with U+FFFD in place of the bytes of a file's name that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _all_utf8(document: Any) -> Any:
     if isinstance(document, str):
-        return document.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return utf8(document)
     if isinstance(document, dict):
-        return {_utf8(key): _utf8(value) for key, value in document.items()}
-    return [_utf8(value) for value in document] if isinstance(document, list | tuple) else document
+        return {_all_utf8(key): _all_utf8(value) for key, value in document.items()}
+    return [_all_utf8(value) for value in document] if isinstance(document, list | tuple) else document

@@ -1,6 +1,5 @@
 """The commands `surveys` and `diff`, which show a team's surveys and how a survey differs from the one that it replaces."""
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ldpstream import surveys
-from ldpstream.outputs import JsonFile, write_json
+from ldpstream.outputs import JsonFile, utf8, write_json
 from ldpstream.runtime.clock import now_ms
 from ldpstream.terminal import console, fail, say, tell
 
@@ -74,7 +73,7 @@ def _read(files: list[Path]) -> "tuple[dict[Path, Survey], dict[str, str]]":
 
 
 def _text(path: Path) -> str:
-    return os.fsencode(path).decode("utf-8", "replace")
+    return utf8(str(path))
 
 
 def _row(survey: "Survey", path: Path, found: "dict[Path, Survey]", now: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ travel inside the encryption (RFC 9458).
 
 import http.client
 import json
-import re
 import socket
 import ssl
 import urllib.error
@@ -14,10 +13,11 @@ import urllib.request
 from base64 import b64decode
 from email.message import Message
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.relay.binary_http import BinaryRequest, decode_response, encode_request
+from ldpstream.producers.urls import split_url
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
@@ -156,14 +156,8 @@ def _headers(key: str, token: str | None) -> dict[str, str]:
 
 
 def _split(url: str, name: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port
-        (parts.hostname or "").encode("idna")  # as the socket does
-        sound = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-    except ValueError:  # its text can show a password
-        sound = False
-    if not sound or not re.fullmatch("[!-~]*", parts.netloc + parts.path) or parts.query or parts.fragment:
+    parts = split_url(url)
+    if parts is None or not parts.netloc.isascii() or "@" in parts.netloc or parts.query or parts.fragment:
         told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
         raise ValueError(f"{name} must be {told}")
     return parts

@@ -2,12 +2,10 @@
 
 import http.client
 import json
-import re
 import secrets
 import time
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -16,6 +14,7 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
 from ldpstream.producers.sinks import SinkError, TooLateError
+from ldpstream.producers.urls import split_url
 
 FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
 ANSWER_S = 15.0  # longer than each of the gateway's own time limits
@@ -37,16 +36,12 @@ class GatewaySink:
     """
 
     def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        try:
-            parts = urlsplit(url)
-            kinds = {"http": (http.client.HTTPConnection, 80), "https": (http.client.HTTPSConnection, 443)}
-            kind, default_port = kinds[parts.scheme]
-            if not parts.hostname or not re.fullmatch("[!-~]*", parts.path):
-                raise ValueError
-            parts.hostname.encode("idna")  # as the socket does
-            self._connection = kind(parts.hostname, parts.port or default_port, timeout=ANSWER_S)
-        except (KeyError, ValueError, http.client.InvalidURL):
-            raise SinkError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]}") from None
+        parts = split_url(url)
+        if parts is None:
+            raise SinkError(f"a gateway's URL must be http[s]://host[:port][/path], got {url.rpartition('@')[2]}")
+        kinds = {"http": (http.client.HTTPConnection, 80), "https": (http.client.HTTPSConnection, 443)}
+        kind, default_port = kinds[parts.scheme]
+        self._connection = kind(parts.hostname or "", parts.port or default_port, timeout=ANSWER_S)
         self._path, self._place = (
             parts.path.rstrip("/") + "/v1/reports",
             f"gateway at {parts.scheme}://{parts.netloc.rpartition('@')[2]}",

@@ -58,6 +58,15 @@ class Rig:
         await self.surveys.give_up(survey)
 
 
+async def counting(folder: Path) -> Rig:
+    """A rig that counts both surveys."""
+    rig = Rig(folder)
+    rig.unusable.clear()
+    rig.surveys.check()
+    await rig.surveys._reconcile(checked=True)
+    return rig
+
+
 def topic(name: str) -> str:
     return f"ldpstream.{name}.reports"
 
@@ -106,10 +115,7 @@ async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
-    rig = Rig(tmp_path)
-    rig.unusable.clear()
-    rig.surveys.check()
-    await rig.surveys._reconcile(checked=True)
+    rig = await counting(tmp_path)
 
     rig.dispatcher.take(topic("bad"), Chunk(0, 1, 99, []))
     with patch.object(rig.fakes["bad"], "close", side_effect=RuntimeError("the store broke")):
@@ -145,10 +151,7 @@ async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: 
 async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(tmp_path)
-    rig.unusable.clear()
-    rig.surveys.check()
-    await rig.surveys._reconcile(checked=True)
+    rig = await counting(tmp_path)
     closing = asyncio.Event()
     monkeypatch.setattr(rig.fakes["bad"], "close", closing.wait)
     old = next(text.survey for text in rig.watch.surveys.values() if text.survey.name == "bad")
@@ -173,10 +176,7 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
 async def test_a_survey_that_is_given_up_while_another_is_removed_ends_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig = Rig(tmp_path)
-    rig.unusable.clear()
-    rig.surveys.check()
-    await rig.surveys._reconcile(checked=True)
+    rig = await counting(tmp_path)
     counted = {text.survey.name: text.survey for text in rig.watch.surveys.values()}
     others = {"bad": counted["good"], "good": counted["bad"]}
 

@@ -1,4 +1,4 @@
-"""Tests that the schedule neither skips nor repeats a step, and marks no step as complete while reports could be missing."""
+"""Tests that the schedule neither skips nor repeats a step; `test_completeness` tests which steps are complete."""
 
 import contextlib
 from collections.abc import Collection, Mapping
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from ldpstream.publishing import schedule as module
-from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, spent
 from ldpstream.publishing.results import MemoryResults
@@ -22,7 +21,7 @@ from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from ldpstream.publishing.survey_estimator import pause_ms, reached
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint, Missing
+from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import device_chance
 
@@ -32,94 +31,6 @@ from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, concluded_o
 @pytest.fixture
 def store() -> MemoryCountStore:
     return MemoryCountStore(SURVEY)
-
-
-def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountStore) -> None:
-    close = SURVEY.closes_ms(0)
-    log = Log([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
-    results = MemoryResults()
-    schedule = Schedule(SURVEY, store, log, results, [])
-    now = close + MARGIN_MS
-    assert schedule.run(now) == []  # the count store is still empty
-    store.commit(0, None, Checkpoint(1, close, pane(0)))
-    assert schedule.run(now) == []  # offset 1 was appended before the close
-    store.commit(0, (1, ""), Checkpoint(2, close))
-    assert schedule.run(now) == []  # partition 1 has a record but no checkpoint
-    store.commit(1, None, Checkpoint(1, close, pane(0)))
-    assert schedule.run(now - 1) == []  # one millisecond before the step is due
-    made = schedule.run(now)
-    assert keys(made) == [(0, True)]
-    assert made[0].reports == 10
-    assert schedule.run(now) == []  # no second publication
-
-
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("question", ["heads", "described"])
-def test_a_partition_added_between_two_questions_delays_the_step(store: MemoryCountStore, question: str, first: bool) -> None:
-    """Around one question, a partition with an early report is added; then the other one passes the close, and is counted."""
-    close, log = SURVEY.closes_ms(0), Log([SURVEY.start_ms])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    asked = store if question == "heads" else log
-    answer = getattr(asked, question)
-
-    def adding() -> object:
-        before = answer()
-        if len(log.times) == 1:
-            log.times, log.markers, log.begins = [[SURVEY.start_ms, close], [SURVEY.start_ms]], [[], []], {0: 0, 1: 0}
-            assert store.commit(0, (1, ""), Checkpoint(2, close))
-        return answer() if first else before
-
-    setattr(asked, question, adding)
-    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
-    assert schedule.run(close + MARGIN_MS) == []
-    assert len(log.times) == 2
-    store.commit(1, None, Checkpoint(1, close, pane(0)))
-    assert keys(schedule.run(close + MARGIN_MS)) == [(0, True)]
-
-
-def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
-    """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
-    close, ahead_ms = SURVEY.closes_ms(0), 12_000
-    log = Log([SURVEY.start_ms], [])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
-
-    def look(brokers_ms: int) -> list[Publication]:
-        log.now_ms = brokers_ms
-        return schedule.run(brokers_ms + ahead_ms)
-
-    early = close - ahead_ms + MARGIN_MS
-    assert look(early - 1) == []
-    assert log.markers == [[], []]
-    assert look(early) == []
-    assert log.markers == [[early], [early]]
-    assert look(early + 1) == []
-    assert log.markers == [[early], [early]], "the first markers are not yet counted"
-    store.commit(0, (1, ""), Checkpoint(2, early, pane(0)))
-    store.commit(1, None, Checkpoint(1, early))
-    assert look(close - 1) == []
-    assert log.markers == [[early], [early]], "the brokers' clocks have not reached the close"
-    store.commit(0, (2, ""), Checkpoint(3, close - 1, pane(0, 6)))  # a report in time
-    log.times[0].append(close - 1)
-    assert look(close) == []
-    assert log.markers == [[early, close], [early, close]]
-    store.commit(0, (3, ""), Checkpoint(4, close, pane(0, 6)))
-    assert look(close + 1) == [], "partition 1 has no counted record after the close"
-    store.commit(1, (1, ""), Checkpoint(2, close))
-    made = look(close + 2)
-    assert keys(made) == [(0, True)]
-    assert made[0].reports == 6
-
-
-def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
-    """This also holds for a log that has lost its end: a marker would hide the loss."""
-    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    store.commit(1, None, Checkpoint(2, SURVEY.start_ms, pane(0)))
-    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
-    log.now_ms = schedule.deadline_ms(0)
-    assert keys(schedule.run(log.now_ms)) == [(0, False)]
-    assert log.markers == [[], []]
 
 
 class Refusing(Log):
@@ -248,70 +159,6 @@ def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountSt
     assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # the second publication replaces the first
 
 
-def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStore) -> None:
-    log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
-    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    now = SURVEY.closes_ms(0) + MARGIN_MS
-    assert schedule.run(now) == []  # partition 2 had records but has no checkpoint
-    store.commit(2, None, Checkpoint(700, missing=Missing(0, SURVEY.start_ms - SURVEY.skew_ms, 700)))
-    assert keys(schedule.run(now)) == [(0, True)]
-
-
-@pytest.mark.parametrize("until_ms", [SURVEY.opens_ms(2) - SURVEY.skew_ms, SURVEY.opens_ms(2) - SURVEY.skew_ms + 1])
-def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
-    """The count store lost its data after part of the log had expired. A step that begins at the end of the gap is complete."""
-    steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
-    log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
-    panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
-    store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes, missing=Missing(0, until_ms, 1)))
-    schedule = Schedule(SURVEY, store, log, results, [told])
-    made = schedule.run(SURVEY.closes_ms(steps - 1) + MARGIN_MS)
-    assert keys(made) == [(s, s >= lost) for s in range(steps)]
-    windows = [(p.step, p.complete) for p in made if p.attribute == "screen" and p.span == "window"]
-    assert windows == [(s, s - SURVEY.window_steps + 1 >= lost) for s in range(steps)]
-    progress = results.progress()
-    assert progress is not None
-    assert progress.incomplete == ()  # no further record can arrive
-    assert schedule.run(schedule.deadline_ms(steps - 1)) == []
-
-
-def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountStore) -> None:
-    log, results = Log([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
-    gap = Missing(SURVEY.opens_ms(10), SURVEY.opens_ms(12), 11)
-    store.commit(0, None, Checkpoint(30, log.times[0][-1], missing=gap))
-    made = Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(29) + MARGIN_MS)
-    first, last = 10 - SURVEY.lateness_steps, 11 + -(-SURVEY.skew_ms // SURVEY.step_ms)
-    assert {s for s, complete in keys(made) if not complete} == set(range(first, last + 1))
-
-
-def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> None:
-    log = Log([SURVEY.start_ms])
-    log.id = "new"
-    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
-    now = SURVEY.closes_ms(0) + MARGIN_MS
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
-    assert schedule.run(now) == []
-    assert store.commit(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))
-    assert keys(schedule.run(now)) == [(0, True)]
-
-
-def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
-    """The topic was recreated without partition 1. Agents may not have counted all records of the old partition 1."""
-    log, results = Log([]), MemoryResults()
-    log.id = "new"
-    store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
-    store.commit(1, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
-    results.save([], None, Progress(first_step=0, next_step=0))
-    schedule, now = Schedule(SURVEY, store, log, results, []), SURVEY.closes_ms(0) + MARGIN_MS
-    assert schedule.run(now) == []
-    gap = Missing(SURVEY.start_ms, now, 0)
-    assert store.commit(1, (1, "old"), Checkpoint(0, SURVEY.start_ms, {PaneKey(0, 0, 0): M.empty_table()}, {}, "new", gap))
-    made = schedule.run(now)
-    assert keys(made) == [(0, False)]
-    assert all(p.reports == 0 for p in made)
-
-
 def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) -> None:
     first = SURVEY.opens_ms(100)
     results = MemoryResults()
@@ -434,24 +281,6 @@ def test_an_incomplete_last_step_is_published_again_after_the_end() -> None:
     assert keys(schedule.run(ending.closes_ms(5))) == [(0, False)]
     store.commit(0, None, Checkpoint(1, ending.start_ms, pane(0)))
     assert keys(schedule.run(ending.closes_ms(6))) == [(0, True)]
-
-
-def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
-    """Example: somebody kills Redis, which restarts without the last second of writes."""
-    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-
-    class Forgetful(MemoryCountStore):
-        def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(3, SURVEY.closes_ms(0))}  # the store loses the last writes after this read
-
-        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-            return store.checkpoints(steps)
-
-    log.store, now = store, SURVEY.closes_ms(0) + MARGIN_MS
-    assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
-    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
-    assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
 
 
 @concluded_once()
