@@ -38,7 +38,6 @@ from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Ra
 from ldpstream.mechanisms.grr import CALIBRATIONS
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
-from ldpstream.mechanisms.ledger.sequence_unary import known_loss
 from ldpstream.mechanisms.ratios import BitRatios
 from ldpstream.mechanisms.table import CountTable
 
@@ -380,6 +379,3 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.k, rounds=self._log_rounds())
-
-    def _known_loss(self, t: int) -> float:
-        return known_loss(t, self.k, self._log_rounds())[0]

@@ -78,7 +78,6 @@ def _spans() -> Callable[[], object]:
 
 def _loss() -> None:
     sequence_unary._loss.cache_clear()
-    sequence_unary.known_loss.cache_clear()
     mechanism("L-OSUE", k=K, eps_inf=2.0, eps_1=1.0).eps_sequence(1001)
 
 

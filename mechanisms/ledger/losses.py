@@ -13,8 +13,8 @@ import math
 import numpy as np
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, integer, log1mexp, real
-from ldpstream.mechanisms.ledger.bound_unary import UnaryRounds
 from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY
+from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
 
 
 def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:

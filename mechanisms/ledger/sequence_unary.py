@@ -10,21 +10,21 @@ where h = 1 if the bit is the block's value (a *hot* bit, one for each block), e
 u_h(αa - βb) <= u_h(αa) + u_h(-βb).
 
 1. For small t the loss is exact: the maximum over all pairs of partitions of the steps, and all reported bits.
-2. For larger t, a linear programme gives an upper bound: see `mechanisms.ledger.bound_unary`.
-3. Pairs give a lower bound (`_best_known`): x has one or two values; x' spreads its values evenly over x or is nearly constant.
+2. For larger t the loss is at most the exact loss of the first T reports plus (t-T) k max(α, β). Given the first T reports, a
+   further report's bit is 1 with a probability in [q₂, p₂], whatever the values are. One bit therefore loses at most max(α, β).
 """
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 
 from ldpstream.mechanisms.arguments import MAX_K, FloatArray, IntArray, integer
-from ldpstream.mechanisms.ledger.bound_unary import PriceProgramme, UnaryRounds
-from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, partitions
+from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
 
 _EXACT_T = {2: 12, 3: 8, 4: 7}  # maps the number of bits k to the largest t with an exact loss
 _EXACT_T_OTHERS = 6
@@ -33,8 +33,7 @@ _EXACT_T_OTHERS = 6
 def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
     """Loss of t reports of UE∘UE on k bits between any two value sequences, in nats.
 
-    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7), and wherever a known pair reaches the bound. Otherwise the
-    result is a proven upper bound.
+    The result is exact for t <= 6 (k = 2: 12, k = 3: 8, k = 4: 7). Otherwise the result is a proven upper bound.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -49,20 +48,12 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
 
 @lru_cache(maxsize=4096)
 def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
-    if t <= _EXACT_T.get(k, _EXACT_T_OTHERS):
-        value, witness = _worst(_pairs(t, min(t, k)), k, rounds)
-        return SequenceLoss(value, True, witness)
-    reached, witness = known_loss(t, k, rounds)
-    bound = PriceProgramme(t, k, rounds).bound()
-    if (bound - reached) * t > bound / 2:  # a loose bound may fall from t to t+1; the loss never falls
-        bound = min(bound, PriceProgramme(t + 1, k, rounds).bound(enough=bound))
-    return between(reached, bound, witness)
-
-
-@lru_cache(maxsize=4096)
-def known_loss(t: int, k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    """The loss of a known pair of sequences, a lower bound of `eps_sequence_unary` without linear programmes; and the pair."""
-    return _worst(_best_known(t, k, rounds), k, rounds)
+    first = min(t, _EXACT_T.get(k, _EXACT_T_OTHERS))
+    exact, witness = _worst(_pairs(first, min(first, k)), k, rounds)
+    if t == first:
+        return SequenceLoss(exact, True, witness)
+    rest = (t - first) * k * max(rounds.alpha, rounds.beta)
+    return SequenceLoss(exact + rest, False, f"{witness}; then any steps", rest)
 
 
 # ---- pairs of sequences
@@ -176,32 +167,3 @@ def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:
     for start in _growing(t - 1, most):
         for value in range(min(max(start, default=-1) + 2, most)):
             yield (*start, value)
-
-
-def _best_known(t: int, k: int, rounds: UnaryRounds) -> Iterator[_Pair]:
-    most, unit = min(t, k), rounds.alpha + rounds.beta
-    balance = t * rounds.beta / unit  # with this number of ones, a block of t reports has weight 0
-    tilts = [balance + i * most * (rounds.alpha if i > 0 else rounds.beta) / unit for i in (-2, -1, 0, 1, 2)]
-    first = sorted({n for m in tilts for n in (int(m), int(m) + 1) if 0 < n < t} | {max(t // 2, 1), t - t // 2, t})
-    for n, values in product(first, sorted({1, 2, 3, most - 1, most})):
-        if 1 <= values <= most:
-            rows = [n, t - n] if n < t else [t]
-            steps = np.array([[row // values] * 4 for row in rows])
-            steps[0, :2] += 1
-            steps[1:, 1:3] += 1
-            more, again = n % values, (t - n) % values
-            both = max(more + again - values, 0)
-            times = np.array([more - both, both, again - both, values - more - again + both])
-            steps, times = steps[:, times > 0], times[times > 0]
-            if (steps.sum(axis=0) > 0).all():
-                yield _Pair(steps, times, _pure(steps, rows=True))
-    for n, a, b in product(first, range(3), range(3)):
-        if a <= n < t and b <= t - n and 0 < a + b < t:
-            steps = np.array([[n - a, a], [t - n - b, b]])
-            yield _Pair(steps, np.ones(2, np.int64), _pure(steps, rows=False))
-
-
-def _pure(steps: IntArray, *, rows: bool) -> IntArray:
-    if rows:
-        return np.array(list(product((0, 1), repeat=len(steps))))[:, :, None] * steps
-    return np.array(list(product((0, 1), repeat=steps.size))).reshape(-1, *steps.shape) * steps
