@@ -34,6 +34,7 @@ from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.startup import check_survey
 from ldpstream.agents.watchdog import Watchdog
+from ldpstream.runtime.errors import exit_status
 from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
@@ -55,7 +56,6 @@ SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go t
 WAITING_CHUNKS = 8
 COLLECT_AFTER = 2 * PIECE_RECORDS  # new objects before a garbage collection; by default, each piece would cause many
 STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for the last commit (`Counting.close`)
-UNUSABLE = 2  # exit code if the settings, the broker, a topic or Redis cannot be used
 
 
 class _WithoutWeb(BootStrategy):
@@ -246,7 +246,7 @@ def broker_credentials(settings: Settings) -> Any:
 def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
     """Counts the surveys' reports until a stop signal.
 
-    Exits with status 2 and a one-line error if `AgentApp.prepare` raises a `UserError`.
+    Exits with a one-line error if `AgentApp.prepare` raises a `UserError`; `runtime.errors.exit_status` gives the status.
     """
     AgentApp(watch, settings).Worker(quiet=True).execute_from_commandline()
     raise SystemExit(0)
@@ -254,7 +254,7 @@ def run(watch: SurveyWatch, settings: Settings) -> NoReturn:
 
 def _exit_unusable(error: Exception) -> NoReturn:
     sys.stderr.write(f"ldpstream agent: {error}\n")
-    sys.exit(UNUSABLE)
+    sys.exit(exit_status(error))
 
 
 def _from_environment() -> AgentApp:

@@ -20,6 +20,7 @@ from ldpstream import (
     signature_commands,
     survey_commands,
 )
+from ldpstream.runtime.errors import exit_status
 from ldpstream.runtime.waiting import Stopped
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.terminal import console, fail
@@ -28,7 +29,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 
 def run(commands: typer.Typer = app) -> None:
-    """Runs a command line; an error that the user can correct gives one line and exit status 2."""
+    """Runs a command line. A `UserError` gives one line and exit status 2; an error that may end by itself, 1."""
     try:
         sys.exit(commands(standalone_mode=False))
     except typer.TyperException as error:
@@ -36,9 +37,10 @@ def run(commands: typer.Typer = app) -> None:
     except Stopped:
         sys.exit(0)
     except UserError as error:
-        fail(str(error))
+        fail(str(error), exit_status(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
+        said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        fail(said, exit_status(error))
     except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
         sys.exit(130)
 

@@ -24,10 +24,10 @@ def tell(line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def fail(message: str) -> Never:
-    """Ends with one line on standard error and exit status 2."""
+def fail(message: str, status: int = 2) -> Never:
+    """Ends with one line on standard error."""
     say(message)
-    sys.exit(2)
+    sys.exit(status)
 
 
 def progress_bar() -> Progress:

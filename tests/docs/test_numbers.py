@@ -25,6 +25,7 @@ from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import malloc, shutdown, topics
+from ldpstream.runtime.errors import LASTING
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import redis_connection
 from ldpstream.surveys import envelope, parse_survey, survey
@@ -63,7 +64,7 @@ SAID = [
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
-    ("operate.md", f"gives one line and exit status {agent.UNUSABLE}"),
+    ("operate.md", f"gives one line and exit status {LASTING}"),
     ("operate.md", f"for each of the last `retention_steps` steps ({survey.KEPT_STEPS} by default)"),
     ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
@@ -78,7 +79,7 @@ SAID = [
     ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
-    ("counting.md", f"refuses to start (exit status {agent.UNUSABLE})"),
+    ("counting.md", f"refuses to start (exit status {LASTING})"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
