@@ -31,6 +31,10 @@ DEVICE_CHANCES = {
     + "other attributes, and knows the worst hints: which answer is true, and that it depends on the value in the worst "
     "possible way.",
 }
+PAIRS = (
+    "The other value of a pair may change, at steps that depend on the value in the worst possible way. Equal memos show these "
+    "steps, so many reports can reveal the value."
+)
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
     "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see who sent "
@@ -125,6 +129,7 @@ def promise(survey: Survey) -> list[str]:
         "gets right. The guesser sees all reports of this attribute of a device, and at first considers all values equally "
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
+        *([PAIRS] if any(attribute.pair for attribute in survey.attributes) else []),
     ]
     lines += cost_lines(survey)
     lines += [f"{attribute.name}: {attribute.rest}" for attribute in survey.attributes]

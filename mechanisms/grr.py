@@ -293,7 +293,7 @@ class LongitudinalGRR(Symbols, Longitudinal):
         return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        return Evidence(self.eps_2, self.p2, t) if any_values else super().evidence(t)
+        return Evidence(self.eps_2, self.p2, t) if any_values and t > 1 else super().evidence(t)
 
     def _guess_any_values(self, t: int) -> Chance:
         chance = super()._guess_any_values(t)

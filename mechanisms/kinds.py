@@ -125,8 +125,8 @@ class Longitudinal(Mechanism):
         return -math.expm1(-self.eps_inf) / (1 + math.exp(-self.eps_inf))
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        if any_values:
-            return Evidence.of_loss(self._sequence_loss(int(t)))
+        if any_values and t > 1:
+            return Evidence.of_loss(math.inf if t == math.inf else self._sequence_loss(int(t)))
         return Evidence.of_loss(self.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
 
     def _guess_any_values(self, t: int) -> Chance:

@@ -374,7 +374,7 @@ class LongitudinalHashing(Hashing, Longitudinal):
         return (1 - 1 / self.g) * self.symbols.distance(t)
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        return self.symbols.evidence(t, any_values=True) if any_values else super().evidence(t)
+        return self.symbols.evidence(t, any_values=True) if any_values and t > 1 else super().evidence(t)
 
     def _guess(self, t: float) -> Chance:
         def likely(memo: Callable[[int], float]) -> float:

@@ -106,7 +106,7 @@ class PrivacyClaims(ABC):
 
         Args:
             k: number of values of the other attribute, all equally likely.
-            t: number of reports of this attribute; `math.inf` only without `any_values`.
+            t: number of reports of this attribute; `math.inf` for any number of reports.
             any_values: false if this attribute's value never changes; true for any values.
         """
         m = self.device
@@ -115,7 +115,7 @@ class PrivacyClaims(ABC):
             return Chance(found, exact=False)
         if not any_values and k >= m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
             found = min(found, m.k / k * m.guess(t))
-        if any_values and k == m.k:
+        if any_values and k == m.k and t != math.inf:
             found = min(found, m.guess_any_values(int(t)))
         return Chance(found, exact=False)
 
@@ -187,7 +187,7 @@ class PrivacyClaims(ABC):
         """Evidence (`mechanisms.evidence`) that reveals at least as much as t reports.
 
         Args:
-            t: number of reports, at least 1; `math.inf` only without `any_values`.
+            t: number of reports, at least 1; `math.inf` for any number of reports.
             any_values: false for reports of an unchanged value, true for any sequences of values.
         """
 

@@ -10,6 +10,7 @@ The bound holds even if the answers to all other attributes depend on the value 
 
 import math
 from functools import lru_cache
+from operator import itemgetter
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
@@ -27,24 +28,22 @@ def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *,
 
     Args:
         steps: number of consecutive steps whose reports are seen; `math.inf` only without `any_values`.
-        any_values: false if this value and the answers to the other questions never change, except the other value of a pair;
-            true for the value at one step, if all values may change.
+        any_values: true for the value at one step, if all values may change; false if this value and the values of the other
+            attributes never change, except those that `_changing` names.
     """
-    memos = tuple(_memos(survey, other, attribute) for other in range(len(survey.attributes)))
-    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values, memos)
+    changing = frozenset(range(len(survey.attributes))) if any_values else _changing(survey, attribute)
+    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values, changing)
 
 
-def _memos(survey: Survey, other: int, attribute: int) -> int:
-    pair = survey.members(other)
-    return survey.attributes[sum(pair) - attribute].k if pair and attribute in pair else 1
+def _changing(survey: Survey, attribute: int) -> frozenset[int]:
+    """The attributes that may change while this attribute's value stays: its partners in pairs, and all pairs of the partners.
 
-
-def _told(o: Mechanism, reports: float, any_values: bool, memos: int) -> Evidence:
-    found = o.evidence(reports, any_values=any_values)
-    if any_values or memos == 1 or not o.memoized:
-        return found
-    shared = o.max_memos < o.k  # local hashing: several values have one memo, so the memos' number does not bound the evidence
-    return Evidence(found.eps, found.favours, math.inf if shared else found.rounds * memos)
+    The steps of the changes can depend on the value, and equal memos show these steps.
+    """
+    pairs = [(i, set(pair)) for i in range(len(survey.attributes)) if (pair := survey.members(i))]
+    fixed = {attribute, *(survey.members(attribute) or ())}
+    partners = {member for _, pair in pairs if pair & fixed for member in pair - fixed}
+    return frozenset(partners | {i for i, pair in pairs if pair & partners})
 
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second
@@ -55,33 +54,26 @@ def _device_chance(
     m: Mechanism,
     steps: float,
     any_values: bool,
-    memos: tuple[int, ...],
+    changing: frozenset[int],
 ) -> Chance:
     reports = reports_in(m, steps)
     own = m.guess_any_values(int(reports)) if any_values else m.guess(reports)
-    others = [
-        (levels, drawn) for other, (levels, drawn) in enumerate(zip(mechanisms, memos, strict=True)) if other != attribute
-    ]
+    others = [(other in changing, levels) for other, levels in enumerate(mechanisms) if other != attribute]
     if not others:
         return own
     if collection == "spl":
         evidence = [
-            Evidence.worst(_told(o, reports_in(o, steps), any_values, drawn) for o in levels) for levels, drawn in others
+            Evidence.worst(o.evidence(reports_in(o, steps), any_values=any_) for o in levels) for any_, levels in others
         ]
         found = guess_bound(m.guessed, m.evidence(reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
-    first: dict[tuple[str, float], Mechanism] = {}  # one mechanism for each signature and number of reports
-    for o in (o for levels in mechanisms for o in levels):
-        first.setdefault((o.signature, reports_in(o, steps)), o)
-    kinds = {(o.signature, reports_in(o, steps), drawn) for levels, drawn in others for o in levels}
-    return max(own, *(_hint(first[kind[:2]], m.guessed, kind[1], any_values, kind[2]) for kind in sorted(kinds)))
+    kinds = {(o.signature, reports_in(o, steps), changes): o for changes, levels in others for o in levels}
+    return max(own, *(_hint(o, m.guessed, kind[1], kind[2]) for kind, o in sorted(kinds.items(), key=itemgetter(0))))
 
 
 @lru_cache(maxsize=4096)
-def _hint(o: Mechanism, k: int, reports: float, any_values: bool, memos: int) -> Chance:
-    if any_values or memos == 1 or not o.memoized:
-        return o.guess_hint(k, reports, any_values=any_values)
-    return Chance(guess_bound(k, _told(o.device, reports, any_values, memos)), exact=False)
+def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
+    return o.guess_hint(k, reports, any_values=any_values)
 
 
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
@@ -100,8 +92,9 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
 
 def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
     steps = math.inf if survey.n_steps is None else survey.n_steps
+    changing = _changing(survey, attribute)
     worst = [
-        Evidence.worst(_told(m.device, reports_in(m, steps), False, _memos(survey, other, attribute)) for m in levels)
+        Evidence.worst(m.device.evidence(reports_in(m, steps), any_values=other in changing) for m in levels)
         for other, levels in enumerate(survey.mechanisms)
     ]
     return worst if survey.collection == "spl" else [Evidence.worst(worst)]

@@ -1,23 +1,26 @@
 """Compares the chances of a right guess, from an attribute and from the whole device, with brute force."""
 
 import math
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ldpstream.mechanisms.devices import Parameters
+from ldpstream.mechanisms.evidence import guess_bound
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
-from tests.pair_survey import pair_survey
 from tests.small_survey import small_survey
 
 ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
 
 
-def survey(collection: str, *attributes: tuple[int, dict[str, Any]]) -> Survey:
+def survey(collection: str, *attributes: tuple[int, dict[str, Any]], pairs: Sequence[dict[str, Any]] = ()) -> Survey:
     asked = ({"name": f"a{i}", "size": k, "level": [{"name": "l"} | level]} for i, (k, level) in enumerate(attributes))
-    return small_survey(*asked, step_seconds=86400, collection=collection)
+    return small_survey(*asked, *pairs, step_seconds=86400, collection=collection)
 
 
 def drawn(seed: int) -> tuple[Survey, int]:
@@ -62,22 +65,70 @@ def test_a_hint_of_the_attribute_that_the_device_drew() -> None:
     assert (str(m.guess()), str(device_chance(once, 0, m, 1))) == ("62.2 %", "at most 98.3 %")
 
 
-@pytest.mark.parametrize("collection", ["smp", "spl"])
-def test_a_pair_draws_a_memo_for_each_value_of_the_other_attribute(collection: str) -> None:
-    """The true chance counts all outputs of the three memos that a device draws while `mode` stays and `zone` takes all values.
+@pytest.mark.parametrize(
+    ("collection", "t", "known", "highest", "said"),
+    [
+        ("smp", 4, False, "67.8", "at most 88.3 %"),
+        ("smp", 4, True, "93.9", "at most 100.0 %"),
+        ("smp", 2, True, "88.6", "at most 100.0 %"),
+        ("spl", 3, False, "74.5", "at most 93.6 %"),
+        ("spl", 3, True, "97.6", "at most 100.0 %"),
+    ],
+)
+def test_the_course_of_a_pairs_other_value_reveals_the_value(
+    collection: str, t: int, known: bool, highest: str, said: str
+) -> None:
+    """Enumerates all pairs of courses of b, one for each value of a, and all outputs of the device's own coins.
 
-    Control: the chance from one memo, as of an attribute that never changes, is smaller.
+    `known`: from so many reports of each step that the guesser knows the memos. Then equal memos show the course.
+    Controls: courses that do not depend on a, and the bound from all memos without their course, give smaller chances.
     """
-    asked = pair_survey(collection=collection)
-    mode, pair = asked.mechanisms[0][0], asked.mechanisms[2][0]
-    kept = math.exp(pair.eps_inf) / (math.exp(pair.eps_inf) + pair.k - 1)
-    channel = np.full((pair.k, pair.k), (1 - kept) / (pair.k - 1))
-    np.fill_diagonal(channel, kept)
-    cells = channel.reshape(3, 3, pair.k)  # mode, zone, memo
-    likelihoods = np.einsum("mi,mj,mk->mijk", cells[:, 0], cells[:, 1], cells[:, 2])
-    true = likelihoods.max(axis=0).sum() / 3
-    assert float(device_chance(asked, 0, mode, math.inf)) >= true
-    assert float(pair.guess_hint(3, math.inf)) < true
+    parts = 3 if collection == "spl" else 1
+    level = {"mechanism": "L-GRR", "eps_inf": 1.0 * parts, "eps_1": 0.5 * parts}
+    pair = {"name": "pair", "pair": ["a0", "a1"], "level": [{"name": "l"} | level]}
+    asked = survey(collection, (2, level), (2, level), pairs=[pair])
+    coins = [levels[0].parameters() for levels in asked.mechanisms]
+    courses = list(product(range(2), repeat=t))
+
+    def law(value: int, course: tuple[int, ...]) -> Any:
+        rows = [_of_coins(coins[2], tuple(2 * value + other for other in course), known)]
+        if collection == "spl":
+            rows += [_of_coins(coins[0], (value,) * t, known), _of_coins(coins[1], course, known)]
+        return rows[0] if len(rows) == 1 else np.einsum("i,j,k->ijk", *rows).ravel()
+
+    laws = [[law(value, course) for course in courses] for value in range(2)]
+    true = max(success(rows) for rows in product(*laws))
+    told = device_chance(asked, 0, asked.mechanisms[0][0], math.inf if known else t)
+    assert (f"{100 * true:.1f}", str(told)) == (highest, said)
+    assert true <= told
+    apart = max(success(rows) for rows in zip(*laws, strict=True))
+    assert apart < true
+    memos = [levels[0].evidence(math.inf) for levels in asked.mechanisms]
+    two_memos = [memos[2]] * 2 + (memos[:2] if collection == "spl" else [])
+    assert not known or guess_bound(2, *two_memos) < true
+
+
+def _of_coins(p: Parameters, values: tuple[int, ...], known: bool) -> Any:
+    """The law of a report of each value in turn, or of the memo itself, over all memos that the values can draw."""
+    memo, report = (_channel_of_coins(p, name) for name in ("memo", "report"))
+    second = np.eye(p.k) if known else report
+    drawn = sorted(set(values))
+    law = np.zeros(p.k ** len(values))
+    for memos in product(range(p.k), repeat=len(drawn)):
+        kept = dict(zip(drawn, memos, strict=True))
+        joint = np.ones(1)
+        for value in values:
+            joint = np.multiply.outer(joint, second[kept[value]]).ravel()
+        law += math.prod(memo[value, kept[value]] for value in drawn) * joint
+    return law
+
+
+def _channel_of_coins(p: Parameters, name: str) -> Any:
+    """With the coin the symbol stays; otherwise each of the others has the same chance."""
+    (coin,) = p.coins[name].values()
+    smaller = int(coin.digits, 16) / 256 ** (len(coin.digits) // 2)
+    keep = 1 - smaller if coin.inverted else smaller
+    return np.where(np.eye(p.k) > 0, keep, (1 - keep) / (p.k - 1))
 
 
 def test_equal_attributes_add_up_under_spl() -> None:
