@@ -24,7 +24,7 @@ import numpy.typing as npt
 from scipy import special
 
 from ldpstream.mechanisms.arguments import FloatArray, one_of
-from ldpstream.mechanisms.location import project
+from ldpstream.mechanisms.channel import project
 
 _STEEPEST_POWER = 6.0
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ldpstream.mechanisms.arguments import Reports
     from ldpstream.mechanisms.base import Mechanism
+    from ldpstream.mechanisms.channel import ChannelMechanism
     from ldpstream.mechanisms.kinds import Longitudinal, OneTime
-    from ldpstream.mechanisms.location import ChannelMechanism
-    from ldpstream.mechanisms.registry import LOCATION, LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, SETS, choose, mechanism
+    from ldpstream.mechanisms.registry import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, SETS, choose, mechanism
     from ldpstream.mechanisms.table import CountTable
 
 __all__ = [
-    "LOCATION",
     "LONGITUDINAL",
     "NAMES",
     "NUMERIC",
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ChannelMechanism": "location", "CountTable": "table", "Longitudinal": "kinds", "Mechanism": "base", "OneTime": "kinds",
+    "ChannelMechanism": "channel", "CountTable": "table", "Longitudinal": "kinds", "Mechanism": "base", "OneTime": "kinds",
     "Reports": "arguments",
 }  # fmt: skip
 

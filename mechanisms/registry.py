@@ -5,13 +5,11 @@ from typing import TypeVar
 
 from ldpstream.mechanisms.arguments import one_of
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
+from ldpstream.mechanisms.channel import ChannelMechanism
 from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.location import ChannelMechanism
 from ldpstream.mechanisms.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
-from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
@@ -40,8 +38,6 @@ NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or withou
 NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
 # Mechanisms of sets, for questions with several answers.
 SETS: dict[str, Callable[..., Mechanism]] = {"PS-GRR": PaddedSampling, "L-PS-GRR": LongitudinalPaddedSampling}
-# `mechanism` does not build location mechanisms: they are not pure, and do not take an LDP ε.
-LOCATION: dict[str, Callable[..., ChannelMechanism]] = {m.name: m for m in (TruncatedGeometric, PlanarGeometric, Shokri)}
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
 AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # in the order of preference

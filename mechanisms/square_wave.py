@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.channel import ChannelMechanism, distribution
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.ledger import Blanket
-from ldpstream.mechanisms.location import ChannelMechanism, distribution
 from ldpstream.mechanisms.ratios import GainRatios
 from ldpstream.mechanisms.table import CountTable
 from ldpstream.mechanisms.terms import ChannelTerm

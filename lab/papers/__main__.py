@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lab.papers import TARGETS
-from lab.papers.reproduction import Plan, reproduce
+from lab.papers import allomfree, free_will, ibu_mi, ldp3
+from lab.papers.reproduction import Plan, Target, reproduce
 from lab.papers.reproduction_tables import document, sentences, table
 from ldpstream.cli import run
 from ldpstream.outputs import JsonFile, write_json
@@ -17,6 +17,7 @@ from ldpstream.plots import draw_panels
 from ldpstream.runtime.cache import cache_dir
 from ldpstream.terminal import console, job_bar
 
+TARGETS: tuple[Target, ...] = (*ibu_mi.TARGETS, *ldp3.TARGETS, *free_will.TARGETS, *allomfree.TARGETS)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 

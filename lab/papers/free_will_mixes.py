@@ -13,6 +13,9 @@ from scipy.stats import binom
 
 from lab.papers.emd_grid import emd_grid
 from lab.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
+from lab.papers.location.base import StoredChannel
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
+from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
 from ldpstream.advice.error_measures import emd_line
 from ldpstream.estimators.estimate import Group
@@ -20,10 +23,7 @@ from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu
 from ldpstream.estimators.optimum import projected_maximum
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.location import StoredChannel
-from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.mechanisms.terms import Term
 from ldpstream.mechanisms.unary import UnaryEncoding
 

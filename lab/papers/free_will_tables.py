@@ -22,9 +22,9 @@ from lab.papers.free_will_mixes import (
     line_distances,
 )
 from lab.papers.free_will_runs import Runs, gather, jobs
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
 from ldpstream.mechanisms.grr import GRR
 
 GRADES = ("none", "bad", "good", "excellent")  # 0 to 3

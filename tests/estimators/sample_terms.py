@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.optimum import evaluate
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.terms import SupportTerm, Term
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.papers.location.geometric import GeometricTerm, PlanarGeometric, PlanarTerm, TruncatedGeometric
+from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
 from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import GeometricTerm, PlanarGeometric, PlanarTerm, TruncatedGeometric
 from ldpstream.mechanisms.local_hashing import HashingTerm, LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.mechanisms.square_wave import SquareWave, WaveTerm
 from ldpstream.mechanisms.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
 

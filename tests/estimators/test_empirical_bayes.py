@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion, unordered
 from ldpstream.estimators.posterior import Posterior
@@ -20,7 +21,6 @@ from ldpstream.estimators.value_likelihood import (
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.local_hashing import Hashing
 
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.06, 0.04])

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from lab.papers.free_will_estimators import ESTIMATORS, PROJECTIONS, Estimator, Projection, combine_mechanisms, combine_results
+from lab.papers.location import LOCATION
+from lab.papers.location.base import StoredChannel
 from ldpstream.advice.error_measures import mse
 from ldpstream.estimators import ibu, matrix_inversion
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.post_processing import norm_sub, post_process
 from ldpstream.mechanisms import Mechanism, mechanism
-from ldpstream.mechanisms.location import StoredChannel
-from ldpstream.mechanisms.registry import LOCATION
 
 K = 6
 F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
+from lab.papers.location import LOCATION
 from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.likelihood import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
-from ldpstream.mechanisms.registry import LOCATION
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
 F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])

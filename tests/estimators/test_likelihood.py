@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.likelihood import PROVEN_GAP, em
@@ -20,7 +21,6 @@ from ldpstream.estimators.optimum import duality_gap, evaluate, separable_maximu
 from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.score_moments import MAX_DENSE_K
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.terms import Term

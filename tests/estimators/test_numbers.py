@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators import Estimate, density_models, empirical_bayes, ems, matrix_inversion
 from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
@@ -27,7 +28,6 @@ from ldpstream.estimators.numbers import _Cells, _likelihood, _unbiased, mean_va
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.square_wave import SquareWave
 
 estimate = partial(empirical_bayes, ordered=True)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy.linalg import helmert
 
+from lab.papers.location import LOCATION
 from ldpstream.estimators import mle
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.registry import LOCATION
 
 F, RNG = np.array([0.4, 0.3, 0.2, 0.07, 0.03]), np.random.default_rng(5)
 

@@ -30,12 +30,12 @@ from lab.papers.free_will_mixes import (
 )
 from lab.papers.free_will_runs import Runs, Sizes, gather, jobs
 from lab.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_distances
+from lab.papers.location.geometric import PlanarGeometric
+from lab.papers.location.shokri import expected_error, expected_loss
 from lab.papers.reproduction import Job, Outcome, Plan, Row
 from ldpstream.estimators import ibu, mle
 from ldpstream.estimators.likelihood import PROVEN_GAP
-from ldpstream.mechanisms.geometric import PlanarGeometric
 from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.shokri import expected_error, expected_loss
 from ldpstream.mechanisms.unary import UnaryEncoding
 
 TARGET = {target.name: target for target in TARGETS}

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from lab import papers
-from lab.papers.__main__ import app
+from lab.papers.__main__ import TARGETS, app
 from lab.papers.reproduction import Job, Outcome, Plan, ReproductionError, Row, Target, reproduce
 from lab.papers.reproduction_tables import document, markdown, outcome, summary
 from ldpstream.plots import Curve, Panel, draw_panels
@@ -124,7 +123,7 @@ def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
 
 
 def test_every_target_has_a_unique_name_and_is_listed() -> None:
-    names = [target.name for target in papers.TARGETS]
+    names = [target.name for target in TARGETS]
     assert len(set(names)) == len(names)
     shown = CliRunner().invoke(app, ["--list"])
     assert shown.exit_code == 0

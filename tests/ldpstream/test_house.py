@@ -17,7 +17,7 @@ PURE = [
     "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
     "estimators", "publishing/publication.py", "publishing/conclusions.py",
 ]  # fmt: skip
-GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "location")}
+GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "channel")}
 IMPURE = {"kafka", "aiokafka", "faust", "redis", "socket", "time", "random", "prometheus_client", "structlog"}
 
 
@@ -162,7 +162,7 @@ def test_the_test_of_families_detects_a_switch_and_knows_all_families() -> None:
     modules, classes = families()
     assert list(switches(ast.parse("isinstance(m.device, (int, SquareWave))"), classes))
     assert not list(switches(ast.parse("isinstance(m.k, int)"), classes))
-    assert {"grr", "unary", "subset", "square_wave", "local_hashing", "geometric", "shokri", "padded_sampling"} == {
+    assert {"grr", "unary", "subset", "square_wave", "local_hashing", "padded_sampling"} == {
         name.removeprefix("ldpstream.mechanisms.") for name in modules
     }
 

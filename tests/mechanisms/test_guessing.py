@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, evidence, guessing, mechanism
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.square_wave import SquareWave
 from tests.mechanisms.guess_enumeration import changing, largest_posterior, success, unchanged

@@ -14,7 +14,7 @@ import pytest
 
 from ldpstream.checks.audit.audit import supports
 from ldpstream.mechanisms import NAMES, NUMERIC, guessing, mechanism
-from ldpstream.mechanisms.location import ChannelMechanism
+from ldpstream.mechanisms.channel import ChannelMechanism
 from ldpstream.mechanisms.square_wave import SquareWave, best_width, half_width
 
 from .reference import worst_ratio

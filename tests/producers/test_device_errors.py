@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.device import (
     ClockWentBack,
     Device,
@@ -22,7 +23,6 @@ from ldpstream.device import (
     UnknownSurvey,
     WrongSurvey,
 )
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.producers.device import sqlite_file
 from ldpstream.surveys import Survey
 from tests.producers.samples import level, make_survey

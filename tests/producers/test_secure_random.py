@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, coin
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.square_wave import SquareWave
 from ldpstream.mechanisms.subset import SubsetSelection

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.device import Device, DeviceError, StoreCleared, StoreFull, UnknownSurvey, Wallet, WalletFull
 from ldpstream.mechanisms import OneTime, mechanism
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.producers.device import wallet_file
 from ldpstream.producers.device.claims import touched_steps
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, norm, poisson
 
+from lab.papers.location import LOCATION
 from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.diagnostics import (
     Fit,
@@ -19,7 +20,6 @@ from ldpstream.estimators.diagnostics import (
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.fit_tests import functions, log_gamma_tail, log_tail_of_ones
-from ldpstream.mechanisms.registry import LOCATION
 from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
 

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
+from lab.papers.location import LOCATION
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
+from lab.papers.location.shokri import Shokri
 from ldpstream import estimators
 from ldpstream.estimators import (
     Estimate,
@@ -22,9 +25,6 @@ from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, CountTable, Mechanism, mechanism
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from ldpstream.mechanisms.registry import LOCATION
-from ldpstream.mechanisms.shokri import Shokri
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.publication import Publication
 from tests.small_survey import small_survey

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators.local_level import LocalLevel
 from ldpstream.estimators.step_noise import StepNoise, step_noise
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.geometric import TruncatedGeometric
 from ldpstream.producers.population import Population
 from ldpstream.publishing import filtering
 from ldpstream.publishing.filtering import conclude_filtered

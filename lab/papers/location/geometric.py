@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lab.papers.location.base import MAX_CELLS, LocationMechanism, StoredChannel
 from ldpstream.mechanisms.arguments import (
     MAX_COUNT,
     MAX_EPS,
@@ -28,7 +29,7 @@ from ldpstream.mechanisms.arguments import (
     real,
     user_values,
 )
-from ldpstream.mechanisms.location import MAX_CELLS, LocationMechanism, StoredChannel, distribution
+from ldpstream.mechanisms.channel import distribution
 from ldpstream.mechanisms.terms import ChannelTerm
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms

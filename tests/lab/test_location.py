@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from ldpstream.mechanisms import LOCATION, NAMES, ChannelMechanism, mechanism
+from lab.papers.location import LOCATION
+from lab.papers.location.base import LocationMechanism, StoredChannel
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
+from lab.papers.location.shokri import Shokri, expected_loss
+from ldpstream.mechanisms import NAMES, ChannelMechanism, mechanism
 from ldpstream.mechanisms.arguments import MAX_K, FloatArray, IntArray
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
-from ldpstream.mechanisms.location import LocationMechanism, StoredChannel
-from ldpstream.mechanisms.shokri import Shokri, expected_loss
-
-from .test_sampling import LIMIT, p_value
+from tests.mechanisms.test_sampling import LIMIT, p_value
 
 SHAPES = [(1, 2), (2, 1), (1, 5), (5, 1), (2, 2), (2, 3), (3, 2), (3, 3), (4, 3)]
 

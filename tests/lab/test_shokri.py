@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, linprog
 
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
+from lab.papers.location.shokri import Shokri, expected_error, expected_loss
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.geometric import PlanarGeometric, TruncatedGeometric
-from ldpstream.mechanisms.shokri import Shokri, expected_error, expected_loss
 
 from .test_location import line, shokri
 

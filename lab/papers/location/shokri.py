@@ -18,8 +18,9 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
+from lab.papers.location.base import StoredChannel
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
-from ldpstream.mechanisms.location import StoredChannel, distribution
+from ldpstream.mechanisms.channel import distribution
 
 MAX_LP_K = 128  # the programme has k² + k unknowns and about k³ coefficients
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
