@@ -22,6 +22,7 @@ from ldpstream.publishing.turns import Turns
 from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.runtime.survey_watch import LOOK_S
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.surveys import Survey
@@ -41,6 +42,7 @@ class EstimatorLoop:
 
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
+        clock: returns the present time in Unix ms, or raises `ClockJumped`; then no survey has a turn.
     """
 
     def __init__(
@@ -50,13 +52,15 @@ class EstimatorLoop:
         stop: Event,
         seen: Callable[[Publication], None],
         settings: Settings,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
+        self._clock = clock
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns(), LeaseKeeper(), SurveyMetrics()
         self._workload = Workload()
-        self._looked_ms = now_ms()
+        self._looked_ms = _ticks_ms()
         self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
         REGISTRY.register(self._metrics)
@@ -97,7 +101,7 @@ class EstimatorLoop:
         self._leases.start()
         while not self._stop.is_set():
             if not self._alone:
-                self._follow_files(now_ms())
+                self._follow_files(_ticks_ms())
             key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
             if (wait_ms := at_ms - _ticks_ms()) <= 0:
                 self._turn(key)
@@ -110,7 +114,10 @@ class EstimatorLoop:
     def _turn(self, key: bytes) -> None:
         estimator = self._estimators[key]
         with self._leases.turn(estimator.results, estimator.leads):
-            pause_ms = estimator.turn(now_ms(), self._stop.is_set, len(self._estimators))
+            try:
+                pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
+            except ClockJumped as error:
+                pause_ms = estimator.delay(error)
         self._turns.put(key, _ticks_ms() + pause_ms)
 
     def _reached(self, until: int) -> bool:
@@ -119,7 +126,7 @@ class EstimatorLoop:
         return False
 
     def _follow_files(self, at_ms: int) -> None:
-        if 0 <= at_ms - self._looked_ms < 1000 * LOOK_S:
+        if at_ms - self._looked_ms < 1000 * LOOK_S:
             return
         self._looked_ms = at_ms
         changes = self._watch.look()

@@ -14,6 +14,7 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_broker
 from ldpstream.runtime.waiting import wait_for
@@ -58,7 +59,7 @@ def serve(
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: loop is not None and loop.well)
     with closing(_connect(watch, settings, stop, check_topics)) as cluster:
-        loop = EstimatorLoop(watch, cluster, stop, seen, settings)
+        loop = EstimatorLoop(watch, cluster, stop, seen, settings, SteadyClock(watch.listed))
         return loop.run(until)
 
 

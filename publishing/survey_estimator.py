@@ -91,7 +91,7 @@ class SurveyEstimator:
             self._topic_lost = isinstance(error, TopicUnavailable)
             if self._alone and self._schedule is None and isinstance(error, StoreRefused):
                 raise
-            self._warn(str(error))
+            self._warn(error)
             # a survey whose requests only time out must not take all of the loop's time
             return RETRY_MS + (0 if self._alone else round(1000 * (monotonic() - began_s)))
         except Exception as error:
@@ -104,7 +104,15 @@ class SurveyEstimator:
             self.well = well
             self._working.set(well)
 
-    def _warn(self, why: str) -> None:
+    def delay(self, error: Exception) -> int:
+        """Takes no turn, because of this error. Returns the number of milliseconds until the next turn."""
+        self.well = False
+        self._working.set(False)
+        self._warn(error)
+        return RETRY_MS
+
+    def _warn(self, error: Exception) -> None:
+        why = str(error)
         if why != self._warned or monotonic() - self._warned_s >= WARN_S:
             log.warning("estimate delayed", survey=self.survey.name, error=why)
             self._warned, self._warned_s = why, monotonic()

@@ -13,6 +13,7 @@ import structlog
 
 from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -106,7 +107,7 @@ class FolderLogs:
                 log.exception("internal error")
         self._writing, reachable = None, outcome is Outcome.APPENDED
         if reachable and not self.reachable:
-            log.warning("the disk takes reports again")
+            log.warning("reports can be stored again")
         self.reachable = reachable
         if self._collected or not reachable:
             self._timer = asyncio.get_running_loop().call_later(0 if reachable else PROBE_S, self._flush)
@@ -123,9 +124,9 @@ class FolderLogs:
                     times.append(one.log.append(db, one.envelopes, one.key))
                 outcome = Outcome.UNKNOWN  # the outcome if the end of the transaction fails
             return Outcome.APPENDED, times
-        except (StoreUnavailable, StoreDamaged) as error:
+        except (StoreUnavailable, StoreDamaged, ClockJumped) as error:
             if self.reachable:
-                log.error("the disk refuses to store reports", error=str(error))
+                log.error("reports cannot be stored", error=str(error))
         except Exception:  # later requests must get their answers
             log.exception("internal error")
         return outcome, [None] * len(batch)

@@ -12,6 +12,7 @@ from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
@@ -36,30 +37,31 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         if (moved := folder.moved()) != "here":
             what = "the data were moved" if moved == "moved" else "a move of the data has begun"
             raise FolderError(f'{folder.file}: {what} to Kafka and Redis (docs/serve.md, "The way up")')
-        keeper = FolderKeeper(folder, watch)
+        clock = SteadyClock(watch.listed)
+        keeper = FolderKeeper(folder, watch, clock)
         if watch.only_file is not None:  # a changed survey is refused before anything starts
             for text in list(watch.surveys.values()):
                 keeper.check(text.survey, write=True)
-        estimates = _Estimates(paths, settings, folder)
-        check, logs = partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget)
+        estimates = _Estimates(paths, settings, folder, clock)
+        check, logs = partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget, clock)
 
         def bound() -> None:
             usable()
             estimates.start()  # an interrupt may come before `start` returns
 
         try:
-            serve_gateway(watch, settings, check, logs, bound)
+            serve_gateway(watch, settings, check, logs, clock, bound)
         finally:
             estimates.end()
 
 
 class _Estimates(Thread):
-    def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder) -> None:
+    def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder, clock: Callable[[], int]) -> None:
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
-        engine = FolderEngine(folder, FolderKeeper(folder, watch).check)
+        engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock)
         same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock)
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock)
         self._error: BaseException | None = None
         try:
             self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses

@@ -30,6 +30,7 @@ from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
+from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.waiting import Stopped, wait_for
 from ldpstream.surveys import Survey
@@ -54,12 +55,14 @@ def serve(
     settings: Settings,
     check: Callable[[Survey], None],
     logs: Callable[[], ProcessLogs],
+    clock: SteadyClock | None = None,
     bound: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs the gateway until SIGTERM or SIGINT. Accepts connections once a survey's log can be used.
 
     Args:
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
+        clock: the clock that `logs` also uses; by default a new one.
 
     Raises:
         SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
@@ -77,7 +80,7 @@ def serve(
             back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
         front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
         bound()
-        _run(watch, settings, credentials, check, logs, front, back)
+        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), front, back)
 
 
 @contextmanager
@@ -104,6 +107,7 @@ def _run(
     credentials: Credentials,
     check: Callable[[Survey], None],
     make_logs: Callable[[], ProcessLogs],
+    clock: SteadyClock,
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
@@ -111,7 +115,7 @@ def _run(
     surveys = GatewaySurveys()
     served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
-    intake = Intake(surveys, credentials.tokens, limits)
+    intake = Intake(surveys, credentials.tokens, limits, now_ms=clock)
     intake.relay_keys = credentials.relay_keys
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from ldpstream.producers.gateway.shuffle import Shuffle
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.relay.relay_keys import RelayKeys
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.surveys import Survey
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
@@ -90,12 +91,18 @@ class Intake:
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.surveys.ready)
-        metrics.survey_ready.states = self.surveys.states
+        metrics.survey_ready.states = lambda: ((name, ready and self._clock_agrees()) for name, ready in self.surveys.states())
 
     @property
     def ready(self) -> bool:
         """True if the gateway accepts reports of a survey."""
-        return self.surveys.ready and not self._stopping
+        return self.surveys.ready and not self._stopping and self._clock_agrees()
+
+    def _clock_agrees(self) -> bool:
+        with suppress(ClockJumped):
+            self.now_ms()
+            return True
+        return False
 
     def stop(self) -> None:
         """Refuses further requests, and shortens the time limits of bodies and acknowledgements in progress."""
@@ -276,7 +283,11 @@ class Intake:
         return b"".join(parts)
 
     def _checks(self) -> Checks:
-        return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
+        try:
+            return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
+        except ClockJumped:
+            detail = "this gateway's clock has jumped; no report of this attempt is in the log"
+            raise Problem("log unavailable", detail) from None
 
     # ---- to the log
 

@@ -189,7 +189,7 @@ def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> N
 
 
 def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, stop, hour_ms = list[int](), Event(), 3_600_000
+    turns, stop, hour_ms, set_back = list[int](), Event(), 3_600_000, Event()
 
     def turn(at_ms: int, *_: object) -> int:
         turns.append(at_ms)
@@ -198,15 +198,18 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
         return 10
 
     def idle() -> bool:
-        monkeypatch.setattr(estimator_loop, "now_ms", lambda: now_ms() - hour_ms)
+        set_back.set()
         return False
+
+    def clock() -> int:
+        return now_ms() - hour_ms * set_back.is_set()
 
     made = Mock(survey=SURVEY)
     made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), listed=lambda: [SURVEY])
-    loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0))
+    loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0), clock)
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
     try:
