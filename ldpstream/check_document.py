@@ -148,7 +148,7 @@ class CheckedDevice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckedCohort(msgspec.Struct, frozen=True, kw_only=True):
-    """The cohort that each report shows in clear. `least`: fewest reports for a published histogram of a cohort."""
+    """The cohort that each report shows in clear. `least`: fewest people for a published histogram of a cohort."""
 
     name: str
     values: list[str]

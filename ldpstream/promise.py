@@ -179,8 +179,8 @@ def _cohort(cohort: Cohort) -> list[str]:
         "the report learns the cohort; the losses below are losses about the values. The app must never choose the cohort by a "
         "value.",
         "A rare cohort, and a change of the cohort when few others change theirs, link the reports of a device.",
-        f"The service publishes a histogram of a cohort only from at least {plural(cohort.least, 'report')}. It publishes the "
-        "number of reports of each cohort in any case.",
+        "The service publishes a histogram of a cohort only from the reports of at least "
+        f"{plural(cohort.least, 'person', 'people')}. It publishes the number of reports of each cohort in any case.",
         "This least size is not a bound of the privacy loss: the histogram of all people, less those of the published cohorts, "
         "gives a noisy histogram of the others. Only the losses below limit what it reveals.",
     ]

@@ -97,7 +97,11 @@ def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]
     parts: dict[str, list[str]] = {attribute.name: [] for attribute in survey.attributes}
     for p in publications:
         if p.cohort is not None:
-            below = f" (below {survey.cohort.least:,}: no histogram)" if p.below_least else ""
+            below = (
+                f" (perhaps fewer than {plural(survey.cohort.least, 'person', 'people')}: no histogram)"
+                if p.below_least
+                else ""
+            )
             parts[p.attribute].append(f"{p.cohort} {p.reports:,}{below}")
     return [f"{name} · reports by {survey.cohort.name}: {' · '.join(found)}" for name, found in parts.items()]
 

@@ -1,7 +1,7 @@
 """The histograms of cohorts, each from the reports of one cohort alone.
 
-A cohort's histogram comes from the default estimator. There is no histogram below the survey's least size. A report counts for
-the cohort that it carries, also after its sender has changed to another cohort.
+A cohort's histogram comes from the default estimator. There is no histogram if the reports may come from fewer people than the
+survey's `least`. A report counts for the cohort that it carries, also after its sender has changed to another cohort.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
-from ldpstream.publishing.conclusions import pooled
+from ldpstream.publishing.conclusions import least_people, pooled
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.publication import Crowd, Diagnostics, Publication, edges_of
@@ -35,7 +35,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
     found: dict[str, Frequencies] = {}
     numbers: dict[str, NumberEstimate] = {}
     attempts = Attempts()
-    if reports >= survey.cohort.least:
+    if least_people(panes, most_reports) >= survey.cohort.least:
         differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None

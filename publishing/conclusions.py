@@ -121,6 +121,15 @@ def pooled(mechanisms: Sequence[Mechanism], panes: list[list[CountTable]]) -> tu
     return groups, [_most_reports(m, panes) for m in mechanisms]
 
 
+def least_people(panes: list[list[CountTable]], most_reports: Sequence[int]) -> int:
+    """Lower bound of the number of people who made the reports of a span, if all devices keep to the protocol.
+
+    A device has one level. It makes at most one report at a step, and at most `most_reports` of its level in the span.
+    """
+    of_levels = zip(zip(*([table.n for table in pane] for pane in panes), strict=True), most_reports, strict=True)
+    return sum(max(*reports, -(-sum(reports) // most)) for reports, most in of_levels)
+
+
 def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     w = m.every_steps
     most = max(sum(any(table.n for table in pane) for pane in panes[phase::w]) for phase in range(min(w, len(panes))))

@@ -82,7 +82,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     Attributes:
         name: name of the fact, such as ``"version"``; no attribute has this name.
         values: the cohorts, 2 to 64.
-        least: the service publishes a histogram of a cohort only if it comes from at least this number of reports.
+        least: the service publishes a histogram of a cohort only if its reports come from at least this number of people.
     """
 
     name: Name

@@ -22,7 +22,7 @@
     [cohort]                            # a public fact about a device, in clear in each report (default: none)
     name = "version"
     values = ["1.0", "1.1", "other"]    # 2 to 64; list later versions in advance: a new list is a new survey
-    least = 1000                        # least number of reports of a published histogram of a cohort
+    least = 1000                        # least number of people in a published histogram of a cohort
 
     [[attribute]]
     name = "mode"

@@ -33,7 +33,7 @@ def errors_of(
 
 
 def people_of(survey: Survey, p: Publication | Overview) -> float:
-    """Returns a lower bound of the number of people who reported: reports divided by the most reports of one person."""
+    """Returns reports divided by the most reports of one person: a lower bound of the number of people who reported."""
     width = survey.window_steps if p.span == "window" else 1
     most = max(m.reports_in(width) for m in survey.mechanisms[survey.index(p.attribute)])
     return p.reports / max(1, min(most, p.panes))

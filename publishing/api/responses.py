@@ -165,7 +165,7 @@ class ApiResponses:
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
             panes=p.panes, reports=p.reports,
-            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=math.ceil(self.people(p)),
+            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=self._people_at_least(p),
             complete=p.complete, estimator=chosen, post=post, confidence=confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=plain_number(estimate.gap),
             interval_withheld=result.interval_withheld, privacy=p.privacy,
@@ -201,7 +201,7 @@ class ApiResponses:
             truth = self._truth_by_cohort(found)
         return Table(
             survey=p.survey, attribute=name, step=p.step, span=p.span, start_ms=self._start_ms(p), end_ms=self._end_ms(p),
-            panes=p.panes, reports=p.reports, people_at_least=math.ceil(self.people(p)), complete=p.complete, truth=truth,
+            panes=p.panes, reports=p.reports, people_at_least=self._people_at_least(p), complete=p.complete, truth=truth,
             **parts._asdict(),
         )  # fmt: skip
 
@@ -256,7 +256,7 @@ class ApiResponses:
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
             step=p.step, cohort=p.cohort, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
-            people_at_least=math.ceil(self.people(p)), complete=p.complete, below_least=p.below_least,
+            people_at_least=self._people_at_least(p), complete=p.complete, below_least=p.below_least,
             frequencies=plain(frequencies),
         )  # fmt: skip
 
@@ -335,6 +335,11 @@ class ApiResponses:
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         return found, steps.step
+
+    def _people_at_least(self, p: Publication) -> int:
+        cohort = self._survey.cohort
+        least = 0 if cohort is None or p.cohort is None or p.below_least else cohort.least
+        return max(least, math.ceil(self.people(p)))
 
     def people(self, p: Publication | Overview) -> float:
         return people_of(self._survey, p)

@@ -127,12 +127,13 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
-    `people_at_least` is the number of reports divided by the largest possible number of reports of one person in the span,
-    rounded up.
+    `people_at_least` is a lower bound of the number of people who reported, if all devices keep to the protocol: the number of
+    reports divided by the largest possible number of reports of one person in the span, rounded up. For a cohort with a
+    histogram it is at least the survey's least size.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
-    `cohort` is None for the histogram of all people. `below_least` is true for a cohort with fewer reports than the
-    survey's least size. Such a cohort has no estimate.
+    `cohort` is None for the histogram of all people. `below_least` is true for a cohort whose reports may come from
+    fewer people than the survey's least size. Such a cohort has no estimate.
 
     `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
     """

@@ -84,7 +84,7 @@ class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of the survey's cohorts, such as "country", their values, and the least number of reports for a histogram."""
+    """The name of the survey's cohorts, such as "country", their values, and the least number of people for a histogram."""
 
     name: str
     values: list[str]

@@ -173,7 +173,8 @@ def _about(survey: Survey, h: Histogram) -> str:
     if h.below_least and survey.cohort is not None:
         return (
             f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}), {SPANS[h.span]}: "
-            f"{plural(h.reports, 'report')}, below the least size of {survey.cohort.least:,}. No histogram is published."
+            f"{plural(h.reports, 'report')}, which may come from fewer than {plural(survey.cohort.least, 'person', 'people')}. "
+            f"No histogram is published."
             f"{_crowd(h)}"
         )
     if not h.converged and h.reports == 0:

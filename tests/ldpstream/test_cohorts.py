@@ -69,7 +69,7 @@ def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_
 def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
     text = "\n".join(promise(SURVEY))
     assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
-    assert "only from at least 300 reports" in text
+    assert "only from the reports of at least 300 people" in text
     assert "This least size is not a bound of the privacy loss" in text
     assert "cohort" not in "\n".join(promise(PLAIN))
 

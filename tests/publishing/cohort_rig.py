@@ -1,7 +1,7 @@
 """A survey with cohorts, some of which are below the least size, and a demo of this survey.
 
-1000 people answer three attributes at each step: 470, 242, 158 and 130 of the four cohorts. A histogram needs 290 reports: of a
-single step only the first cohort has one, and of a window of two steps all but the last cohort.
+1000 people answer three attributes at each step: 470, 242, 158 and 130 of the four cohorts. A histogram needs 150 people. The
+last cohort has none, also for a window with its 260 reports.
 """
 
 import tomllib
@@ -24,7 +24,7 @@ from ldpstream.publishing.publication import COHORT_SPANS, Publication
 from ldpstream.stores.checkpoint import tables_of
 from ldpstream.surveys import Cohort, Survey, parse_survey
 
-PEOPLE, STEPS, LEAST = 1000, 3, 290
+PEOPLE, STEPS, LEAST = 1000, 3, 150
 COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
 PLAIN = parse_survey(
     tomllib.loads("""
@@ -58,7 +58,7 @@ level = [{ name = "standard", mechanism = "SW", eps = 9.0 }]
 )
 SURVEY = replace(PLAIN, cohort=COHORT)
 ATTRIBUTES = [attribute.name for attribute in SURVEY.attributes]
-BELOW = [("step", cohort) for cohort in COHORT.values[1:]] + [("window", COHORT.values[3])]
+BELOW = [(span, COHORT.values[3]) for span in COHORT_SPANS]
 
 
 def demo_of(survey: Survey, people: int, steps: int) -> Demo:

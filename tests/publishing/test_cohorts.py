@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.cohorts import conclude_cohort
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.conclusions import conclude, least_people
 from ldpstream.publishing.history.month_files import merged, rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
@@ -57,7 +57,7 @@ def test_every_step_has_a_publication_of_every_cohort() -> None:
             for step in range(STEPS):
                 parts = [published(attribute, span, step, cohort) for cohort in COHORT.values]
                 assert sum(p.reports for p in parts) == published(attribute, span, step).reports
-                assert [p.below_least for p in parts] == [p.reports < LEAST for p in parts]
+                assert [p.below_least for p in parts] == [(span, p.cohort) in BELOW for p in parts]
     assert published("screen", "step", 1).reports == PEOPLE
     found = {(p.span, p.cohort) for p in history() if p.step == LAST and p.below_least}
     assert found == set(BELOW)
@@ -117,11 +117,35 @@ def test_below_the_least_size_nothing_but_the_number_of_reports_is_shown() -> No
 
 
 @pytest.mark.parametrize(("reports", "shown"), [(LEAST - 1, False), (LEAST, True)])
-def test_the_least_size_is_the_least_number_of_reports(reports: int, shown: bool) -> None:
+def test_the_least_size_is_the_least_number_of_people(reports: int, shown: bool) -> None:
     m = SURVEY.mechanisms[0][0]
-    pane = [[m.table(reports, np.array([reports, 0, 0, 0]))]]
-    p = conclude_cohort(SURVEY, 1, published("screen", "step", 0), pane)
-    assert (p.reports, p.below_least, bool(p.estimators)) == (reports, not shown, shown)
+    pane = [m.table(reports, np.array([reports, 0, 0, 0]))]
+    for steps, span in ((1, "step"), (2, "window")):
+        p = conclude_cohort(SURVEY, 1, published("screen", span, 1), [pane] * steps)
+        assert (p.reports, p.below_least, bool(p.estimators)) == (steps * reports, not shown, shown)
+
+
+def test_the_number_of_people_is_never_above_that_of_any_population() -> None:
+    """Random populations of two levels, one of which reports at every second step.
+
+    The bound is also reached: some population of this size makes these reports.
+    """
+    rng, most = np.random.default_rng(7), (3, 2)
+    m = SURVEY.mechanisms[0][0]
+    for _ in range(300):
+        devices = [(level, rng.random(3) < 0.6) for level in rng.integers(0, 2, 4)]
+        sent = [(level, at if level == 0 else at & (np.arange(3) % 2 == rng.integers(2))) for level, at in devices]
+        counts = np.zeros((3, 2), int)
+        for level, at in sent:
+            counts[:, level] += at
+        panes = [[m.table(int(n), np.array([n, 0, 0, 0])) for n in of_step] for of_step in counts]
+        fewest = 0
+        for level, each in enumerate(most):  # the fewest devices with at most `each` reports, at most one a step
+            people = 0
+            while np.minimum(counts[:, level], people).sum() < counts[:, level].sum() or people * each < counts[:, level].sum():
+                people += 1
+            fewest += people
+        assert least_people(panes, most) == fewest <= sum(at.any() for _, at in sent)
 
 
 def test_the_intervals_of_a_cohort_are_withheld_if_its_levels_differ() -> None:
@@ -162,7 +186,7 @@ def test_the_api_serves_the_saved_publication(cohort: str, span: str) -> None:
         else:
             assert h["frequencies"] == p.estimators[p.main].frequencies
         assert h["truth"] == demo().truth.of(SURVEY, p)
-        assert h["people_at_least"] >= 1
+        assert h["people_at_least"] >= (1 if p.below_least else LEAST)
         s = ask("series", attribute, span=span, cohort=cohort, values="0,1")
         of_steps = [published(attribute, span, step, cohort) for step in range(STEPS)]
         assert (s["cohort"], s["reports"]) == (cohort, [p.reports for p in of_steps])
@@ -181,7 +205,7 @@ def test_the_api_serves_the_saved_publication(cohort: str, span: str) -> None:
 
 
 def test_the_default_lines_of_a_series_need_an_estimate() -> None:
-    assert ask("series", span="step", cohort=COHORT.values[1])["lines"] == []
+    assert ask("series", span="step", cohort=COHORT.values[3])["lines"] == []
     assert len(ask("series", span="step", cohort=FIRST)["lines"]) == 4
 
 

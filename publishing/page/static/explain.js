@@ -16,7 +16,7 @@ const WHY = {
   interval: "On average over the values, the interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. Values that differ from all others can miss more often. With 100 values, expect about five intervals without the truth.",
   truth: "The true share. Only a simulation knows it.",
   others: "All values that are not shown, together. Their sum has no interval here.",
-  cohort: "A public fact about each device, such as its version or its country. Reports carry it in clear. The histogram of a cohort uses only its own reports, and needs the least number of reports that the survey states.",
+  cohort: "A public fact about each device, such as its version or its country. Reports carry it in clear. The histogram of a cohort uses only its own reports, and needs the least number of people that the survey states.",
   mean: "The mean of the people's numbers. Within a bin, the numbers count as evenly spread.",
   percentile: "The number below which 50, 90 or 99 of 100 people lie. Within a bin, the numbers count as evenly spread, so a percentile is only as precise as its bin is narrow. The interval contains the true percentile in about 95 of 100 cases.",
   difference: "The later share minus the earlier share, or one cohort's share minus the other's, in percentage points.",

@@ -63,7 +63,7 @@ function summary(h, known) {
   if (h.span === "filtered" && !known) return box.replaceChildren(h.complete ? "Nobody has reported up to this step: there is no estimate." : "No report has been counted up to this step: there is no estimate.");
   if (h.below_least) {
     const { name, least } = state.survey.cohort;
-    const number = `${plural(h.reports, "report")} in this ${h.span}, below the least size of ${grouped(least)}: no histogram is published.`;
+    const number = `${plural(h.reports, "report")} in this ${h.span}, which may come from fewer than ${plural(least, "person", "people")}: no histogram is published.`;
     return box.replaceChildren(explained(`${capital(name)} ${h.cohort}`, "cohort"), `: ${number}`);
   }
   if (!known) return box.replaceChildren(`${capital(silence(h.complete))} in this ${h.span}: there is no estimate.`);
