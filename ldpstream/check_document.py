@@ -170,6 +170,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     survey: str
     fingerprint: str
+    pin: str
     title: str | None
     description: str | None
     purpose: str | None
@@ -197,7 +198,7 @@ def check_document(survey: Survey) -> CheckedSurvey:
     t, cohort = survey.window_steps, survey.cohort
     hidden = [] if survey.crowd is None else behind_relay(survey, None)
     return CheckedSurvey(
-        format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), title=survey.title,
+        format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), pin=survey.pin, title=survey.title,
         description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
         replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),

@@ -118,7 +118,7 @@ def promise(survey: Survey) -> list[str]:
     """Returns the promise as lines: for the whole survey, then for every attribute and level, then for a device in all."""
     d = len(survey.attributes)
     lines = [
-        f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}.",
+        f"Survey {survey.name} is valid; fingerprint {survey.fingerprint.hex()}, pin {survey.pin}.",
         f"Steps of {duration(survey.step_seconds)} from {survey.start:%Y-%m-%d %H:%M %Z}; a step closes "
         f"{duration(survey.lateness_steps * survey.step_seconds)} after its end; windows of "
         f"{plural(survey.window_steps, 'step')}.",

@@ -60,7 +60,7 @@ def sign_command(
     *_, entry = entries([*lines, line])
     _show_changes(entry)
     append(path, lines, line, owner)
-    tell(f"Signed {survey.name} with the fingerprint {survey.fingerprint.hex()}: line {len(lines) + 1} of {path}.")
+    tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines) + 1} of {path}.")
     tell(f"Public key: {public_text(owner)}")
     write_json(json, {"line": len(lines) + 1, "public_key": public_text(owner), "statement": entry.statement})
 

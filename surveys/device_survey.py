@@ -4,8 +4,8 @@ The gateway serves this document, with further keys, at ``GET /v1/surveys/FINGER
 it. The coins have exact probabilities, as hexadecimal digits. docs/write_a_device.md explains the document to authors of
 devices.
 
-    {"name": "commute", "fingerprint": "…16 hexadecimal digits…", "canonical": "…the survey's canonical text…",
-     "mechanisms": [[parameters of attribute 0 and level 0, …], …]}
+    {"name": "commute", "fingerprint": "…16 hexadecimal digits…", "pin": "…64 hexadecimal digits…",
+     "canonical": "…the survey's canonical text…", "mechanisms": [[parameters of attribute 0 and level 0, …], …]}
 
 A key that does not apply to a mechanism is absent. A device ignores keys that it does not know: later versions may add keys.
 """
@@ -20,12 +20,14 @@ class DeviceSurvey(msgspec.Struct, frozen=True):
 
     Attributes:
         name: the survey's name.
-        fingerprint: the first 8 bytes of the SHA-256 of `canonical` in UTF-8, as lower-case hexadecimal digits.
+        fingerprint: the first 16 digits of `pin`.
+        pin: the SHA-256 of `canonical` in UTF-8, as 64 lower-case hexadecimal digits. A device calculates it from `canonical`.
         canonical: the survey's canonical text (`Survey.canonical`).
         mechanisms: the parameters of every attribute and level, by their indices.
     """
 
     name: str
     fingerprint: str
+    pin: str
     canonical: str
     mechanisms: tuple[tuple[Parameters, ...], ...]

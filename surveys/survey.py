@@ -314,15 +314,24 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return text(keys)
 
     @cached_property
+    def pin(self) -> str:
+        """The SHA-256 of `canonical` in UTF-8, as 64 hexadecimal digits.
+
+        It names the survey also against an author who looks for a second survey with the same fingerprint.
+        """
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    @cached_property
     def fingerprint(self) -> bytes:
-        """First 8 bytes of the SHA-256 of `canonical` in UTF-8."""
-        return hashlib.sha256(self.canonical.encode()).digest()[:FINGERPRINT_BYTES]
+        """The first 8 bytes of `pin`. They name the survey in envelopes, but prove nothing: about 2^33 hashes find two surveys
+        with the same 8 bytes."""
+        return bytes.fromhex(self.pin)[:FINGERPRINT_BYTES]
 
     @cached_property
     def device_survey(self) -> DeviceSurvey:
         """Everything that a device needs to answer the survey, with exact probabilities (`surveys.device_survey`)."""
         needed = tuple(tuple(m.parameters() for m in levels) for levels in self.mechanisms)
-        return DeviceSurvey(self.name, self.fingerprint.hex(), self.canonical, needed)
+        return DeviceSurvey(self.name, self.fingerprint.hex(), self.pin, self.canonical, needed)
 
     # ---- time steps
 

@@ -17,6 +17,7 @@ No error message or `repr` contains a true value. The file may contain true valu
 """
 
 import math
+import re
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -97,7 +98,8 @@ class Device:
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently.
         expect_enrolled: true if the application knows that this device has enrolled before.
-        pin: the fingerprint that the application expects, as 16 hexadecimal digits; None for any survey.
+        pin: the `pin` of the survey that the application expects, as 64 hexadecimal digits; None for any survey. A fingerprint
+            is too short: its author can make a second survey with the same 16 digits.
         max_eps: the largest allowed loss of all reports while the values stay the same, in nats; None for no limit.
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. The cohort travels in
             clear: it must not depend on a value.
@@ -131,8 +133,8 @@ class Device:
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
     ) -> None:
-        if pin is not None and pin != survey.fingerprint.hex():
-            raise WrongSurvey(f"{survey.name}: the survey has the fingerprint {survey.fingerprint.hex()}, expected {pin}")
+        if pin is not None:
+            _require_pin(survey, pin)
         allowed = math.inf if max_eps is None else real("max_eps", max_eps, 0, MAX_EPS)
         if signed_by is not None:
             try:
@@ -156,10 +158,10 @@ class Device:
             path = MemoFile(Path(path), create=not expect_enrolled)
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
-            if memory.fingerprint() is None and not expect_enrolled:
+            if memory.pin() is None and not expect_enrolled:
                 every_level = [chosen.get(a, 0) for a in range(len(survey.attributes))]
                 self._require_at_most(allowed, every_level)
-                memory.enroll(survey.fingerprint, every_level, lambda: self._choices(every_level))
+                memory.enroll(survey.pin, every_level, lambda: self._choices(every_level))
             else:
                 self._require_this_survey(memory)
                 self._require_same_levels(memory, chosen)
@@ -370,13 +372,15 @@ class Device:
         return indices
 
     def _require_this_survey(self, memory: Transaction) -> None:
-        kept = memory.fingerprint()
+        kept = memory.pin()
         if kept is None:
             raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
-        if kept != self.survey.fingerprint:
+        if kept == self.survey.fingerprint.hex():
+            memory.complete_pin(self.survey.pin)
+        elif kept != self.survey.pin:
             raise WrongSurvey(
-                f"{self._path}: belongs to a survey with fingerprint {kept.hex()}, not to {self.survey.name}"
-                f" with {self.survey.fingerprint.hex()}; each survey needs its own file and its own budget"
+                f"{self._path}: belongs to the survey with the pin {kept}, not to {self.survey.name} with the pin"
+                f" {self.survey.pin}; each survey needs its own file and its own budget"
             )
 
     def _require_at_most(self, allowed: float, levels: list[int]) -> None:
@@ -392,6 +396,13 @@ class Device:
                     f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
                     f" {attribute.levels[level].name}; a second level would need a second privacy budget"
                 )
+
+
+def _require_pin(survey: Survey, pin: str) -> None:
+    if re.fullmatch("[0-9a-f]{64}", pin) is None:
+        raise ValueError(f"pin must have 64 hexadecimal digits, as `ldpstream check` prints it, got {pin[:80]!r}")
+    if pin != survey.pin:
+        raise WrongSurvey(f"{survey.name}: the survey has the pin {survey.pin}, expected {pin}")
 
 
 def _finished(memory: Transaction, a: int, p: Parameters) -> bool:

@@ -29,7 +29,7 @@ class UnknownSurvey(DeviceError):
 
 
 class WrongSurvey(DeviceError):
-    """The file, or the application's pin, belongs to a survey with another fingerprint."""
+    """The file, or the application's pin, belongs to another survey."""
 
 
 class CostlySurvey(DeviceError):

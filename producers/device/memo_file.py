@@ -1,6 +1,7 @@
 """A device's memory: tables of one SQLite file (`sqlite_file`).
 
-    survey       the fingerprint of the survey that the device answers
+    survey       in the column `fingerprint`, the 32 bytes of the survey's pin. Format 3 had the first 8 bytes; the next use with
+                 such a survey adds the others
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
@@ -79,18 +80,23 @@ class Transaction:
 
     # ---- enrolment
 
-    def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
+    def enroll(self, pin: str, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
         """Creates the tables and stores the device's choices, one per attribute."""
         self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
-        self._db.execute("INSERT INTO survey VALUES (?)", (fingerprint,))
+        self._db.execute("INSERT INTO survey VALUES (?)", (bytes.fromhex(pin),))
         self._create(draw())
         self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
-    def fingerprint(self) -> bytes | None:
-        """Returns the survey's fingerprint, or None if the device has not enrolled."""
+    def pin(self) -> str | None:
+        """Returns the survey's pin; its first 16 digits from a file of an earlier version; None without an enrolment."""
         if format_of(self._db) == 0:
             return None
-        return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0])
+        return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0]).hex()
+
+    def complete_pin(self, pin: str) -> None:
+        """Stores the whole pin in place of its first 16 digits, and thereby converts a file of an earlier version."""
+        self._db.execute("UPDATE survey SET fingerprint = ?", (bytes.fromhex(pin),))
+        self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
     def forget(self) -> None:
         """Erases everything."""

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ldpstream.producers.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
-DEVICE, WALLET = 3, 1001  # formats of the two kinds of files (SQLite's user_version); 0: empty
+DEVICE, WALLET = 4, 1002  # formats of the two kinds of files (SQLite's user_version); 0: empty
+FORMER = {DEVICE: 3, WALLET: 1001}  # the formats with 8 bytes of each pin, which `Device` and `Wallet` convert
 BUSY_S = 60.0  # longest wait for another process's transaction
 
 
@@ -65,9 +66,9 @@ class SQLiteFile:
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
             found = format_of(connection)
-            if found == WALLET and self.format == DEVICE:
+            if found in (WALLET, FORMER[WALLET]) and self.format == DEVICE:
                 raise DeviceError(f"{self.path}: is a wallet; use Wallet.device to answer a survey")
-            if found not in (0, self.format):
+            if found not in (0, self.format, FORMER[self.format]):
                 raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
             yield connection
             connection.execute("COMMIT")

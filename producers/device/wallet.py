@@ -87,6 +87,8 @@ class Wallet:
                 accounts.create(budget)
             elif kept != budget:
                 raise DeviceError(f"{self._file.path}: the wallet's limits are permanently {kept}, got {budget}")
+            else:
+                accounts.convert()
 
     def __repr__(self) -> str:
         return "<Wallet>"
@@ -121,14 +123,14 @@ class Wallet:
             signed_by=signed_by, signature=signature,
         )  # fmt: skip
 
-    def leave(self, fingerprint: str) -> None:
+    def leave(self, pin: str) -> None:
         """Erases the device's memos, envelopes and enrolment in a survey permanently.
 
         The wallet then charges the loss of the reports made, at most the survey's claim; without a report, nothing. A later
         `device` for the survey is a new enrolment with a new claim.
 
         Args:
-            fingerprint: the survey's fingerprint, 16 hexadecimal digits, as in `spent`.
+            pin: the survey's pin, as in `spent`.
 
         Raises:
             ValueError: if the device is not enrolled in such a survey.
@@ -136,11 +138,11 @@ class Wallet:
         """
         with self._accounts() as accounts:
             try:
-                number = accounts.enrolled(bytes.fromhex(fingerprint))
+                number = accounts.enrolled(bytes.fromhex(pin))
             except ValueError:
                 number = None
             if number is None:
-                raise ValueError(f"fingerprint must be that of a survey in which the device is enrolled, got {fingerprint!r}")
+                raise ValueError(f"pin must be that of a survey in which the device is enrolled, got {pin!r}")
             accounts.leave(number)
 
     def spent(self) -> WalletSpent:

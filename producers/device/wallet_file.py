@@ -1,7 +1,9 @@
 """A wallet's file: one SQLite file (`sqlite_file`) for all surveys of a person.
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
-    survey       for every enrolment, unless it ended without a report: the fingerprint, the name, and the wallet's charges
+    survey       for every enrolment, unless it ended without a report: the 32 bytes of the survey's pin, in the column
+                 `fingerprint`, the name, and the wallet's charges. Format 1001 had the first 8 bytes; the next use of the survey
+                 adds the others
     loss         for every enrolment and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
@@ -53,10 +55,13 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SurveySpent:
-    """One enrolment in a survey, with the device's loss so far and the wallet's charges."""
+    """One enrolment in a survey, with the device's loss so far and the wallet's charges.
+
+    `pin` has 64 hexadecimal digits; 16 for an enrolment by an earlier version whose device was not used since.
+    """
 
     survey: str
-    fingerprint: str
+    pin: str
     left: bool
     reports: int
     spent: float
@@ -79,11 +84,23 @@ class Accounts:
         self._db.execute("INSERT INTO budget VALUES (?, ?, ?)", astuple(budget))
         self._db.execute(f"PRAGMA user_version = {WALLET}")
 
-    def enrolled(self, fingerprint: bytes) -> int | None:
+    def convert(self) -> None:
+        """Gives a file of the former format the present one. Its pins are completed one by one (`enrolled_in`)."""
+        if format_of(self._db) != WALLET:
+            self._db.execute(f"PRAGMA user_version = {WALLET}")
+
+    def enrolled(self, pin: bytes) -> int | None:
         if format_of(self._db) == 0:
             return None
-        row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (fingerprint,)).fetchone()
+        row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (pin,)).fetchone()
         return None if row is None else int(row[0])
+
+    def enrolled_in(self, survey: Survey) -> int | None:
+        """Returns the number of the enrolment in a survey; completes the pin of an enrolment by an earlier version."""
+        pin = bytes.fromhex(survey.pin)
+        if (number := self.enrolled(pin)) is None and (number := self.enrolled(survey.fingerprint)) is not None:
+            self._db.execute("UPDATE survey SET fingerprint = ? WHERE number = ?", (pin, number))
+        return number
 
     def admit(self, survey: Survey, levels: list[int], from_ms: int) -> int:
         """Charges a survey's claim and returns the survey's number.
@@ -106,7 +123,7 @@ class Accounts:
         number = self._db.execute(
             "INSERT INTO survey (fingerprint, name, adds_up, start_ms, step_ms, per_window, for_ever, until_ms)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (survey.fingerprint, survey.name, survey.collection == "spl", survey.start_ms, survey.step_ms,
+            (bytes.fromhex(survey.pin), survey.name, survey.collection == "spl", survey.start_ms, survey.step_ms,
              asked.per_window, asked.for_ever, until_ms),
         ).lastrowid  # fmt: skip
         assert number is not None
@@ -141,9 +158,9 @@ class Accounts:
     def rows(self) -> tuple[SurveySpent, ...]:
         found = []
         read = "SELECT number, fingerprint, name, reports, per_window, for_ever FROM survey ORDER BY number"
-        for number, fingerprint, name, reports, per_window, for_ever in self._db.execute(read).fetchall():
+        for number, pin, name, reports, per_window, for_ever in self._db.execute(read).fetchall():
             made, spent = self._spent(number) if reports is None else (reports, for_ever)
-            found.append(SurveySpent(name, fingerprint.hex(), reports is not None, made, spent, per_window, for_ever))
+            found.append(SurveySpent(name, pin.hex(), reports is not None, made, spent, per_window, for_ever))
         return tuple(found)
 
     def _spent(self, number: int) -> tuple[int, float]:
@@ -175,13 +192,13 @@ class Place:
 class _InWallet(Transaction):
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
-        found = self._accounts.enrolled(place.survey.fingerprint)
+        found = self._accounts.enrolled_in(place.survey)
         if place.number is None:
             place.number = found
         self._enrolled = found is not None and found == place.number
         super().__init__(connection, prefix(place.number or 0))
 
-    def enroll(self, fingerprint: bytes, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
+    def enroll(self, pin: str, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
         survey, place = self._place.survey, self._place
         if self._accounts.budget() is None:
             raise StoreCleared(f"{place.path}: the file is empty; make a new Wallet to enroll again")
@@ -190,8 +207,8 @@ class _InWallet(Transaction):
         self._name_tables(prefix(place.number))
         self._create(draw(), forgotten=first - 1)
 
-    def fingerprint(self) -> bytes | None:
-        return self._place.survey.fingerprint if self._enrolled else None
+    def pin(self) -> str | None:
+        return self._place.survey.pin if self._enrolled else None
 
     def forget(self) -> None:
         assert self._place.number is not None

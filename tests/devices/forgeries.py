@@ -54,13 +54,14 @@ def _state(survey: Json, key: str, loss: float) -> None:
 
 
 def _change(survey: Json, before: str, after: str) -> None:
-    """Changes the canonical text and its fingerprint."""
+    """Changes the canonical text, its pin and its fingerprint."""
     assert before in survey["canonical"]
     _publish(survey, survey["canonical"].replace(before, after, 1))
 
 
 def _publish(survey: Json, canonical: str) -> None:
-    survey.update(canonical=canonical, fingerprint=hashlib.sha256(canonical.encode()).hexdigest()[:16])
+    pin = hashlib.sha256(canonical.encode()).hexdigest()
+    survey.update(canonical=canonical, pin=pin, fingerprint=pin[:16])
 
 
 FORGERIES: dict[tuple[int, str], Callable[[Json], Any]] = {

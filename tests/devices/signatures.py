@@ -32,8 +32,8 @@ def signatures(survey: Survey, toml: str, other: Survey) -> Iterator[Json]:
 
     def case(name: str, given: Json | None, signed_by: list[str] = keys, accepted: bool = False) -> Json:
         return {
-            "case": name, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex(), "signature": given,
-            "signed_by": signed_by, "accepted": accepted,
+            "case": name, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex(), "pin": survey.pin,
+            "signature": given, "signed_by": signed_by, "accepted": accepted,
         }  # fmt: skip
 
     yield case("signed", good, accepted=True)

@@ -407,5 +407,5 @@ def test_the_canonical_text_follows_from_the_file() -> None:
     relayed = read("relay_lives.json")[0]["survey"] | {"toml": RELAYED.read_text(encoding="utf-8")}
     for case in [*read("surveys.json"), relayed]:
         assert canonical(case["toml"], json.loads(case["canonical"])) == case["canonical"]
-        assert hashlib.sha256(case["canonical"].encode()).hexdigest()[:16] == case["fingerprint"]
+        assert hashlib.sha256(case["canonical"].encode()).hexdigest() == case["pin"]
         assert '"auto"' not in case["canonical"].replace('"name":"auto"', "")

@@ -369,7 +369,8 @@ def files() -> dict[str, str]:
     return {
         "formats.json": _lines([{"canonical": CANONICAL_FORMAT, "envelope": VERSION}]),
         "surveys.json": _lines(
-            {"toml": toml, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex()} for toml, survey in listed
+            {"toml": toml, "canonical": survey.canonical, "fingerprint": survey.fingerprint.hex(), "pin": survey.pin}
+            for toml, survey in listed
         ),
         "parameters.json": _lines(
             {"canonical": survey.canonical, "mechanisms": survey.device_survey.mechanisms} for _, survey in listed

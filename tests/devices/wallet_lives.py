@@ -70,7 +70,7 @@ def _call(wallet: Wallet, devices: dict[str, Device], survey: Survey, hours: flo
             if what == "join":
                 devices[name] = wallet.device(survey)
             elif what == "leave":
-                wallet.leave(survey.fingerprint.hex())
+                wallet.leave(survey.pin)
             else:
                 envelope = devices[name].report(*report)
                 called["envelope"] = None if envelope is None else envelope.hex()

@@ -286,7 +286,7 @@ def test_a_level_is_chosen_once(tmp_path: Path) -> None:
 
 def test_another_survey_is_refused(tmp_path: Path) -> None:
     device = Device(survey((LONG,)), tmp_path / "file")
-    with pytest.raises(DeviceError, match="belongs to a survey with fingerprint"):
+    with pytest.raises(DeviceError, match="belongs to the survey with the pin"):
         Device(survey((HASHED,)), tmp_path / "file")
     assert device.report("q0", 1, 0)
 

@@ -135,7 +135,7 @@ def appended_by_devices(
         before, ended = len(gateway.rig.log.counted()), 0
         while ended < 2:
             with suppress(Killed):
-                exec(PROGRAM.replace("0f5c…", commute.fingerprint.hex()), {})  # our own documentation
+                exec(PROGRAM.replace("0f5c…", commute.pin), {})  # our own documentation
                 ended += 1
         brought.append([envelope for batch in gateway.rig.log.counted()[before:] for envelope in batch])
     return brought, network.lost

@@ -1,12 +1,14 @@
-"""A device refuses another survey than the application expects: by its fingerprint, by its file, and by its largest loss."""
+"""A device refuses another survey than the application expects: by its pin, by its file, and by its largest loss."""
 
 import math
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldpstream.device import CostlySurvey, Device, DeviceError, Wallet, WrongSurvey
+from ldpstream.device import CostlySurvey, Device, DeviceError, StoreCleared, Wallet, WrongSurvey
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 
@@ -57,16 +59,59 @@ def test_a_survey_that_may_cost_more_is_refused(asked: Survey, levels: dict[str,
 def test_a_renamed_survey_gets_no_fresh_budget(tmp_path: Path) -> None:
     """The control: with a new file and without a pin, each of the surveys enrolls."""
     asked = survey(MEMOIZED)
-    Device(asked, tmp_path / "answers", pin=asked.fingerprint.hex(), max_eps=2.0)
+    Device(asked, tmp_path / "answers", pin=asked.pin, max_eps=2.0)
     for renamed in (survey(MEMOIZED, name="study-2"), survey(DEAR, name="study-3")):
-        with pytest.raises(WrongSurvey, match="belongs to a survey with fingerprint"):
+        with pytest.raises(WrongSurvey, match="belongs to the survey with the pin"):
             Device(renamed, tmp_path / "answers")
-        with pytest.raises(
-            WrongSurvey, match=f"has the fingerprint {renamed.fingerprint.hex()}, expected {asked.fingerprint.hex()}"
-        ):
-            Device(renamed, tmp_path / "other", pin=asked.fingerprint.hex())
+        with pytest.raises(WrongSurvey, match=f"has the pin {renamed.pin}, expected {asked.pin}"):
+            Device(renamed, tmp_path / "other", pin=asked.pin)
         assert not (tmp_path / "other").exists()
         Device(renamed, tmp_path / renamed.name)
+
+
+def twin_of(asked: Survey) -> Survey:
+    """A dearer survey with the same fingerprint, as if its author had found two hashes that begin with the same 8 bytes."""
+    twin = survey(DEAR)
+    vars(twin)["pin"] = asked.pin[:16] + twin.pin[16:]
+    assert twin.fingerprint == asked.fingerprint
+    return twin
+
+
+def shorten(file: Path, former: int) -> None:
+    """Gives a file the pins and the format of an earlier version."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE survey SET fingerprint = substr(fingerprint, 1, 8)")
+        connection.execute(f"PRAGMA user_version = {former}")
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_a_twin_with_the_same_fingerprint_is_another_survey(former: bool, tmp_path: Path) -> None:
+    """Also after the conversion of a file that holds the fingerprint alone."""
+    asked, answers, purse = survey(MEMOIZED, ends=9), tmp_path / "answers", tmp_path / "wallet"
+    envelope = Device(asked, answers, pin=asked.pin).report("q0", 3, 0)
+    other = Wallet(purse, for_ever=100.0).device(asked).report("q0", 3, 10**6) is None  # the survey has ended
+    if former:
+        shorten(answers, 3)
+        shorten(purse, 1001)
+        assert [report.envelope for report in Device(asked, answers).waiting()] == [envelope]
+        Wallet(purse, for_ever=100.0).device(asked, expect_enrolled=True)
+    twin, wallet = twin_of(asked), Wallet(purse, for_ever=100.0)
+    for refused in (answers, tmp_path / "new"):
+        with pytest.raises(WrongSurvey, match=twin.pin):
+            Device(twin, refused, pin=asked.pin if refused.name == "new" else None)
+    with pytest.raises(StoreCleared):
+        wallet.device(twin, expect_enrolled=True)
+    assert other
+    assert [row.pin for row in wallet.spent().surveys] == [asked.pin]
+
+
+@pytest.mark.parametrize("pin", ["", "0123456789abcdef", "A" * 64, "0" * 65])
+def test_a_pin_is_a_whole_hash(pin: str, tmp_path: Path) -> None:
+    """The fingerprint is refused, also if it is that of the survey: it would let a twin pass."""
+    for given in (pin, survey(MEMOIZED).fingerprint.hex()):
+        with pytest.raises(ValueError, match="pin must have 64 hexadecimal digits, as `ldpstream check` prints it"):
+            Device(survey(MEMOIZED), tmp_path / "answers", pin=given)
+    assert not (tmp_path / "answers").exists()
 
 
 def test_a_folder_is_no_file_of_a_device(tmp_path: Path) -> None:

@@ -124,9 +124,9 @@ def test_spent_lists_every_survey_and_the_total(path: Path, clock: Clock) -> Non
                     device.report(attribute.name, 1, step)
     assert wallet.spent() == WalletSpent(
         (
-            SurveySpent("split", split.fingerprint.hex(), False, 4, 2.0, 2.0, 4.0),
-            SurveySpent("sampled", sampled.fingerprint.hex(), False, 2, 2.0, 2.0, 2.0),
-            SurveySpent("fake", fake.fingerprint.hex(), False, 4, 2.0, 2.0, 2.0),
+            SurveySpent("split", split.pin, False, 4, 2.0, 2.0, 4.0),
+            SurveySpent("sampled", sampled.pin, False, 2, 2.0, 2.0, 2.0),
+            SurveySpent("fake", fake.pin, False, 4, 2.0, 2.0, 2.0),
         ),
         6.0, 6.0, 8.0, Budget(100.0, 60, 100.0),
     )  # fmt: skip
@@ -152,9 +152,9 @@ def test_leaving_charges_what_was_spent(by_device: bool, path: Path, clock: Cloc
     wallet, asked = Wallet(path, for_ever=5.0), survey("study", ONCE | {"lifetime_reports": 4})
     device = wallet.device(asked)
     device.report("q0", 1, 0)
-    device.forget(confirm="study") if by_device else wallet.leave(asked.fingerprint.hex())
+    device.forget(confirm="study") if by_device else wallet.leave(asked.pin)
     [row] = wallet.spent().surveys
-    assert row == SurveySpent("study", asked.fingerprint.hex(), True, 1, 1.0, 0.0, 1.0)
+    assert row == SurveySpent("study", asked.pin, True, 1, 1.0, 0.0, 1.0)
     assert not [name for (name,) in rows(path, "SELECT name FROM sqlite_master") if name.startswith("survey_")]
     for use in (lambda: device.report("q0", 1, 1), device.waiting, lambda: device.spent("q0")):
         with pytest.raises(StoreCleared):
@@ -172,10 +172,10 @@ def test_a_survey_left_without_a_report_costs_nothing(path: Path) -> None:
     wallet, asked = Wallet(path, for_ever=2.0), survey("study", TWICE)
     for _ in range(3):
         wallet.device(asked)
-        wallet.leave(asked.fingerprint.hex())
+        wallet.leave(asked.pin)
     assert wallet.spent().surveys == ()
-    for unknown in (asked.fingerprint.hex(), "", "zz"):
-        with pytest.raises(ValueError, match="fingerprint must be that of a survey in which the device is enrolled"):
+    for unknown in (asked.pin, "", "zz"):
+        with pytest.raises(ValueError, match="pin must be that of a survey in which the device is enrolled"):
             wallet.leave(unknown)
 
 
@@ -185,7 +185,7 @@ def test_a_window_is_charged_until_no_window_touches_the_reports(path: Path, clo
     device = wallet.device(old)
     for step in range(8):
         device.report("q0", 1, step)
-    wallet.leave(old.fingerprint.hex())
+    wallet.leave(old.pin)
     for clock.seconds in (480, 599):  # the last report is of the minute that ends at 480 s
         assert wallet.spent().charged_per_window == 3.0
         with pytest.raises(WalletFull):
@@ -208,7 +208,7 @@ def test_a_survey_with_an_end_has_a_bound_for_ever_and_frees_the_window(path: Pa
     clock.seconds = 720
     wallet.device(survey("next", ONCE, ends=20))
     assert charges(wallet) == (3.0, 30.0)
-    wallet.leave(asked.fingerprint.hex())
+    wallet.leave(asked.pin)
     assert charges(wallet) == (3.0, 21.0)
 
 

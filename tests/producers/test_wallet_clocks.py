@@ -59,7 +59,7 @@ class Rig:
         return replace(life, devices=tuple(device if i == which else old for i, old in enumerate(life.devices)))
 
     def leave(self, life: Life, which: int) -> Life:
-        self.wallet.leave(SURVEYS[which].fingerprint.hex())
+        self.wallet.leave(SURVEYS[which].pin)
         return replace(life, devices=tuple(None if i == which else old for i, old in enumerate(life.devices)))
 
     def report(self, life: Life, which: int) -> Life:

@@ -52,7 +52,7 @@ def test_a_wallet_and_a_device_do_not_share_a_file(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match=r"is a wallet; use Wallet\.device to answer a survey"):
         Device(asked, tmp_path / "wallet")
     Device(asked, tmp_path / "device")
-    with pytest.raises(DeviceError, match="has format 3, this program needs format 1001"):
+    with pytest.raises(DeviceError, match="has format 4, this program needs format 1002"):
         Wallet(tmp_path / "device", for_ever=9.0)
 
 
@@ -144,7 +144,7 @@ def test_threads_admit_no_more_than_the_budget(path: Path) -> None:
 def test_the_latest_time_fits_the_file(path: Path) -> None:
     wallet, asked = Wallet(path, per_window=2.0, window_s=1), survey("study", ONCE)
     wallet.device(asked).report("q0", 1, 2**62)
-    wallet.leave(asked.fingerprint.hex())
+    wallet.leave(asked.pin)
     assert rows(path, "SELECT until_ms FROM survey") == [(wallet_file.LATEST_MS,)]
     assert wallet.spent().charged_per_window == 1.0
 

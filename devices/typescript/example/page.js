@@ -2,7 +2,7 @@
 
 import { Device, fetchSurvey, IndexedDBStore, Sender } from "../build/ldpstream-device.js";
 
-/* People agreed to one survey, with this fingerprint and this largest privacy loss. The store has a fixed name: if the survey were
+/* People agreed to one survey, with this pin and this largest privacy loss. The store has a fixed name: if the survey were
  * renamed, the device would refuse it, and not enroll with a fresh budget. */
 const pin = document.querySelector('meta[name="ldpstream-survey"]').content;
 const MAX_EPS = 2; // nats

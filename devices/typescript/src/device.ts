@@ -13,11 +13,11 @@
  *
  * No error message contains a true value. The store contains true values: see docs/device.md.
  *
- * Records of the store: `device` has the fingerprint and a random id of the enrolment; `attribute/A` has the permanent choices, the
+ * Records of the store: `device` has the survey's pin and a random id of the enrolment; `attribute/A` has the permanent choices, the
  * counts and the last envelopes; `memo/A/KEY` has a memo.
  */
 
-import { fromText, toHex, toText } from "./bytes.js";
+import { fromText, toText } from "./bytes.js";
 import { largestLoss } from "./claims.js";
 import { ClockWentBack, CostlySurvey, DeviceError, StepForgotten, StoreCleared, WrongSurvey } from "./errors.js";
 import { seal } from "./envelope.js";
@@ -25,10 +25,10 @@ import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type M
 import { lossOfReports } from "./promise.js";
 import { below, systemBytes, type RandomBytes } from "./random.js";
 import type { Store, Transaction } from "./store.js";
-import { attributeIndex, cohortIndex, stepAt, type Attribute, type Survey } from "./survey.js";
+import { attributeIndex, cohortIndex, fingerprintOf, stepAt, type Attribute, type Survey } from "./survey.js";
 import { valueIndex, type Value } from "./values.js";
 
-const FORMAT = 1; // format of the records
+const FORMAT = 2; // format of the records; format 1 has the fingerprint in place of the pin, and is converted
 const KEY_BYTES = 16;
 const TOLERANCE = 1e-9; // nats; for the rounding of the split budgets
 const AHEAD_REPORTS = 24; // room for the reports of future steps while the clock runs ahead: they displace no report of a true step
@@ -366,18 +366,20 @@ function earliest({ forgotten, sent }: Enrolment, step: number, everySteps: numb
 
 /** Returns the id of the store's enrolment in this survey; null if the store is empty. */
 async function enrolledAs(records: Transaction, survey: Survey): Promise<string | null> {
-  const kept = (await records.get("device")) as { format: number; fingerprint: string; id: string } | undefined;
+  const kept = (await records.get("device")) as { format: number; pin?: string; fingerprint?: string; id: string } | undefined;
   if (kept === undefined) {
     if (await records.get("wallet")) throw new DeviceError("the store is a wallet; use Wallet.device to answer a survey");
     return null;
   }
-  if (kept.format !== FORMAT) throw new DeviceError(`the store has format ${kept.format}, this program needs format ${FORMAT}`);
-  if (kept.fingerprint !== toHex(survey.fingerprint)) {
+  const former = kept.format === 1;
+  if (kept.format !== FORMAT && !former) throw new DeviceError(`the store has format ${kept.format}, this program needs format ${FORMAT}`);
+  if (former ? kept.fingerprint !== fingerprintOf(survey.pin) : kept.pin !== survey.pin) {
     throw new WrongSurvey(
-      `the store belongs to a survey with fingerprint ${kept.fingerprint}, not to ${survey.name} with ` +
-        `${toHex(survey.fingerprint)}; each survey needs its own store and its own budget`,
+      `the store belongs to the survey with the pin ${kept.pin ?? `${kept.fingerprint}…`}, not to ${survey.name} with the pin ` +
+        `${survey.pin}; each survey needs its own store and its own budget`,
     );
   }
+  if (former) records.put("device", { format: FORMAT, pin: survey.pin, id: kept.id });
   return kept.id;
 }
 
@@ -408,7 +410,7 @@ function enroll(
     records.put(`attribute/${a}`, enrolment);
   });
   const id = crypto.randomUUID();
-  records.put("device", { format: FORMAT, fingerprint: toHex(survey.fingerprint), id });
+  records.put("device", { format: FORMAT, pin: survey.pin, id });
   return id;
 }
 

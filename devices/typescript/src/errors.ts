@@ -28,7 +28,7 @@ export class RelayRequired extends DeviceError {
   override readonly name = "RelayRequired";
 }
 
-/** The store, or the application's pin, belongs to a survey with another fingerprint. */
+/** The store, or the application's pin, belongs to another survey. */
 export class WrongSurvey extends DeviceError {
   override readonly name = "WrongSurvey";
 }

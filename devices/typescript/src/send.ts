@@ -4,7 +4,7 @@ import type { Device, Waiting } from "./device.js";
 import { DeviceError, RelayRequired } from "./errors.js";
 import { below, shuffled, systemBytes } from "./random.js";
 import { Envoy, type RelayOptions } from "./relay.js";
-import { openSurvey, type OpenOptions, type Survey } from "./survey.js";
+import { fingerprintOf, openSurvey, requirePinForm, type OpenOptions, type Survey } from "./survey.js";
 
 const NEVER_COUNTS = 422; // the only final refusal
 const ANSWER_MS = 15_000; // longer than the gateway's time-outs
@@ -50,14 +50,15 @@ export interface Attempt {
  * The request reaches the gateway directly. If the gateway must not learn the device's address, ship the survey with the application,
  * and use `openSurvey`.
  *
- * @param pin the fingerprint that the application expects: see `openSurvey`. Needed if the gateway serves several surveys.
+ * @param pin the pin that the application expects: see `openSurvey`. Needed if the gateway serves several surveys.
  * @param options further conditions that the application sets for the survey.
- * @throws RangeError if `gateway` has a relay.
+ * @throws RangeError if `gateway` has a relay, or `pin` does not have 64 hexadecimal digits.
  * @throws DeviceError if the gateway does not answer with a survey; `UnknownSurvey` and others as in `openSurvey`.
  */
 export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options: OpenOptions = {}): Promise<Survey> {
   if (gateway.relay) throw new RangeError("fetchSurvey would ask the gateway directly; ship the survey, and use openSurvey");
-  const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${encodeURIComponent(pin)}`;
+  if (pin !== undefined) requirePinForm(pin);
+  const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${fingerprintOf(pin)}`;
   const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(noAnswer);
   if (typeof answer === "string" || !answer.ok) {
     throw new DeviceError(`the gateway gave no survey: ${typeof answer === "string" ? answer : await problemOf(answer)}`);

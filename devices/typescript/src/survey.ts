@@ -53,7 +53,8 @@ export interface Cohort {
 /** A checked survey; see `openSurvey`. */
 export interface Survey {
   readonly name: string;
-  readonly fingerprint: Uint8Array; // 8 bytes
+  readonly pin: string; // SHA-256 of the canonical text, as 64 hexadecimal digits
+  readonly fingerprint: Uint8Array; // the first 8 bytes of the pin, which envelopes carry
   readonly startMs: number; // beginning of step 0, in ms since 1970
   readonly stepMs: number;
   readonly latenessSteps: number;
@@ -104,35 +105,48 @@ export interface OpenOptions {
  * from their coins, so a wrong or hostile server cannot weaken the losses that the canonical text states.
  *
  * @param document the parsed JSON of the device survey.
- * @param pin the fingerprint that the application expects, as 16 hexadecimal digits; by default any survey is accepted.
+ * @param pin the survey's pin that the application expects, as 64 hexadecimal digits; by default any survey is accepted. A
+ *   fingerprint, which has 16 digits, is too short: its author can make a second survey with the same one.
  * @param options further conditions of the application.
  * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
- * @throws RangeError if `signedBy` is not a public key.
+ * @throws RangeError if `signedBy` is not a public key, or `pin` does not have 64 hexadecimal digits.
  * @throws DeviceError if Web Crypto is missing, or has no Ed25519 for `signedBy`.
  * @throws UnknownSurvey if this device cannot answer the survey.
  * @throws UnsafeSurvey if the hash or the parameters do not fit the canonical text, or a mechanism could lose more privacy than the
  *   text states.
- * @throws WrongSurvey if the fingerprint differs from `pin`.
+ * @throws WrongSurvey if the survey has another pin.
  */
 export async function openSurvey(document: unknown, pin?: string, { signedBy }: OpenOptions = {}): Promise<Survey> {
+  if (pin !== undefined) requirePinForm(pin);
   const fields = object(document, "the device survey");
   const stated = text(fields["fingerprint"], "fingerprint");
   const canonical = text(fields["canonical"], "canonical");
-  const fingerprint = await hashOf(canonical);
-  if (toHex(fingerprint) !== stated) {
-    throw new UnsafeSurvey(`the device survey states the fingerprint ${stated.slice(0, 60)}, its text has ${toHex(fingerprint)}`);
+  const hash = await hashOf(canonical);
+  const found = toHex(hash);
+  if (fingerprintOf(found) !== stated) {
+    throw new UnsafeSurvey(`the device survey states the fingerprint ${stated.slice(0, 60)}, its text has ${fingerprintOf(found)}`);
   }
-  if (pin !== undefined && pin !== stated) throw new WrongSurvey(`the survey has the fingerprint ${stated}, expected ${pin}`);
+  if (pin !== undefined && pin !== found) throw new WrongSurvey(`the survey has the pin ${found}, expected ${pin}`);
   if (signedBy !== undefined) {
     const keys = typeof signedBy === "string" ? [signedBy] : signedBy;
     await requireSignature(canonical, fields["signature"], keys, stated);
   }
-  return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), fingerprint);
+  return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), hash);
+}
+
+/** The fingerprint of the survey with this pin, as 16 hexadecimal digits. */
+export function fingerprintOf(pin: string): string {
+  return pin.slice(0, 16);
+}
+
+/** Requires the form of a pin. */
+export function requirePinForm(pin: string): void {
+  if (!/^[0-9a-f]{64}$/.test(pin)) throw new RangeError(`pin must have 64 hexadecimal digits, as \`ldpstream check\` prints it, got ${JSON.stringify(pin)}`);
 }
 
 async function hashOf(canonical: string): Promise<Uint8Array> {
   if (!globalThis.crypto?.subtle) throw new DeviceError("a device needs Web Crypto: serve the page over https or from localhost");
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical))).slice(0, 8);
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical)));
 }
 
 function parseJson(canonical: string): unknown {
@@ -143,7 +157,7 @@ function parseJson(canonical: string): unknown {
   }
 }
 
-function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: Uint8Array): Survey {
+function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Array): Survey {
   const survey = object(canonical, "canonical");
   const relay = survey["relay"] === undefined ? null : "required";
   const attributes = list(survey["attribute"], "attribute").map((raw, a) => object(raw, `attribute[${a}]`));
@@ -162,7 +176,8 @@ function parse(canonical: unknown, parameters: readonly unknown[], fingerprint: 
   const single = attributes.map((raw, a) => (isPair(raw) ? null : parsed(raw, a, [])));
   return {
     name: text(survey["name"], "name"),
-    fingerprint,
+    pin: toHex(hash),
+    fingerprint: hash.slice(0, 8),
     startMs: integer(survey["start"], "start", 0, Number.MAX_SAFE_INTEGER),
     stepMs: 1000 * integer(survey["step_seconds"], "step_seconds", 1, 1e9),
     latenessSteps: integer(survey["lateness_steps"], "lateness_steps", relay ? RELAY_LATENESS : 0, 10_000),

@@ -7,14 +7,13 @@
  * Records of the store: `wallet` has the limits and the surveys' charges; `N/…` has the device's records for survey number N.
  */
 
-import { toHex } from "./bytes.js";
 import { claim, together } from "./claims.js";
 import { Device, type Account, type DeviceOptions, type Enrolment } from "./device.js";
 import { DeviceError, nats, StoreCleared, WalletFull } from "./errors.js";
 import type { Json, Store, Transaction } from "./store.js";
-import { stepAt, type Collection, type Survey } from "./survey.js";
+import { fingerprintOf, stepAt, type Collection, type Survey } from "./survey.js";
 
-const FORMAT = 1; // format of the record `wallet`
+const FORMAT = 2; // format of the record `wallet`; format 1 has fingerprints in place of pins, and is converted
 const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
 const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
 const MAX_WINDOW_S = 1e12;
@@ -39,7 +38,7 @@ export interface WalletOptions {
 /** One enrolment in a survey, with the device's loss so far and the wallet's charges. */
 export interface SurveySpent {
   readonly survey: string;
-  readonly fingerprint: string; // 16 hexadecimal digits
+  readonly pin: string; // 64 hexadecimal digits; 16 for an enrolment by an earlier version whose device was not used since
   readonly left: boolean; // true if the device has left the survey
   readonly reports: number; // number of reports, over all attributes
   readonly spent: number; // bound of the loss of these reports between any two histories, in nats
@@ -58,7 +57,7 @@ export interface WalletSpent {
 
 type Row = {
   readonly number: number;
-  readonly fingerprint: string;
+  readonly pin: string;
   readonly name: string;
   readonly collection: Collection;
   readonly startMs: number;
@@ -101,10 +100,11 @@ export class Wallet {
         if (options.expectEnrolled) throw new StoreCleared("the store is empty, but the wallet had been made");
         return records.put("wallet", made);
       }
-      if (kept.format !== FORMAT) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
+      if (kept.format !== FORMAT && kept.format !== 1) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
       if (shown(kept) !== shown(made)) {
         throw new DeviceError(`the wallet's limits are permanently ${shown(kept)}, got ${shown(made)}`);
       }
+      if (kept.format !== FORMAT) records.put("wallet", converted(kept));
     });
     return new Wallet(store, options.clock ?? Date.now);
   }
@@ -119,7 +119,7 @@ export class Wallet {
   device(survey: Survey, options: Omit<DeviceOptions, "clock"> = {}): Promise<Device> {
     const place: Store = {
       transaction: (work) =>
-        this.store.transaction(async (records) => work(new Place(records, await readBook(records), survey, this.clock))),
+        this.store.transaction(async (records) => work(new Place(records, await completedBook(records, survey), survey, this.clock))),
     };
     return Device.open(survey, place, { ...options, clock: this.clock });
   }
@@ -128,17 +128,14 @@ export class Wallet {
    * Erases the memos, envelopes and choices of a survey permanently. `Device.forget` does the same. The wallet then charges the loss
    * of the reports made instead of the claim. A later `device` for the survey is a new enrolment with a new claim.
    *
-   * @param fingerprint the survey's fingerprint, as in `spent`.
+   * @param pin the survey's pin, as in `spent`.
    * @throws RangeError if the device is not enrolled in such a survey.
    */
-  async leave(fingerprint: string): Promise<void> {
+  async leave(pin: string): Promise<void> {
     await this.store.transaction(async (records) => {
       const book = await readBook(records);
-      const row = enrolled(book, fingerprint);
-      if (!row) {
-        const given = JSON.stringify(fingerprint);
-        throw new RangeError(`fingerprint must be that of a survey in which the device is enrolled, got ${given}`);
-      }
+      const row = enrolled(book, pin);
+      if (!row) throw new RangeError(`pin must be that of a survey in which the device is enrolled, got ${JSON.stringify(pin)}`);
       await leave(records, book, row);
     });
   }
@@ -149,10 +146,10 @@ export class Wallet {
       const book = await readBook(records);
       const surveys: SurveySpent[] = [];
       for (const row of book.surveys) {
-        const { name: survey, fingerprint, perWindow } = row;
+        const { name: survey, pin, perWindow } = row;
         const left = row.reports !== null;
         const { reports, spent } = left ? { reports: row.reports!, spent: row.forEver! } : await spentIn(records, row);
-        surveys.push({ survey, fingerprint, left, reports, spent, perWindow, forEver: row.forEver ?? Infinity });
+        surveys.push({ survey, pin, left, reports, spent, perWindow, forEver: row.forEver ?? Infinity });
       }
       const charged = charges(book, this.clock());
       const spent = surveys.reduce((sum, row) => sum + row.spent, 0);
@@ -168,7 +165,7 @@ class Place implements Account {
     private readonly book: Book,
     private readonly survey: Survey,
     private readonly clock: () => number,
-    private row = enrolled(book, toHex(survey.fingerprint)),
+    private row = enrolled(book, survey.pin),
   ) {}
 
   async get(key: string): Promise<Json | undefined> {
@@ -192,7 +189,7 @@ class Place implements Account {
     requireRoom(survey, null, asked.forEver, charged.forEver, book.forEver);
     const row: Row = {
       number: book.next,
-      fingerprint: toHex(survey.fingerprint),
+      pin: survey.pin,
       name: survey.name,
       collection: survey.collection,
       startMs: survey.startMs,
@@ -219,8 +216,27 @@ async function readBook(records: Transaction): Promise<Book> {
   return book as unknown as Book;
 }
 
-function enrolled(book: Book, fingerprint: string): Row | undefined {
-  return book.surveys.find((row) => row.fingerprint === fingerprint && row.reports === null);
+function enrolled(book: Book, pin: string): Row | undefined {
+  return book.surveys.find((row) => row.pin === pin && row.reports === null);
+}
+
+/** Returns the book. Completes the pin of an enrolment in this survey by an earlier version. */
+async function completedBook(records: Transaction, survey: Survey): Promise<Book> {
+  const book = await readBook(records);
+  const former = enrolled(book, survey.pin) ? undefined : enrolled(book, fingerprintOf(survey.pin));
+  if (!former) return book;
+  const completed = { ...book, surveys: book.surveys.map((row) => (row === former ? { ...row, pin: survey.pin } : row)) };
+  records.put("wallet", completed);
+  return completed;
+}
+
+/** A book of format 1 in the present format. The first use of each survey completes its pin. */
+function converted(book: Book): Book {
+  const surveys = book.surveys.map((row) => {
+    const { fingerprint, ...others } = row as Row & { fingerprint: string };
+    return { ...others, pin: fingerprint };
+  });
+  return { ...book, format: FORMAT, surveys };
 }
 
 /** Returns the sums of the surveys' charges: of those per window that end after `fromMs`, and of those for ever. */

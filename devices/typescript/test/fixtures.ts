@@ -20,6 +20,7 @@ export interface Level {
 export interface Document {
   name: string;
   fingerprint: string;
+  pin: string;
   canonical: string;
   mechanisms: Record<string, unknown>[][];
 }
@@ -50,8 +51,8 @@ export function document(questions: Question[], head: Record<string, unknown> = 
       level: levels.map((level, j) => ({ name: "abcd"[j], ...stated(mechanisms[i]![j]!), ...level })),
     })),
   });
-  const fingerprint = createHash("sha256").update(canonical).digest("hex").slice(0, 16);
-  return { name: "study", fingerprint, canonical, mechanisms };
+  const pin = createHash("sha256").update(canonical).digest("hex");
+  return { name: "study", fingerprint: pin.slice(0, 16), pin, canonical, mechanisms };
 }
 
 export const survey = (questions: Question[], head: Record<string, unknown> = {}): Promise<Survey> =>

@@ -21,7 +21,7 @@ test("the program for a page reports and delivers once", async (context) => {
   Object.assign(globalThis, { document: new EventTarget() });
   const program = /```js\n(.*?)```/s.exec(read("README.md"))![1]!
     .replace("./ldpstream-device.js", new URL("../ldpstream-device.js", import.meta.url).href)
-    .replace(/[0-9a-f]{16}/, served.fingerprint);
+    .replace(/[0-9a-f]{64}/, served.pin);
   await import(`data:text/javascript,${encodeURIComponent(program)}`);
   assert.equal(posted.length, 1);
 });

@@ -187,12 +187,13 @@ test("a last attempt outlives the page, has the same key, and settles if the pag
 
 test("the survey of a gateway, checked", async () => {
   const made = document([{ k: 5, levels: [LONG] }]);
-  for (const [pin, path] of [[made.fingerprint, `/v1/surveys/${made.fingerprint}`], [undefined, "/v1/survey"]] as const) {
+  for (const [pin, path] of [[made.pin, `/v1/surveys/${made.fingerprint}`], [undefined, "/v1/survey"]] as const) {
     const served = gateway(Response.json(made));
     assert.equal((await fetchSurvey(served, pin)).name, "study");
     assert.deepEqual([served.requests[0]!.url, served.requests[0]!.token], [`https://gateway.example${path}`, "Bearer secret"]);
   }
-  await assert.rejects(fetchSurvey(gateway(Response.json(made)), "0123456789abcdef"), WrongSurvey);
+  await assert.rejects(fetchSurvey(gateway(Response.json(made)), made.fingerprint + "0".repeat(48)), WrongSurvey);
+  await assert.rejects(fetchSurvey(gateway(Response.json(made)), made.fingerprint), RangeError);
   await assert.rejects(fetchSurvey(gateway(Response.json({ ...made, canonical: "{}" }))), UnsafeSurvey);
   await assert.rejects(fetchSurvey(gateway(401)), (error: Error) => error instanceof DeviceError && /problem 401 \(401\)/.test(error.message));
 });

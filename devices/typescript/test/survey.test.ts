@@ -12,9 +12,11 @@ const all = (): Document => document([{ k: 9, levels: ALL.slice(0, 4) }, { k: 9,
 
 test("the survey's own text decides, not the server", async () => {
   const made = all();
-  const opened = await openSurvey(made, made.fingerprint);
+  const opened = await openSurvey(made, made.pin);
   assert.deepEqual([stepAt(opened, opened.startMs - 1), stepAt(opened, opened.startMs), stepAt(opened, opened.startMs + 60_000)], [-1, 0, 1]);
-  await assert.rejects(openSurvey(made, "0123456789abcdef"), WrongSurvey);
+  assert.equal(opened.pin, made.pin);
+  await assert.rejects(openSurvey(made, made.fingerprint + "0".repeat(48)), WrongSurvey);
+  for (const pin of ["", made.fingerprint, made.pin.toUpperCase(), `${made.pin}0`]) await assert.rejects(openSurvey(made, pin), RangeError);
   await assert.rejects(openSurvey({ ...made, canonical: `${made.canonical} ` }), UnsafeSurvey);
   await assert.rejects(openSurvey({ ...made, fingerprint: "0123456789abcdef" }), UnsafeSurvey);
 });

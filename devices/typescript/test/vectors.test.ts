@@ -30,9 +30,9 @@ test("formats: this device has the formats of the vectors", () => {
 test("surveys: the fingerprint is the hash of the canonical text, and every survey is known", async () => {
   const [surveys, parameters] = [read("surveys"), read("parameters")];
   assert.ok(surveys.length >= 4);
-  for (const { canonical, fingerprint } of surveys) {
+  for (const { canonical, fingerprint, pin } of surveys) {
     const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
-    const survey = await openSurvey({ canonical, fingerprint, mechanisms }, fingerprint);
+    const survey = await openSurvey({ canonical, fingerprint, mechanisms }, pin);
     assert.equal(toHex(survey.fingerprint), fingerprint);
   }
 });
@@ -49,18 +49,18 @@ test("forged: a device survey with one fault is refused", async () => {
 test("signatures: a survey is refused unless one of the keys has signed its canonical text", async () => {
   const [cases, parameters] = [read("signatures"), read("parameters")];
   assert.ok(cases.length >= 15);
-  for (const { case: name, canonical, fingerprint, signature, signed_by, accepted } of cases) {
+  for (const { case: name, canonical, fingerprint, pin, signature, signed_by, accepted } of cases) {
     const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
-    const opened = openSurvey({ canonical, fingerprint, mechanisms, signature }, fingerprint, { signedBy: signed_by });
+    const opened = openSurvey({ canonical, fingerprint, mechanisms, signature }, pin, { signedBy: signed_by });
     await (accepted ? opened : assert.rejects(opened, NotSigned, name));
   }
 });
 
 test("signatures: a text that is not a key is the application's mistake", async () => {
-  const { canonical, fingerprint, signature } = read("signatures")[0];
+  const { canonical, fingerprint, pin, signature } = read("signatures")[0];
   const { mechanisms } = read("parameters").find((other: any) => other.canonical === canonical);
   for (const signedBy of ["", "AAAA", [], `${read("signatures")[0].signed_by[0]} `]) {
-    await assert.rejects(openSurvey({ canonical, fingerprint, mechanisms, signature }, fingerprint, { signedBy }), RangeError);
+    await assert.rejects(openSurvey({ canonical, fingerprint, mechanisms, signature }, pin, { signedBy }), RangeError);
   }
 });
 
@@ -196,10 +196,10 @@ test("wallets: joining and leaving surveys, with the charges after every call", 
     const devices = new Map<string, Device>();
     for (const { now_ms, call, fingerprint, attribute, value, step, error, ...expected } of calls) {
       now = now_ms;
-      const { canonical } = surveys.find((other: any) => other.fingerprint === fingerprint);
+      const { canonical, pin } = surveys.find((other: any) => other.fingerprint === fingerprint);
       const { mechanisms } = parameters.find((other: any) => other.canonical === canonical);
       const act = async (): Promise<Uint8Array | null | void> => {
-        if (call === "leave") return wallet.leave(fingerprint);
+        if (call === "leave") return wallet.leave(pin);
         if (call === "report") return devices.get(fingerprint)!.report(attribute, value, step);
         devices.set(fingerprint, await wallet.device(await openSurvey({ canonical, fingerprint, mechanisms }), { random: bytes }));
       };

@@ -13,11 +13,11 @@ import {
   StoreCleared,
   Wallet,
   WalletFull,
+  WrongSurvey,
   type Store,
   type Survey,
   type WalletLimits,
 } from "../src/node.js";
-import { toHex } from "../src/bytes.js";
 import { crashing, Disk, SURVIVALS, takeTurns } from "./disk.js";
 import { LONG, ONCE, survey, type Level } from "./fixtures.js";
 
@@ -29,7 +29,6 @@ const clock = () => START_MS + 1000 * seconds;
 const open = (store: Store, limits: WalletLimits, expectEnrolled = false) => Wallet.open(store, limits, { clock, expectEnrolled });
 const named = (name: string, level: Level, head: Record<string, unknown> = {}): Promise<Survey> =>
   survey([{ k: 5, levels: [level] }], { name, ...head });
-const fingerprint = (asked: Survey) => toHex(asked.fingerprint);
 
 test("surveys are admitted until the budget is used", async () => {
   const wallet = await open(new MemoryStore(), { forEver: 5 });
@@ -65,7 +64,7 @@ test("a window holds the reports of all steps that it touches, until no window t
   const [old, next] = [await named("old", ONCE), await named("next", ONCE)];
   const device = await wallet.device(old);
   for (let step = 0; step < 8; step++) await device.report("q0", 1, step);
-  await wallet.leave(fingerprint(old));
+  await wallet.leave(old.pin);
   for (seconds of [480, 599]) await assert.rejects(wallet.device(next), /next asks 3 nats within 120 s; the wallet has \S+ nats left/);
   seconds = 600; // the last report is of the minute that ends at 480 s
   assert.equal((await wallet.spent()).chargedPerWindow, 0);
@@ -121,10 +120,39 @@ test("a survey left without a report costs nothing", async () => {
   const asked = await named("study", TWICE);
   for (let i = 0; i < 3; i++) {
     await wallet.device(asked);
-    await wallet.leave(fingerprint(asked));
+    await wallet.leave(asked.pin);
   }
   assert.deepEqual((await wallet.spent()).surveys, []);
 });
+
+/** Gives the records of a wallet and of a device the form of an earlier version, which kept the first 16 digits of each pin. */
+function shortened(record: any): any {
+  const { pin, ...others } = record;
+  if (pin) return { ...others, fingerprint: pin.slice(0, 16), ...("format" in record && { format: 1 }) };
+  return { ...record, format: 1, surveys: record.surveys.map(shortened) };
+}
+
+for (const former of [false, true]) {
+  test(`a twin with the same fingerprint is another survey${former ? ", also after the conversion of a store" : ""}`, async () => {
+    const asked = await named("study", TWICE);
+    const twin: Survey = { ...asked, pin: asked.pin.slice(0, 16) + "0".repeat(48) };
+    const [single, store] = [new MemoryStore(), new MemoryStore()];
+    const device = await Device.open(asked, single);
+    const envelope = await device.report("q0", 1, 0);
+    await (await open(store, { forEver: 9 })).device(asked);
+    if (former) {
+      for (const [each, name] of [[single, "device"], [store, "wallet"]] as const) {
+        await each.transaction(async (records) => records.put(name, shortened(await records.get(name))));
+      }
+      assert.deepEqual(await (await Device.open(asked, single, { expectEnrolled: true })).report("q0", 2, 0), envelope);
+      await (await open(store, { forEver: 9 }, true)).device(asked, { expectEnrolled: true });
+    }
+    await assert.rejects(Device.open(twin, single), WrongSurvey);
+    const wallet = await open(store, { forEver: 9 });
+    await assert.rejects(wallet.device(twin, { expectEnrolled: true }), StoreCleared);
+    assert.deepEqual((await wallet.spent()).surveys.map(({ pin }) => pin), [asked.pin]);
+  });
+}
 
 test("the limits are checked and permanent, and a wallet is not a device", async () => {
   for (const limits of [{}, { perWindow: 1 }, { windowSeconds: 1, forEver: 1 }, { forEver: 0 }, { forEver: NaN }, { perWindow: 1, windowSeconds: 1.5 }]) {

@@ -2,7 +2,6 @@ package ldpdevice
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,9 +39,9 @@ type answers struct {
 }
 
 type state struct {
-	Fingerprint string    `json:"fingerprint"`
-	Sampled     int       `json:"sampled"`
-	Attributes  []answers `json:"attributes"`
+	Pin        string    `json:"pin"`
+	Sampled    int       `json:"sampled"`
+	Attributes []answers `json:"attributes"`
 }
 
 // Device answers one survey for one person. One goroutine uses it at a time.
@@ -73,7 +72,7 @@ func Enrol(survey *Survey, store Store, random io.Reader, levels map[string]stri
 	}
 	d := &Device{survey: survey, store: store, draws: Draws{random}}
 	attributes := survey.Canonical.Attribute
-	fresh := state{hex.EncodeToString(survey.Fingerprint[:]), int(d.draws.below(int64(len(attributes)))), nil}
+	fresh := state{survey.Pin, int(d.draws.below(int64(len(attributes)))), nil}
 	for i, a := range attributes {
 		one := answers{Memos: map[int64][]byte{}}
 		if name, given := levels[a.Name]; given {
@@ -109,8 +108,8 @@ func Open(survey *Survey, store Store, random io.Reader) (*Device, error) {
 	if err := json.Unmarshal(text, &d.state); err != nil {
 		return nil, err
 	}
-	if d.state.Fingerprint != hex.EncodeToString(survey.Fingerprint[:]) {
-		return nil, fmt.Errorf("%w: the store belongs to %s", ErrWrongSurvey, d.state.Fingerprint)
+	if d.state.Pin != survey.Pin {
+		return nil, fmt.Errorf("%w: the store belongs to %s", ErrWrongSurvey, d.state.Pin)
 	}
 	return d, nil
 }

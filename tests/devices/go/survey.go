@@ -94,6 +94,7 @@ type Parameters struct {
 
 // Survey is a device survey that passed every check.
 type Survey struct {
+	Pin         string // SHA-256 of the canonical text, as 64 hexadecimal digits
 	Fingerprint [8]byte
 	Canonical   Canonical
 	Mechanisms  [][]Parameters
@@ -202,7 +203,7 @@ func ParseSurvey(text []byte) (*Survey, error) {
 
 func newSurvey(canonical string, mechanisms [][]Parameters) (*Survey, error) {
 	hash := sha256.Sum256([]byte(canonical))
-	survey := &Survey{Fingerprint: [8]byte(hash[:8]), Mechanisms: mechanisms}
+	survey := &Survey{Pin: hex.EncodeToString(hash[:]), Fingerprint: [8]byte(hash[:8]), Mechanisms: mechanisms}
 	if err := json.Unmarshal([]byte(canonical), &survey.Canonical); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnknownSurvey, err)
 	}

@@ -40,11 +40,11 @@ func TestFormats(t *testing.T) {
 }
 
 func TestSurveys(t *testing.T) {
-	var cases []struct{ Canonical, Fingerprint string }
+	var cases []struct{ Canonical, Fingerprint, Pin string }
 	read(t, "surveys.json", &cases)
 	for _, c := range cases {
-		if hash := sha256.Sum256([]byte(c.Canonical)); hex.EncodeToString(hash[:8]) != c.Fingerprint {
-			t.Errorf("%s has another fingerprint", c.Canonical)
+		if hash := sha256.Sum256([]byte(c.Canonical)); hex.EncodeToString(hash[:8]) != c.Fingerprint || hex.EncodeToString(hash[:]) != c.Pin {
+			t.Errorf("%s has another fingerprint or pin", c.Canonical)
 		}
 	}
 	t.Logf("%d surveys", len(cases))
