@@ -1,7 +1,7 @@
 """A device's memory: tables of one SQLite file (`sqlite_file`).
 
-    survey       in the column `fingerprint`, the 32 bytes of the survey's pin. Format 3 had the first 8 bytes; the next use with
-                 such a survey adds the others
+    survey       in the column `fingerprint`, the 32 bytes of the survey's pin. Format 3 had the first 8 bytes; the next use
+                 with such a survey adds the others
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it

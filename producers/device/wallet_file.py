@@ -2,8 +2,8 @@
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
     survey       for every enrolment, unless it ended without a report: the 32 bytes of the survey's pin, in the column
-                 `fingerprint`, the name, and the wallet's charges. Format 1001 had the first 8 bytes; the next use of the survey
-                 adds the others
+                 `fingerprint`, the name, and the wallet's charges. Format 1001 had the first 8 bytes; the next use of the
+                 survey adds the others
     loss         for every enrolment and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
