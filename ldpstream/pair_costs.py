@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import structs
 
 from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.wording import up
 from ldpstream.surveys import Survey
 
 
@@ -46,4 +47,4 @@ def cost_lines(survey: Survey) -> list[str]:
 def cost_text(factor: float | None) -> str:
     if factor is None:
         return "every other attribute needs an unknown number of times the people (the survey is not valid without the pair)"
-    return f"every other attribute needs up to {factor:.2g} times the people"
+    return f"every other attribute needs up to {up(factor, 2)} times the people"

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from ldpstream.false_reports import weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
-from ldpstream.mechanisms.wording import plural
+from ldpstream.mechanisms.wording import plural, up
 from ldpstream.pair_costs import cost_lines
 from ldpstream.surveys import Cohort, Survey
 from ldpstream.surveys.device_chance import device_chance
-from ldpstream.terminal import number
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -46,8 +45,10 @@ HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
 def odds(eps: float) -> str:
-    """Formats e^eps, the largest factor by which odds may change."""
-    return "any factor" if math.isinf(eps) else f"a factor of {math.exp(eps):.3g}" if eps < 50 else f"a factor of e^{eps:.4g}"
+    """Formats e^eps, the largest factor by which odds may change, rounded up."""
+    if math.isinf(eps):
+        return "any factor"
+    return f"a factor of {up(math.exp(eps), 3) if eps < 50 else f'e^{up(eps)}'}"
 
 
 def duration(seconds: int) -> str:
@@ -67,7 +68,8 @@ def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
 
 
 def nats(loss: float) -> str:
-    return plural(number(loss), "nat")
+    """Formats a loss, rounded up."""
+    return plural(up(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
@@ -76,11 +78,11 @@ def device_line(survey: Survey) -> str:
     any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
     eps_for_ever = loss_for_ever(survey)
     steps = plural(t, "step")
-    forever = "no bound" if math.isinf(eps_for_ever) else f"{eps_for_ever:.4g}"
+    forever = "no bound" if math.isinf(eps_for_ever) else up(eps_for_ever)
     all_steps = "in any number of steps" if survey.n_steps is None else "until the survey ends"
     return (
         f"A device in all, at the levels of largest loss, while its values stay the same: {nats(eps_1)} a step, "
-        f"{eps_t:.4g} in {steps}, {forever} {all_steps}. If its values change: at most {nats(any_values)} in "
+        f"{up(eps_t)} in {steps}, {forever} {all_steps}. If its values change: at most {nats(any_values)} in "
         f"{steps}.{_device_window(survey)}"
     )
 
@@ -223,7 +225,7 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "The device's clock determines the steps.",
         f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
-        f"of reports (eps_window = {m.eps_1:.4g}). Chance of a right guess of a value that hints at no value of this attribute "
+        f"of reports (eps_window = {up(m.eps_1)}). Chance of a right guess of a value that hints at no value of this attribute "
         f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
         f"Any two value sequences lose at most {nats(loss)} in {plural(window, 'step')} (eps_sequence){total}.",
     ]
@@ -242,14 +244,14 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     exact = "" if sequence.exact else "at most "
     of_window, lose = plural(window, "report"), plural(window, "report loses", "reports lose")
     lines = [
-        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {m.eps_1:.4g}). "
+        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {up(m.eps_1)}). "
         f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.guessed)}.",
     ]
     if m.memoized:
         lines += [
             "While the value stays the same, any number of reports change the odds by at most "
-            f"{odds(m.eps_inf)} (eps_inf = {m.eps_inf:.4g}); "
-            f"{of_window} by at most {odds(m.eps_t(window))} (eps_t = {m.eps_t(window):.4g}). "
+            f"{odds(m.eps_inf)} (eps_inf = {up(m.eps_inf)}); "
+            f"{of_window} by at most {odds(m.eps_t(window))} (eps_t = {up(m.eps_t(window))}). "
             f"Chance of a right guess from the reports of this attribute: {m.guess(math.inf)} from any number of reports, "
             f"{m.guess(window)} from {of_window}." + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
             f"A changed value can draw a new memo, at most {plural(m.max_memos, 'memo')} in all. "

@@ -16,7 +16,7 @@ from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
 from ldpstream.mechanisms.guessing import SAME, percent, percent_up
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
-from ldpstream.mechanisms.wording import plural
+from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promise import HORIZONS
 from ldpstream.surveys import Attribute, Level, Survey
 from ldpstream.terminal import number
@@ -35,9 +35,9 @@ def share(frequency: float) -> str:
 
 def privacy_line(publication: "Publication") -> str:
     parts = [
-        f"{level}: ε_t={number(p.eps_t)} (t={p.t}) of ε∞={number(p.eps_inf)}, "
-        f"any changes {'' if p.eps_sequence_exact else '≤ '}{number(p.eps_sequence)}"
-        + (f", within {p.every_steps} steps {number(p.eps_window)}" if p.every_steps > 1 else "")
+        f"{level}: ε_t={up(p.eps_t)} (t={p.t}) of ε∞={up(p.eps_inf)}, "
+        f"any changes {'' if p.eps_sequence_exact else '≤ '}{up(p.eps_sequence)}"
+        + (f", within {p.every_steps} steps {up(p.eps_window)}" if p.every_steps > 1 else "")
         for level, p in publication.privacy.items()
     ]
     return "privacy loss in nats · " + " · ".join(parts)
@@ -159,16 +159,16 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
         title = f"{first['attribute']} · {first['level']} · {first['mechanism']}"
         w, spaced = first["every_steps"], None
         if w > 1 or math.isfinite(first["eps_lifetime"]):
-            spaced = f"ε_window {number(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
-            spaced += f"ε_lifetime {number(first['eps_lifetime'])}"
+            spaced = f"ε_window {up(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
+            spaced += f"ε_lifetime {up(first['eps_lifetime'])}"
         table = Table(title=title, title_justify="left", caption=spaced, caption_justify="left")
         for column in ("t", "same value", "right guess", "largest", "any values", "right guess", "largest"):
             table.add_column(column, justify="right")
         for row in group:
             mark = " " if row["eps_sequence_exact"] else "*"
             table.add_row(
-                str(row["t"]), number(row["eps_t"]), *right_and_largest(row, ""),
-                number(row["eps_sequence"]) + mark, *right_and_largest(row, "_any_values"),
+                str(row["t"]), up(row["eps_t"]), *right_and_largest(row, ""),
+                up(row["eps_sequence"]) + mark, *right_and_largest(row, "_any_values"),
             )  # fmt: skip
         tables.append(table)
     return tables
@@ -224,7 +224,7 @@ def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[st
     for column in ("attribute", "level", "values", "mechanism", "ε∞", "ε₁", "loss"):
         table.add_column(column, justify="right" if column in ("ε∞", "ε₁", "loss") else "left")
     for row in rows:
-        numbers = ("none", "–") if row["eps_1"] is None else (number(row["eps_1"]), number(row["loss"]))
+        numbers = ("none", "–") if row["eps_1"] is None else (number(row["eps_1"]), up(row["loss"]))
         table.add_row(row["attribute"], row["level"], row["values"], row["mechanism"] or "–", number(row["eps_inf"]), *numbers)
     return table
 

@@ -12,8 +12,9 @@ from ldpstream.advice.methods import DEFAULT
 from ldpstream.advice.question import Question
 from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
-from ldpstream.mechanisms.wording import plural
+from ldpstream.mechanisms.wording import plural, up
 from ldpstream.plots import Curve, Panel
+from ldpstream.promise import nats
 from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import number, table
 from ldpstream.toml_text import toml_lines
@@ -26,7 +27,7 @@ def candidate_table(advice: Advice) -> Table:
     shown = table(f"Mechanisms by exact variance, {_size(advice)}, n = {advice.question.n:,}", "mechanism",
                   "exact sd", "weight", "bytes", "ε₁", "ε∞", f"ε_{t}", "any values")  # fmt: skip
     for c in advice.candidates:
-        losses = map(number, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
+        losses = map(up, (c.eps_1, c.eps_inf, c.eps_t, c.eps_any))
         weight = "–" if math.isnan(c.weight) else f"{c.weight:.3g}"
         own = number(c.deviation), weight, str(c.report_bytes or "–")
         shown.add_row(c.mechanism, *own, *losses, style="dim" if c.dropped else None)
@@ -59,7 +60,7 @@ def promise_table(advice: Advice) -> Table:
     for row in advice.promises:
         of_step = f"{row.memoized_step:.2g}, {row.spaced_step:.2g}"
         of_window = f"{row.memoized_window:.2g}, {row.spaced_window:.2g}"
-        shown.add_row(row.promise, number(row.loss), f"{row.mechanism}, ε = {row.eps:.3g}", of_step, of_window)
+        shown.add_row(row.promise, up(row.loss), f"{row.mechanism}, ε = {row.eps:.3g}", of_step, of_window)
     shown.caption = (
         f"spaced: a one-time mechanism with every_steps = {EVERY_STEPS}, so a step counts one device in {EVERY_STEPS}.\n"
         "sd: exact, for values that do not change. If values change, read the row with any values."
@@ -148,13 +149,13 @@ def _horizon(question: Question, c: Candidate) -> str:
     t = question.horizon
     lose = plural(t, "report loses", "reports lose")
     if c.eps_inf is None:
-        return f"Losses add up: {lose} {plural(number(c.eps_t), 'nat')}. For repeated reports give eps_inf (memoized)."
+        return f"Losses add up: {lose} {nats(c.eps_t)}. For repeated reports give eps_inf (memoized)."
     unchanged = plural(t, "report of an unchanged value loses", "reports of an unchanged value lose")
     half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None and question.budget is None else ""
     return (
-        f"{unchanged} {plural(number(c.eps_t), 'nat')}; "
-        f"any number of reports loses at most {plural(number(c.eps_inf), 'nat')}{half}."
-        f" Between any two sequences of values the loss of {plural(t, 'report')} is at most {plural(number(c.eps_any), 'nat')}."
+        f"{unchanged} {nats(c.eps_t)}; "
+        f"any number of reports loses at most {nats(c.eps_inf)}{half}."
+        f" Between any two sequences of values the loss of {plural(t, 'report')} is at most {nats(c.eps_any)}."
     )
 
 

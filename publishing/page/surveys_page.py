@@ -3,7 +3,7 @@
 from html import escape
 from urllib.parse import quote
 
-from ldpstream.mechanisms.wording import plural
+from ldpstream.mechanisms.wording import plural, up
 from ldpstream.publishing.page.table import HEAD, NUMBER, time_text
 from ldpstream.publishing.summaries import Alert, Surveys, SurveySummary
 
@@ -61,7 +61,7 @@ def _row(survey: SurveySummary) -> str:
         when, numbers = "no estimate yet", ["", "", "", ""]
     else:
         when = f'{time_text(survey.end_ms)} <span class="name">step {survey.latest_step}</span>'
-        losses = [f"{loss:.3g}" for loss in (survey.eps_t, survey.eps_sequence)]
+        losses = [up(loss, 3) for loss in (survey.eps_t, survey.eps_sequence)]
         numbers = [f"{survey.reports:,}", f"{survey.people_at_least:,}", *losses]
     cells = "".join(f"<td{NUMBER}>{number}</td>" for number in numbers)
     return f'<tr><th scope="row">{link}</th><td>{when}</td>{cells}<td>{_alerts(survey.alerts)}</td></tr>\n'

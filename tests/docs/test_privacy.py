@@ -12,6 +12,7 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.wording import up
 from ldpstream.reader import loss_up, readers
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
@@ -41,7 +42,7 @@ def short(chance: guessing.Chance) -> str:
 @pytest.mark.parametrize("eps", [0.5, 1, 2, 4])
 def test_the_chances_of_an_eps(eps: float) -> None:
     odds, *chances = cells(TEXT, f"ε = {eps}")
-    assert odds == f"{math.exp(eps):.3g}"
+    assert odds == up(math.exp(eps), 3)
     assert chances == [percent_up(guessing.bound(eps, k)) for k in (2, 6, 100)]
     assert cells(TEXT, "no report")[1:] == [percent(guessing.bound(0, k)) for k in (2, 6, 100)]
 

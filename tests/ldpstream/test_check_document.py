@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ldpstream.check_document import check_document
+from ldpstream.mechanisms.wording import up
 from ldpstream.promise import device_line, promise
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.tables import ledger_rows
@@ -38,7 +39,7 @@ def leaves(value: Any, key: str = "") -> list[tuple[str, Any]]:
 def missing(document: dict[str, Any], lines: list[str]) -> set[str]:
     """Returns the chances and losses that the document lacks. A loss with a name must be at the key of the same name."""
     told = leaves(document)
-    losses = {(key, f"{float(one):.4g}") for key, one in told if key.startswith("eps_") and isinstance(one, float)}
+    losses = {(key, up(one)) for key, one in told if key.startswith("eps_") and isinstance(one, float)}
     text = "\n".join(line for line in lines if "Chosen for you" not in line)  # it compares errors, which are not losses
     named = {*NAMED.findall(text), *((key, loss) for loss, key in LOSS.findall(text) if key)}
     plain = {loss for loss, key in LOSS.findall(text) if not key} - {loss for _, loss in losses}

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from ldpstream.demo import Demo
+from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
@@ -45,11 +46,11 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     cells = page.locator("#attributes tbody tr").first.locator("td").all_inner_texts()
     assert [re.sub(r"\s+", " ", cell) for cell in cells[:5]] == [
         "standard after 6 reports",
-        f"{GUESSES['guess']} whole device: {GUESSES['guess_device']} {p.privacy['standard'].eps_t:.4g} nats",
+        f"{GUESSES['guess']} whole device: {GUESSES['guess_device']} {up(p.privacy['standard'].eps_t)} nats",
         "91.6 % whole device: 91.6 % 4 nats",
         f"{GUESSES['guess_any_values']} whole device: {GUESSES['guess_any_values_device']} "
-        f"{p.privacy['standard'].eps_sequence:.4g} nats",
-        "at most 100.0 % whole device: at most 100.0 % 16,100 nats",
+        f"{up(p.privacy['standard'].eps_sequence)} nats",
+        "at most 100.0 % whole device: at most 100.0 % 16,200 nats",
     ]  # fmt: skip
     promise = page.locator("#promise").inner_text()
     assert "one report gives a right guess with a chance of 59.6 % (2 nats)" in promise

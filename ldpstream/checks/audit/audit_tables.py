@@ -1,5 +1,6 @@
 """Terminal tables and the verdict of the audit."""
 
+import math
 import re
 
 from rich.table import Table
@@ -58,7 +59,8 @@ def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
 
 
 def _bound(finding: Finding) -> str:
-    return _loss(finding.bound) if finding.kept else f"[bold red]{finding.bound:.3f}[/]"
+    bound = f"{math.floor(1000 * finding.bound) / 1000:.3f}"
+    return bound if finding.kept else f"[bold red]{bound}[/]"
 
 
 def _agreement(row: Audited) -> str:

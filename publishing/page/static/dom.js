@@ -17,10 +17,13 @@ export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? o
 // The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
 
-// Privacy loss as text. Large numbers have fewer digits.
+// Privacy loss as text, rounded up. Large numbers have fewer digits.
 export function nats(x) {
   if (x === null) return "∞ nats";
-  const text = x >= 1e4 ? Number(x.toPrecision(3)).toLocaleString("en") : Number(x.toPrecision(4)).toString();
+  const digits = x >= 1e4 ? 3 : 4;
+  let up = Number(x.toPrecision(digits));
+  if (up < x * (1 - 1e-12)) up = Number((up + 10 ** (Math.floor(Math.log10(x)) + 1 - digits)).toPrecision(digits));
+  const text = x >= 1e4 ? up.toLocaleString("en") : up.toString();
   return `${text} nat${text === "1" ? "" : "s"}`;
 }
 
