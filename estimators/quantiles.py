@@ -1,7 +1,11 @@
 """Means and quantiles of an ordered attribute's numbers, with intervals.
 
-The numbers of a bin are spread evenly over the bin: the distribution function F is linear within each bin. The q-quantile is
-the smallest x with F(x) >= q.
+A value counts the numbers of a bin as spread evenly over the bin: the distribution function F is linear within each bin. The
+q-quantile is the smallest x with F(x) >= q.
+
+An interval holds for numbers that are spread evenly. With `anywhere`, it holds wherever the numbers lie in their bins. The
+mean's interval then goes from the lower end for numbers at the lower edges to the upper end for numbers at the upper edges. The
+interval of a quantile then consists of whole bins, since the quantile's bin follows from F at the edges.
 
 For pure mechanisms, values and intervals come from the posterior draws of the smooth histogram (`Draws.smooth`). An interval
 comes from percentiles of the draws' means or quantiles, stretched against the bias of smoothing.
@@ -42,13 +46,15 @@ class Number:
     high: float
 
 
-def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Number | None:
-    """Mean of the numbers, if the numbers of each bin lie on average in the bin's middle.
+def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95, anywhere: bool = False) -> Number | None:
+    """Mean of the numbers.
 
     Args:
         estimate: an estimate whose posterior is `Draws`.
         edges: (k + 1,) edges of the bins, ascending and finite.
         level: level of the interval, in [1e-9, 1 - 1e-9].
+        anywhere: true for an interval that holds wherever the numbers lie in their bins; false if the numbers of each bin lie
+            on average in the bin's middle.
 
     Returns:
         None for an estimate without draws.
@@ -59,24 +65,25 @@ def mean(estimate: Estimate, edges: npt.ArrayLike, level: float = 0.95) -> Numbe
     at, posterior, level = _edges(estimate, edges), _posterior(estimate), real("level", level, 1e-9, 1 - 1e-9)
     if posterior is None:
         return None
-    draws, middles = posterior.smooth, (at[1:] + at[:-1]) / 2
-    if isinstance(posterior.unshrunk, Unbiased):
-        return _unbiased_mean(estimate, posterior.unshrunk, middles, level, at)
-    value = float(draws.mean(axis=0) @ middles)
-    low, high = _ends(value, draws @ middles, level, (1.0, 1.0), at)
-    if (unshrunk := posterior.unshrunk) is not None:
-        centre, reach = float(unshrunk.shares @ middles), -ndtri((1 - level) / 2) * unshrunk.error_of_mean(middles)
-        low, high = _joined((low, high), (centre - reach, centre + reach), unshrunk.weight, at)
-    return Number(value, low, high)
+    found = _mean_of(estimate, posterior, (at[1:] + at[:-1]) / 2, level, at)
+    if not anywhere:
+        return found
+    low, high = (_mean_of(estimate, posterior, ends, level, at) for ends in (at[:-1], at[1:]))
+    return Number(found.value, min(low.low, found.low), max(high.high, found.high))
 
 
 def quantiles(
-    estimate: Estimate, edges: npt.ArrayLike, probabilities: Sequence[float] = PERCENTILES, level: float = 0.95
+    estimate: Estimate,
+    edges: npt.ArrayLike,
+    probabilities: Sequence[float] = PERCENTILES,
+    level: float = 0.95,
+    anywhere: bool = False,
 ) -> tuple[Number, ...] | None:
     """Quantiles of the numbers, in the order of the probabilities; None as in `mean`.
 
     Args:
         estimate, edges, level: as in `mean`.
+        anywhere: true for intervals of whole bins; those of mechanisms that are not pure always consist of whole bins.
         probabilities: probabilities of the quantiles, each in [1e-9, 1 - 1e-9]: 0.5 for the median.
 
     >>> draws = np.array([[0.5, 0.5], [0.25, 0.75]])
@@ -105,10 +112,25 @@ def quantiles(
             ends[:, i] = _ends(values[i], _quantiles(reached, at, q), level, (tail, 1.0) if q > 0.5 else (1.0, tail), at)
             if unshrunk is not None:
                 ends[:, i] = _joined(ends[:, i].tolist(), _unshrunk_ends(unshrunk, at, q, level), unshrunk.weight, at)
+    if anywhere:
+        ends[0] = at[np.searchsorted(at, ends[0], side="right") - 1]
+        ends[1] = at[np.searchsorted(at, ends[1])]
     order = np.argsort(wanted)
     ends[0, order] = np.minimum.accumulate(ends[0, order[::-1]])[::-1]
     ends[1, order] = np.maximum.accumulate(ends[1, order])
     return tuple(Number(float(value), float(low), float(high)) for value, low, high in zip(values, *ends, strict=True))
+
+
+def _mean_of(estimate: Estimate, posterior: Draws, numbers: FloatArray, level: float, edges: FloatArray) -> Number:
+    draws, unshrunk = posterior.smooth, posterior.unshrunk
+    if isinstance(unshrunk, Unbiased):
+        return _unbiased_mean(estimate, unshrunk, numbers, level, edges)
+    value = float(draws.mean(axis=0) @ numbers)
+    low, high = _ends(value, draws @ numbers, level, (1.0, 1.0), edges)
+    if unshrunk is not None:
+        centre, reach = float(unshrunk.shares @ numbers), -ndtri((1 - level) / 2) * unshrunk.error_of_mean(numbers)
+        low, high = _joined((low, high), (centre - reach, centre + reach), unshrunk.weight, edges)
+    return Number(value, low, high)
 
 
 def _edges(estimate: Estimate, edges: npt.ArrayLike) -> FloatArray:
@@ -151,12 +173,12 @@ def _joined(smooth: Sequence[float], unshrunk: tuple[float, float], weight: floa
     return max(low, float(edges[0])), min(high, float(edges[-1]))
 
 
-def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, middles: FloatArray, level: float, edges: FloatArray) -> Number:
-    centre, error = float(unbiased.shares @ middles), unbiased.error_of_mean(middles)
+def _unbiased_mean(estimate: Estimate, unbiased: Unbiased, numbers: FloatArray, level: float, edges: FloatArray) -> Number:
+    centre, error = float(unbiased.shares @ numbers), unbiased.error_of_mean(numbers)
     reach = -ndtri((1 - level) / 2) * error
     within = min(error, reach)
-    value = min(max(float(estimate.frequencies @ middles), centre - within), centre + within)
-    value = min(max(value, float(middles[0])), float(middles[-1]))  # all means of histograms; noise may lead beyond
+    value = min(max(float(estimate.frequencies @ numbers), centre - within), centre + within)
+    value = min(max(value, float(numbers[0])), float(numbers[-1]))  # all means of histograms; noise may lead beyond
     low, high = np.clip([min(centre - reach, value), max(centre + reach, value)], edges[0], edges[-1]).tolist()
     return Number(value, low, high)
 

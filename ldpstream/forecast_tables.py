@@ -60,7 +60,14 @@ def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
         if row.means
         for step, whole in [(row.means["step"], row.means["window"])]
     ]
-    return [*lines, "± of a mean: half of a 95 % interval, if all values are equally frequent."] if lines else []
+    return (
+        [
+            *lines,
+            "± of a mean: half of a 95 % interval of numbers in the middles of their bins, if all values are equally frequent.",
+        ]
+        if lines
+        else []
+    )
 
 
 def growth_table(survey: Survey, people: int) -> Table:

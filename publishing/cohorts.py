@@ -45,7 +45,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         if asked.most is not None:
             numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, most_reports), withheld), numbers)
         else:
-            numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, withheld), numbers)
+            numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, asked.bins is not None, withheld), numbers)
         of_people = default.of_people(estimate, asked.most)
         found = {default.name: Frequencies.of(of_people, withheld or default.withheld(estimate, counts))}
     alone = [panes[-1]] if everybody.span == "step" else []

@@ -68,7 +68,7 @@ def conclude(
     if most is not None:
         numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, reports), withheld), numbers)
     else:
-        numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, withheld), numbers)
+        numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, asked.bins is not None, withheld), numbers)
     table: CrossTable | UnsetType | None = UNSET
     if of_members:
         table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)

@@ -37,10 +37,12 @@ def conclude_filtered(
     state: bytes | None,
     final: bool = True,
     edges: Sequence[float] | None = None,
+    bins: bool = False,
 ) -> tuple[Publication, bytes]:
     """Returns the publication of the span "filtered" and the filter's state after the step.
 
     Args:
+        edges, bins: as in `numbers_of`.
         final: false for a preliminary publication. It states no jump: a filter that passed over steps dates a jump wrongly.
     """
     step, most = made[0], mechanisms[0].choices
@@ -60,7 +62,7 @@ def conclude_filtered(
         reports=step.reports,
         complete=step.complete,
         estimators={FILTER: Frequencies.of(_projected(found, step.reports).times(most, 1.0), withheld)},
-        numbers=attempts.of("numbers", lambda: _numbers(found, mechanisms, step.reports, edges, withheld), {}),
+        numbers=attempts.of("numbers", lambda: _numbers(found, mechanisms, step.reports, edges, bins, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
         change=_jump(found.change, most or 1) if final and found.change is not None else None,
@@ -109,14 +111,19 @@ def _projected(found: Filtered, reports: int) -> Estimate:
 
 
 def _numbers(
-    found: Filtered, mechanisms: tuple[Mechanism, ...], reports: int, edges: Sequence[float] | None, withheld: Withheld | None
+    found: Filtered,
+    mechanisms: tuple[Mechanism, ...],
+    reports: int,
+    edges: Sequence[float] | None,
+    bins: bool,
+    withheld: Withheld | None,
 ) -> dict[str, NumberEstimate]:
     if mechanisms[0].choices is not None:
         return of_sets(mean_of_filtered(found, mechanisms), withheld)
     if edges is None:
         return {}
     shares = smoothed_shares(found.frequencies, found.standard_errors, reports, np.diff(edges))
-    return numbers_of(shares, edges, withheld)
+    return numbers_of(shares, edges, bins, withheld)
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:

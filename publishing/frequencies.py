@@ -111,15 +111,20 @@ def _number(x: Number, withheld: Withheld | None) -> NumberEstimate:
 
 
 def numbers_of(
-    estimate: Estimate, edges: Sequence[float] | None, withheld: Withheld | None = None
+    estimate: Estimate, edges: Sequence[float] | None, bins: bool, withheld: Withheld | None = None
 ) -> dict[str, NumberEstimate]:
     """Returns the mean and the percentiles of an attribute's numbers, by their names in `NUMBERS`.
+
+    Args:
+        bins: true if a number may lie anywhere in its bin; false for integers, each in the middle between two edges.
 
     Returns:
         No numbers without edges, or if `quantiles.mean` or `quantiles.quantiles` returns None for the estimate.
     """
-    if edges is None or (average := mean(estimate, edges)) is None or (percentiles := quantiles(estimate, edges)) is None:
+    if edges is None or (average := mean(estimate, edges, anywhere=bins)) is None:
         return {}
+    percentiles = quantiles(estimate, edges, anywhere=True)
+    assert percentiles is not None
     return {name: _number(x, withheld) for name, x in zip(NUMBERS, (average, *percentiles), strict=True)}
 
 

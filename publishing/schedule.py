@@ -361,7 +361,7 @@ class Schedule:
             if "filtered" in spans(asked):
                 state = states.get(asked.name)
                 curve, filters[asked.name] = conclude_filtered(
-                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms, "filtered")
+                    mechanisms, panes[-1], made, state, final, edges_of(asked, mechanisms, "filtered"), asked.bins is not None
                 )
                 made.append(curve)
             publications += made

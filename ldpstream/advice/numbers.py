@@ -209,7 +209,7 @@ def repetition(
         rng = np.random.default_rng([seed, *task, zlib.crc32(f"{name} {i}".encode())])
         counts = AttributeCounts([(m, drawn_table(m, counts_in(numbers, edges[i]), rng))], [1], True, edges[i])
         estimate = BEST.estimate(counts)
-        mean, *others = (number.value for number in numbers_of(estimate, edges[i]).values())
+        mean, *others = (number.value for number in numbers_of(estimate, edges[i], bins=True).values())
         reached = np.concatenate([[0.0], np.cumsum(estimate.frequencies)])
         found[name, i] = {
             "mean": abs(mean - float(numbers.mean())),

@@ -123,6 +123,7 @@ def test_numbers_are_published_for_every_span(survey: Survey, results: MemoryRes
         assert number.low is not None
         assert number.high is not None
         assert EDGES[0] <= number.low < number.value < number.high <= EDGES[-1]
+        assert name == "mean" or {number.low, number.high} <= set(EDGES)
         assert number.value == pytest.approx(truth[name], rel=0.25)
     values = [p.numbers[name].value for name in NUMBERS[1:]]
     assert values == sorted(values)
@@ -142,10 +143,23 @@ def test_the_numbers_are_those_of_the_default_estimate(survey: Survey) -> None:
     (m,) = survey.mechanisms[0]
     table = m.tabulate(m.simulate(np.arange(4000) % 5, np.random.default_rng(1)))
     estimate = empirical_bayes(m, table, ordered=True, widths=np.diff(EDGES))
-    expected = [mean(estimate, EDGES), *(quantiles(estimate, EDGES) or ())]
+    expected = [mean(estimate, EDGES, anywhere=True), *(quantiles(estimate, EDGES, anywhere=True) or ())]
     found = conclude(survey, 0, 0, "step", [[table]], True).numbers.values()
     assert [(x.value, x.low, x.high) for x in found] == [(x.value, x.low, x.high) for x in expected if x is not None]
     assert conclude(survey, 0, 0, "step", [[m.empty_table()]], True).numbers == {}
+
+
+def test_an_ordered_integer_is_known_exactly() -> None:
+    """The mean's interval has no part for the place of a number in its bin. The median's contains the integer."""
+    survey = survey_of(("OUE", 2.0), size=5, ordered=True)
+    (m,) = survey.mechanisms[0]
+    table = m.tabulate(m.simulate(np.full(100_000, 2), np.random.default_rng(1)))
+    found = conclude(survey, 0, 0, "step", [[table]], True).numbers
+    low, high = found["mean"].low, found["mean"].high
+    assert low is not None
+    assert high is not None
+    assert 1.9 < low <= 2 <= high < 2.1
+    assert (found["p50"].low, found["p50"].high) == (1.5, 2.5)
 
 
 def test_differing_levels_have_numbers_without_intervals() -> None:

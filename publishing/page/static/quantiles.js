@@ -11,7 +11,7 @@ const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th 
 const SOURCE = {
   filtered: "They come from the filter's shares.",
   counts: "They come from the smooth part of the default estimate, which steadies the tails. The mean and percentiles of the bars above can differ from them.",
-  wave: "The interval of the mean comes from the unbiased estimate. The intervals of percentiles consist of whole bins.",
+  wave: "The interval of the mean comes from the unbiased estimate.",
 };
 let shown = null;
 
@@ -43,7 +43,7 @@ export function drawQuantiles(s, view, period) {
   const known = s.lines.some((line) => line.values.some((x) => x !== null));
   $("quantiles-title").textContent = title();
   if (known && asked().choices) $("quantiles-hint").textContent = `How many values a person chooses on average, with 95 % intervals. ${thinned(s)}`;
-  else $("quantiles-hint").textContent = known ? `In the attribute's unit, with 95 % intervals. ${thinned(s)}Within a bin, the numbers count as evenly spread. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
+  else $("quantiles-hint").textContent = known ? `In the attribute's unit, with 95 % intervals. ${thinned(s)}The values count the numbers of a bin as evenly spread. The intervals hold wherever the numbers lie in their bins. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
   $("quantiles").setAttribute("aria-label", `${title()} of ${subject(s)} over time. The list and the CSV have the numbers.`);
   $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
   $("quantiles-json").href = path("numbers", numbersQuery());
