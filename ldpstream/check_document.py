@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ldpstream.behind_relay import BehindRelay, behind_relay, second_promise
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.pair_costs import people_factor
 from ldpstream.promise import device_loss, device_window_loss, loss_for_ever, promise
+from ldpstream.second_promise import SecondPromise, second_promise, second_promise_lines
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
 
-FORMAT = 1
+FORMAT = 2
 
 
 class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +163,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
         relay: "required" if devices send only through a relay; None if they send directly.
         crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
         ends: end of the last step; None for a survey without end.
-        behind_relay: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
+        second_promise: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.
     """
 
@@ -190,13 +190,13 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     cohort: CheckedCohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
-    behind_relay: list[BehindRelay]
+    second_promise: list[SecondPromise]
     promise: list[str]
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
     t, cohort = survey.window_steps, survey.cohort
-    hidden = [] if survey.crowd is None else behind_relay(survey, None)
+    hidden = [] if survey.crowd is None else second_promise(survey, None)
     return CheckedSurvey(
         format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), pin=survey.pin, title=survey.title,
         description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
@@ -221,7 +221,8 @@ def check_document(survey: Survey) -> CheckedSurvey:
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
-        behind_relay=hidden, promise=[*promise(survey), *(["", *second_promise(survey, None, 0, hidden)] if hidden else [])],
+        second_promise=hidden,
+        promise=[*promise(survey), *(["", *second_promise_lines(survey, None, hidden)] if hidden else [])],
     )  # fmt: skip
 
 

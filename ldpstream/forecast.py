@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import Struct
 from scipy.optimize import brentq
 
-from ldpstream.behind_relay import BehindRelay
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.numbers import mean_variance
 from ldpstream.estimators.pairs import detectable_association
@@ -29,7 +28,7 @@ from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.pair_costs import people_factor
-from ldpstream.reader import Reader
+from ldpstream.second_promise import SecondPromise
 from ldpstream.surveys import Attribute, Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
@@ -118,11 +117,10 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
 
     Attributes:
         width: the wished half-width of a 95 % interval.
-        reader: what a reader of the published histograms learns, by attribute and level.
-        colluding: number of the `people` who forge reports or tell what they sent. They count in no crowd of `reader` and
-            `behind_relay`.
-        relay_required: true if devices send only through a relay.
-        behind_relay: both promises, by attribute, level and span; empty if nobody asked and the survey requires no relay.
+        colluding: number of the `people` who forge reports or tell what they sent. They count in no crowd.
+        relay_required: true if devices send only through a relay. The second promise then also holds against the operator, and
+            otherwise only against readers of the published histograms.
+        second_promise: both promises, by attribute, level and span.
     """
 
     survey: str
@@ -131,10 +129,9 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     width: float
     forecast: list[Forecast]
     pairs: list[PairForecast]
-    reader: list[Reader]
     colluding: int
     relay_required: bool
-    behind_relay: list[BehindRelay]
+    second_promise: list[SecondPromise]
 
 
 def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast]:

@@ -13,18 +13,15 @@ from ldpstream.outputs import JsonFile, drawable, write_json
 from ldpstream.terminal import console, fail, tell
 
 if TYPE_CHECKING:
-    from ldpstream.behind_relay import BehindRelay
     from ldpstream.surveys import Survey
 
-RelayOption = Annotated[
-    bool,
-    typer.Option(
-        "--relay",
-        help="with --people, or crowd in the survey: also what reports reveal behind a relay; the default if it is required",
-    ),
-]
 Colluding = Annotated[
     int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
+]
+
+Delta = Annotated[
+    float | None,
+    typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
 ]
 
 app = typer.Typer()
@@ -34,13 +31,14 @@ app = typer.Typer()
 def check(
     survey_file: SurveyFile,
     people: Annotated[
-        int | None, typer.Option(min=1, help="print only the accuracy with this number of people, and the privacy from readers")
+        int | None,
+        typer.Option(min=1, help="print only the accuracy with this number of people, and the privacy in their crowd"),
     ] = None,
     width: Annotated[
         float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
     ] = None,
-    relay: RelayOption = False,
     colluding: Colluding = 0,
+    delta: Delta = None,
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
@@ -48,9 +46,9 @@ def check(
 
     survey = surveys.load_survey(survey_file)
     if people is not None:
-        _print_forecast(survey, people, width, relay, colluding, json)
+        _print_forecast(survey, people, width, colluding, delta, json)
         return
-    _need_people({"--width": width is not None, "--relay": relay and survey.crowd is None, "--colluding": colluding > 0})
+    _need_people({"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None})
     document = check_document(survey)
     console.print("\n".join(document.promise), markup=False, highlight=False, soft_wrap=True)
     write_json(json, document)
@@ -61,42 +59,32 @@ def _need_people(given: dict[str, bool]) -> None:
         fail(f"{option} needs --people")
 
 
-def _second_promise(survey: "Survey", people: int | None, relay: bool, colluding: int) -> "list[BehindRelay]":
-    from ldpstream.behind_relay import behind_relay
-
-    return behind_relay(survey, people, colluding) if relay or survey.relay is not None else []
-
-
-def _print_forecast(survey: "Survey", people: int, width: float | None, relay: bool, colluding: int, json: Path | None) -> None:
+def _print_forecast(
+    survey: "Survey", people: int, width: float | None, colluding: int, delta: float | None, json: Path | None
+) -> None:
     from ldpstream import forecast_tables
-    from ldpstream.behind_relay import colluding_lines, second_promise
     from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
-    from ldpstream.reader import READERS, reader_line, readers
+    from ldpstream.second_promise import second_promise, second_promise_lines
+    from ldpstream.surveys.crowds import DELTA
 
-    wished = WIDTH if width is None else width
+    wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
     try:
-        rows = forecast(survey, people, wished)
-        learnt, hidden = readers(survey, people, colluding), _second_promise(survey, people, relay, colluding)
+        rows, hidden = forecast(survey, people, wished), second_promise(survey, people, colluding, added)
     except ValueError as error:
         fail(str(error))
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
     console.print(forecast_tables.forecast_table(survey, rows, wished))
-    for line in (*forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished)):
-        console.print(line, markup=False, highlight=False)
     pairs = pair_forecasts(survey, rows)
-    for line in forecast_tables.pair_lines(pairs):
+    lines = [
+        *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs), "",
+        *second_promise_lines(survey, people, hidden, colluding, added),
+    ]  # fmt: skip
+    for line in lines:
         console.print(line, markup=False, highlight=False)
-    console.print(READERS)
-    for line in (*map(reader_line, learnt), *([] if hidden else colluding_lines(survey, people, colluding))):
-        console.print(line, markup=False, highlight=False)
-    if hidden:
-        console.print()
-        for line in second_promise(survey, people, colluding, hidden):
-            console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
         survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
-        forecast=rows, pairs=pairs, reader=learnt, relay_required=survey.relay is not None, behind_relay=hidden,
+        forecast=rows, pairs=pairs, relay_required=survey.relay is not None, second_promise=hidden,
     )  # fmt: skip
     write_json(json, document)
 
@@ -120,31 +108,29 @@ def ledger(
         float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
     ] = None,
     people: Annotated[
-        int | None, typer.Option(min=1, help="also print what a reader of the histograms of this number of people learns")
+        int | None, typer.Option(min=1, help="also print the privacy in the crowd of this number of people")
     ] = None,
-    relay: RelayOption = False,
     colluding: Colluding = 0,
+    delta: Delta = None,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     from ldpstream import tables  # only here: these modules load slowly
-    from ldpstream.behind_relay import colluding_lines, relay_lines, relay_table
     from ldpstream.plots import draw_ledger
     from ldpstream.promise import cohort_line
-    from ldpstream.reader import legend, reader_table, readers
+    from ldpstream.second_promise import conditions, second_promise, second_promise_table
+    from ldpstream.surveys.crowds import DELTA
 
     survey = surveys.load_survey(survey_file)
     if (horizon is None) != (budget is None):
         fail("--horizon and --budget must be given together")
-    learnt, hidden = [], []
-    if people is None and survey.crowd is None:
-        _need_people({"--relay": relay, "--colluding": colluding > 0})
-    else:
-        try:
-            learnt = [] if people is None else readers(survey, people, colluding)
-            hidden = _second_promise(survey, people, relay, colluding)
-        except ValueError as error:
-            fail(str(error))
+    crowded, added = people is not None or survey.crowd is not None, DELTA if delta is None else delta
+    if not crowded:
+        _need_people({"--colluding": colluding > 0, "--delta": delta is not None})
+    try:
+        hidden = second_promise(survey, people, colluding, added) if crowded else []
+    except ValueError as error:
+        fail(str(error))
     rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
         console.print(table)
@@ -163,17 +149,13 @@ def ledger(
         except ValueError as error:
             fail(str(error))
         console.print(tables.solved_table(survey, horizon, budget, solved))
-    if people is not None:
-        console.print(reader_table(people, learnt))
-        for line in (*legend(survey), *([] if hidden else colluding_lines(survey, people, colluding))):
-            console.print(line, markup=False, highlight=False)
     if hidden:
-        console.print(relay_table(people, hidden))
-        for line in relay_lines(survey, people, colluding):
+        console.print(second_promise_table(people, hidden))
+        for line in conditions(survey, people, colluding, added):
             console.print(line, markup=False, highlight=False)
     if plot is not None:
         draw_ledger(survey, plot)
-    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "reader": learnt, "behind_relay": hidden})
+    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "second_promise": hidden})
 
 
 @app.command(name="rehearse")

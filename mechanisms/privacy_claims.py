@@ -129,8 +129,8 @@ class PrivacyClaims(ABC):
         """The privacy blanket of one memo; None for a one-time mechanism, and if it is unknown."""
         return None
 
-    def shuffled(self, t: float, n: int, delta: float) -> tuple[float, Chance]:
-        """Loss in nats up to `delta`, and chance of a right guess, for an observer who sees reports without their senders.
+    def shuffled(self, t: float, n: int, delta: float, smaller: float = 0.0) -> ledger.ShuffledLoss:
+        """Bound of the loss for an observer who sees reports without their senders.
 
         The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
         also knows the values of all other people, and with fake data whose reports are true.
@@ -139,20 +139,18 @@ class PrivacyClaims(ABC):
         longitudinal mechanism with t = 1, the observer sees the n reports of one step. With t > 1, the observer sees any number
         of reports of the person's memo and of one memo of each of n - 1 others, all at the same steps.
 
-        Both results are upper bounds.
-
         Args:
             t: number of reports, at least 1; `math.inf` only for a longitudinal mechanism.
             n: number of reports in a set, or of memos, the person's included; none of them forged.
-            delta: in (0, 1).
+            delta: in (0, 1), the δ at which the bound is close.
+            smaller: probability that fewer than n reports are in a set, less than `delta`. The result includes it.
         """
-        eps, chance = self.eps_inf if t == math.inf else self.eps_t(int(t)), self.guess(t)
         linked = self.memoized and t > 1
         blanket = self.device.memo_blanket if linked else self.device.blanket
-        found = blanket and ledger.shuffled_loss(blanket, n, 1 if linked else int(t), delta)
+        found = blanket and ledger.shuffled_loss(blanket, n, 1 if linked else int(t), delta - smaller)
         if not found:
-            return eps, Chance(chance, exact=False)
-        return min(eps, found.eps(delta)), Chance(min(chance, found.guess(self.k)), exact=False)
+            return ledger.ShuffledLoss.of_loss(self.device.eps_inf if t == math.inf else self.device.eps_t(int(t)))
+        return found.or_certain(smaller)
 
     def largest_chance(self, t: float = 1) -> Chance:
         """Largest posterior probability of a value that never changes, for any one person, from t reports.

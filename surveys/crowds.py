@@ -1,31 +1,98 @@
-"""The crowds in which reports hide from an observer who cannot see their senders, and the number of a device's reports."""
+"""The second promise: bounds for an observer who cannot see the senders of reports, so that people hide in a crowd.
+
+**Crowd.** Let m other honest people take part. Each of them shares attribute, level, cohort and steps with the person with
+probability p, whatever the values are: devices draw their attribute (smp) and their steps, and people choose levels and cohorts
+independently and equally often. The number X of these people has Pr[X <= x] <= exp(-m D(x/m || p)) for x <= m p, with the
+Kullback-Leibler divergence D (Chernoff 1952). The crowd is a number n with Pr[1 + X < n] <= δ/2. A smaller crowd may reveal
+everything, so this probability is a part of δ.
+
+**Right guess.** One of k values of an attribute is guessed, at first all equally likely. Each answer to another attribute may
+be any function f of this value. Let G_a(k) bound the chance of a right guess among any k histories from the reports of
+attribute a alone (`ledger.ShuffledLoss.guess`).
+
+- smp: a device answers one attribute a, drawn independently of all values. The observer may know a. Only a's reports depend on
+  the value, so the chance is at most G_a(k). If a has k_a < k values, and they never change, then
+  Σ_y max_v P(y|f(v)) / k <= Σ_y max_w P(y|w) / k <= k_a/k G_a(k_a). The bound is the largest over all attributes and levels.
+- rs+fd: the same, for an observer who knows which answer is true. Fake answers depend on no value.
+- spl: given the values, the reports of different attributes are independent, so their losses convolve (`ledger.joined_loss`),
+  for the worst levels of the other attributes.
+
+Each bound is at most that of the first promise (`device_chance`).
+"""
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from itertools import chain
+from typing import Literal, NamedTuple
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import MAX_COUNT, integer
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer, real
+from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.ledger import ShuffledLoss, joined_loss
+from ldpstream.surveys.device_chance import all_reports, device_chance
 from ldpstream.surveys.survey import Survey
 
-DELTA = 1e-6  # δ of the stated losses; see `Mechanism.shuffled`
+DELTA = 1e-9  # default of the promise's δ
+LEAST_DELTA = 1e-10  # for a smaller δ, the calculation's own error is too large
+Span = Literal["report", "window", "life"]
 
 
-class HonestCrowd(NamedTuple):
-    """The honest reports among which a report of an attribute and a level hides; `n` counts also the person's."""
+class InCrowd(NamedTuple):
+    """The two promises for the reports of one attribute and level in a span.
 
-    attribute: str
-    level: str
-    mechanism: Mechanism
+    Attributes:
+        t: number of these reports; infinite for any number of reports of one memo.
+        n: the crowd.
+        eps_everybody, eps: loss of the attribute's reports, in nats, for whoever sees them; bound of this loss in the crowd.
+        everybody, guess: chances of a right guess from the reports of all attributes in the span, if no value changes: for
+            whoever sees the device's reports, and for an observer without their senders.
+    """
+
+    attribute: int
+    level: int
+    t: float
     n: int
+    eps_everybody: float
+    eps: float
+    everybody: Chance
+    guess: float
 
 
-def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[HonestCrowd]:
-    """Yields the crowd of every attribute and level.
+def least_crowd(honest: int, parts: int, chance: float) -> int:
+    """Returns the crowd that a person's own crowd falls below with at most this chance.
 
     Args:
+        honest: number of honest people, at least 1, the person included.
+        parts: the person shares the crowd with each other honest person with probability 1/parts.
+
+    >>> [least_crowd(20_000, parts, 5e-10) for parts in (1, 2, 16)]
+    [20000, 9538, 1034]
+    """
+    others = honest - 1
+    if parts == 1:
+        return honest
+
+    def rare(x: int) -> bool:
+        ahead = x * parts - others
+        divergence = x / others * math.log1p(ahead / others) if x else 0.0
+        divergence += (others - x) / others * math.log1p(-ahead / (others * (parts - 1)))
+        return others * divergence >= -math.log(chance)
+
+    low, high = -1, others // parts  # `rare` holds up to low, and does not hold from high on
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if rare(middle) else (low, middle)
+    return low + 2
+
+
+def in_crowds(survey: Survey, span: Span, people: int | None, colluding: int = 0, delta: float = DELTA) -> Iterator[InCrowd]:
+    """Yields the bounds for every attribute and level.
+
+    Args:
+        span: "report": the reports of one step. "window": those of `window_steps` steps. "life": `all_reports`.
         people: number of people of the whole survey; None if each crowd has the survey's `crowd`.
         colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all.
+        delta: δ of the bounds, in [10⁻¹⁰, 0.1].
 
     Raises:
         ValueError: if an argument is out of range, or the survey has no `crowd` for None.
@@ -34,17 +101,41 @@ def crowds(survey: Survey, people: int | None, colluding: int = 0) -> Iterator[H
     if number is None:
         raise ValueError(f"people must be given: survey {survey.name} has no crowd")
     honest = integer("people", number, 1, MAX_COUNT) - integer("colluding", colluding, 0, number - 1)
-    parts = survey.n_cohorts * (len(survey.attributes) if survey.collection == "smp" else 1)
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            n = honest // (parts * len(attribute.levels) * m.every_steps) if people is not None else honest
-            yield HonestCrowd(attribute.name, level.name, m, max(n, 1))
+    real("delta", delta, LEAST_DELTA, 0.1)
+    steps = {"report": 1, "window": survey.window_steps, "life": None}[span]
+
+    asked = [
+        [_reports(survey, m, len(levels), steps, honest, people is None, delta) for m in levels] for levels in survey.mechanisms
+    ]
+    for attribute, levels in enumerate(asked):
+        for level, own in enumerate(levels):
+            m, t, n, loss = own
+            seen = tuple((loss,) if i == attribute else tuple(r.loss for r in rs) for i, rs in enumerate(asked))
+            if survey.collection == "spl":
+                guess = joined_loss(seen).guess(m.guessed)
+            else:
+                others = chain(*asked[:attribute], *asked[attribute + 1 :])
+                guess = max(_guess(r, m.guessed) for r in (own, *others))
+            everybody = device_chance(survey, attribute, m, steps)
+            eps = m.eps_inf if t == math.inf else m.eps_t(int(t))
+            yield InCrowd(attribute, level, t, n, eps, min(loss.eps(delta), eps), everybody, min(guess, everybody))
 
 
-def all_reports(survey: Survey, m: Mechanism) -> float:
-    """Returns the largest number of reports of a device: in all, or in a year if the level has no end.
+class _Reports(NamedTuple):
+    m: Mechanism
+    t: float
+    n: int
+    loss: ShuffledLoss
 
-    The number is infinite for a memoized level.
-    """
-    last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
-    return math.inf if m.memoized else m.reports_in(last)
+
+def _reports(survey: Survey, m: Mechanism, levels: int, steps: int | None, honest: int, stated: bool, delta: float) -> _Reports:
+    t = all_reports(survey, m) if steps is None else m.reports_in(steps)
+    asked = len(survey.attributes) if survey.collection == "smp" else 1
+    parts = 1 if stated else asked * levels * survey.n_cohorts * m.every_steps
+    n = least_crowd(honest, parts, delta / 2)
+    return _Reports(m, t, n, m.shuffled(t, n, delta, delta / 2 if parts > 1 else 0.0))
+
+
+def _guess(reports: _Reports, k: int) -> float:
+    m, loss = reports.m, reports.loss
+    return min(loss.guess(k), m.k / k * loss.guess(m.k)) if m.guessed == m.k < k else loss.guess(k)

@@ -10,9 +10,11 @@ The bound holds even if the answers to all other attributes depend on the value 
 
 import math
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 
 from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import MAX_COUNT
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.surveys.survey import Survey
@@ -23,16 +25,28 @@ def reports_in(m: Mechanism, steps: float) -> float:
     return (m.lifetime_reports or math.inf) if steps == math.inf else m.reports_in(int(steps))
 
 
-def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float, *, any_values: bool = False) -> Chance:
+def all_reports(survey: Survey, m: Mechanism) -> float:
+    """Returns the largest number of reports of a device: in all, or in a year if the level has no end.
+
+    The number is infinite for a memoized level.
+    """
+    last = survey.n_steps or (MAX_COUNT if m.lifetime_reports else survey.steps_a_year)
+    return math.inf if m.memoized else m.reports_in(last)
+
+
+def device_chance(survey: Survey, attribute: int, m: Mechanism, steps: float | None, *, any_values: bool = False) -> Chance:
     """Chance of a right guess of an attribute's value from all reports of the device, at the other attributes' worst levels.
 
     Args:
-        steps: number of consecutive steps whose reports are seen; `math.inf` only without `any_values`.
+        steps: number of consecutive steps whose reports are seen; `math.inf` only without `any_values`. None for `all_reports`,
+            without `any_values`.
         any_values: true for the value at one step, if all values may change; false if this value and the values of the other
             attributes never change, except those that `_changing` names.
     """
     changing = frozenset(range(len(survey.attributes))) if any_values else _changing(survey, attribute)
-    return _device_chance(survey.mechanisms, survey.collection, attribute, m, steps, any_values, changing)
+    known = {o: all_reports(survey, o) if steps is None else reports_in(o, steps) for o in (m, *chain(*survey.mechanisms))}
+    reports = tuple(tuple(known[o] for o in levels) for levels in survey.mechanisms)
+    return _device_chance(survey.mechanisms, survey.collection, attribute, m, known[m], reports, any_values, changing)
 
 
 def _changing(survey: Survey, attribute: int) -> frozenset[int]:
@@ -52,22 +66,26 @@ def _device_chance(
     collection: str,
     attribute: int,
     m: Mechanism,
-    steps: float,
+    own_reports: float,
+    reports: tuple[tuple[float, ...], ...],
     any_values: bool,
     changing: frozenset[int],
 ) -> Chance:
-    reports = reports_in(m, steps)
-    own = m.guess_any_values(int(reports)) if any_values else m.guess(reports)
-    others = [(other in changing, levels) for other, levels in enumerate(mechanisms) if other != attribute]
+    own = m.guess_any_values(int(own_reports)) if any_values else m.guess(own_reports)
+    others = [
+        [(o, number, other in changing) for o, number in zip(levels, numbers, strict=True)]
+        for other, (levels, numbers) in enumerate(zip(mechanisms, reports, strict=True))
+        if other != attribute
+    ]
     if not others:
         return own
     if collection == "spl":
         evidence = [
-            Evidence.worst(o.evidence(reports_in(o, steps), any_values=any_) for o in levels) for any_, levels in others
+            Evidence.worst(o.evidence(number, any_values=changes) for o, number, changes in levels) for levels in others
         ]
-        found = guess_bound(m.guessed, m.evidence(reports, any_values=any_values), *evidence)
+        found = guess_bound(m.guessed, m.evidence(own_reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
-    kinds = {(o.signature, reports_in(o, steps), changes): o for changes, levels in others for o in levels}
+    kinds = {(o.signature, number, changes): o for levels in others for o, number, changes in levels}
     return max(own, *(_hint(o, m.guessed, kind[1], kind[2]) for kind, o in sorted(kinds.items(), key=itemgetter(0))))
 
 

@@ -1,7 +1,7 @@
 """The privacy ledger: the losses of t reports.
 
 The functions `eps_t_…` are for an unchanged value, the functions `eps_sequence_…` for any two value sequences. `shuffled_loss`
-is for an observer of reports without their senders.
+and `joined_loss` are for an observer of reports without their senders.
 """
 
 from ldpstream.mechanisms.ledger.losses import eps_t_grr, eps_t_unary
@@ -9,10 +9,10 @@ from ldpstream.mechanisms.ledger.sequence_grr import eps_sequence_grr
 from ldpstream.mechanisms.ledger.sequence_hashed import eps_sequence_hashed
 from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
 from ldpstream.mechanisms.ledger.sequence_unary import eps_sequence_unary
-from ldpstream.mechanisms.ledger.shuffled import Blanket, shuffled_loss
+from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss
 from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
 
 __all__ = [
-    "Blanket", "SequenceLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_hashed", "eps_sequence_unary",
-    "eps_t_grr", "eps_t_unary", "shuffled_loss",
+    "Blanket", "SequenceLoss", "ShuffledLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_hashed",
+    "eps_sequence_unary", "eps_t_grr", "eps_t_unary", "joined_loss", "shuffled_loss",
 ]  # fmt: skip

@@ -21,11 +21,14 @@ The published "variation-ratio" pair can be smaller than δ, so it is not a boun
 table. This hull is the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and
 Manurangsi 2022).
 The convolution of the loss distributions of all tables bounds the loss of all tables together (Zhu, Dong and Wang 2022).
+
+`joined_loss` convolves the loss distributions of independent observations, such as the tables of several attributes.
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Self
 
 import numpy as np
 
@@ -38,6 +41,8 @@ POINTS = 64  # points of the curve δ(ε) of one table
 TAIL = 1e-3  # largest share of δ for losses beyond the last point
 ROUNDING = 1e-14  # bound of the rounding error of a table's curve; the errors of the slopes are larger, but cancel in the sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
+FAR = 60.0  # nats: a larger loss of other observations counts as certainty
+JOINED_POINTS = 2048  # points of the curves that `joined_loss` convolves, divided among the observations
 MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
 UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
 
@@ -154,7 +159,7 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     return float(min(local, total * (1 + 1e-9 + 64 * n * UNIT) / n))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ShuffledLoss:
     """Upper bound of the privacy loss for an observer of tables, as a distribution of losses.
 
@@ -167,6 +172,18 @@ class ShuffledLoss:
     losses: FloatArray
     chances: FloatArray
     infinite: float
+
+    @classmethod
+    def of_loss(cls, eps: float) -> Self:
+        """The bound of any observation with a loss of at most eps nats (Kairouz, Oh and Viswanath 2015)."""
+        if eps > FAR:
+            return cls(np.zeros(1), np.zeros(1), 1.0)
+        true = 1 / (1 + math.exp(-eps))
+        return cls(np.array([-eps, eps]), np.array([1 - true, true]), 0.0)
+
+    def or_certain(self, chance: float) -> Self:
+        """The bound if an event, whose chance depends on no value, may reveal everything."""
+        return replace(self, infinite=self.infinite + chance)
 
     def delta(self, eps: float) -> float:
         """Upper bound of Pr[S | values] - e^eps Pr[S | other values], for every set S of tables."""
@@ -183,13 +200,15 @@ class ShuffledLoss:
             low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
         return high
 
+    @cached_property
+    def _curve(self) -> tuple[FloatArray, FloatArray]:
+        grid = np.linspace(0, max(float(self.losses[-1]), 0.0), 400)
+        return np.exp(np.minimum(grid, 700)), np.array([self.delta(eps) for eps in grid.tolist()])
+
     def guess(self, k: int) -> float:
         """Bound of the chance of a right guess of one of k equally likely values."""
-        found = 1.0
-        for eps in np.linspace(0, max(float(self.losses[-1]), 0.0), 400).tolist():
-            odds = math.exp(min(eps, 700))
-            found = min(found, (odds + (k - 1) * self.delta(eps)) / (odds + k - 1))
-        return min(found + 1e-9, 1.0)
+        odds, deltas = self._curve
+        return min(float(((odds + (k - 1) * deltas) / (odds + k - 1)).min()) + 1e-9, 1.0)
 
 
 @lru_cache(maxsize=256)
@@ -225,6 +244,28 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
             steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
             infinite += math.exp(min(0.0, *(total.log_mean(sign * s) - sign * s * edge for s in steep)))
     return ShuffledLoss(losses, found[inside % size], infinite)
+
+
+@lru_cache(maxsize=64)
+def joined_loss(observations: tuple[tuple[ShuffledLoss, ...], ...]) -> ShuffledLoss:
+    """Upper bound of the privacy loss from independent observations together.
+
+    Args:
+        observations: for each observation, bounds of its possible loss distributions; the result holds for any one of them.
+    """
+    if len(observations) == 1 == len(observations[0]):
+        return observations[0][0]
+    points = max(POINTS, JOINED_POINTS // len(observations))
+    unit = max(1e-9, *(float(one.losses[-1]) for several in observations for one in several)) / points
+    grid = np.arange(points + 1, dtype=np.float64) * unit
+    total, finite = np.ones(1), 1.0
+    for several in observations:
+        over = np.max([[one.delta(eps) for eps in grid.tolist()] for one in several], axis=0)
+        places, chances = _loss_distribution(grid, over)
+        total = np.convolve(total, np.bincount(places + points, chances, 2 * points + 1))
+        finite *= 1 - min(float(over[-1]) + ROUNDING, 1.0)
+    losses = np.asarray((np.arange(total.size) - points * len(observations)) * unit, np.float64)
+    return ShuffledLoss(losses, total, 1 - finite)
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:

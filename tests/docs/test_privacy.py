@@ -13,10 +13,10 @@ from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.wording import up
-from ldpstream.reader import loss_up, readers
 from ldpstream.runtime.retention import KEPT_MS
+from ldpstream.second_promise import SecondPromise, loss_up, second_promise
 from ldpstream.surveys import load_survey, parse_survey
-from ldpstream.surveys.crowds import DELTA
+from ldpstream.surveys.crowds import DELTA, least_crowd
 from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
 
@@ -27,6 +27,10 @@ PLAIN = " ".join(TEXT.split())
 (TOML,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
 COMMUTE = parse_survey(tomllib.loads(TOML), "README.md")
 (DISTANCE,), (MODE,) = COMMUTE.mechanisms
+
+
+def of_life(people: int) -> list[SecondPromise]:
+    return [row for row in second_promise(COMMUTE, people) if row.span == "life"]
 
 
 def cells(text: str, first: str) -> list[str]:
@@ -137,21 +141,30 @@ def test_the_notices_examples_are_the_readmes_survey() -> None:
     chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess(), MODE.guess(45)]
     assert stated[:-2] == [f"{100 * chance:.1f}" for chance in chances]
     assert f"{stated[-2]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
-    assert f"{stated[-1]} %" == percent_up(readers(COMMUTE, 20_000)[1].guess_reader)  # behind a relay: the same bound
+    assert f"{stated[-1]} %" == percent_up(of_life(20_000)[1].guess_in_crowd)
 
 
 @pytest.mark.parametrize("people", [20_000, 100_000, 1_000_000])
 def test_what_readers_of_the_histograms_learn(people: int) -> None:
     columns = []
-    for row, m in zip(readers(COMMUTE, people), (DISTANCE, MODE), strict=True):
-        columns += [f"{row.crowd:,}", f"≤ {loss_up(row.eps_reader)}", f"≤ {percent_up(row.guess_reader)}"]
+    for row, m in zip(of_life(people), (DISTANCE, MODE), strict=True):
+        columns += [f"{row.crowd:,}", f"≤ {loss_up(row.eps_in_crowd)}", f"≤ {percent_up(row.guess_in_crowd)}"]
         all_seen, unseen = cells(TEXT, "all reports seen"), cells(TEXT, "no report seen")
-        assert f"{row.eps_all:.4g}" in all_seen
-        assert percent(row.guess_all) in all_seen
+        assert f"{row.eps_everybody:.4g}" in all_seen
+        assert str(guessing.Chance(row.guess_everybody, exact=row.guess_everybody_exact)) in all_seen
         assert percent(1 / m.k) in unseen
     assert cells(TEXT, f"{people:,}") == columns
-    assert f"plus δ = {DELTA:f}" in PLAIN
-    assert f"{MODE.lifetime_reports} reports of `mode`:" in PLAIN
+    assert f"plus δ = {DELTA:.9f}" in PLAIN
+    assert f"{MODE.lifetime_reports} reports of `mode`." in PLAIN
+
+
+def test_the_hint_of_the_other_histograms() -> None:
+    distance, mode = of_life(20_000)
+    alone = DISTANCE.shuffled(math.inf, least_crowd(20_000, 2, DELTA / 2), DELTA, DELTA / 2).guess(DISTANCE.k)
+    assert f"at most {percent_up(alone)} of cases. If" in PLAIN
+    assert f"the histograms of `mode` tell more: {percent_up(distance.guess_in_crowd)}." in PLAIN
+    assert f"{20_000 // 16:,} report `mode` at the same steps on average" in PLAIN
+    assert distance.guess_in_crowd == pytest.approx(4 / 6 * mode.guess_in_crowd)
 
 
 def test_no_document_promises_too_much() -> None:

@@ -37,7 +37,7 @@ def test_an_attack_on_simulated_reports_reaches_half_the_bound_and_never_exceeds
         share = alpha / len(cut) / 2
         return float(np.log(np.maximum(lower(counts[0], trials, share) - delta, 1e-9) / upper(counts[1], trials, share)).max())
 
-    bound = m.shuffled(1, n, delta)[0]
+    bound = m.shuffled(1, n, delta).eps(delta)
     assert 0.5 * bound < reached(linked=False) <= bound
     assert reached(linked=True) > bound  # control: an attacker who knows the sender
 
@@ -55,7 +55,7 @@ def output_numbers(m: Mechanism, reports: Any) -> Any:
     ],
 )  # fmt: skip
 def test_the_bound_is_near_to_what_an_attack_reaches(m: Mechanism, n: int, steps: int, least: float) -> None:
-    bound = m.shuffled(steps, n, 1e-6)[0]
+    bound = m.shuffled(steps, n, 1e-6).eps(1e-6)
     found = attack(m, n, steps, 1e-6, bound, 5000, np.random.default_rng(20240601))
     assert least * bound < found.low < found.eps <= bound + 4 * found.error
 

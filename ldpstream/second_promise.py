@@ -1,0 +1,164 @@
+"""The second promise, which depends on a crowd, beside the first promise: `ledger --people` and `check --people`.
+
+The second promise holds against readers of the published histograms and, behind a relay, against the operator. Both bounds are
+the same, because histograms are sums of the reports that the operator sees without their senders.
+"""
+
+import math
+
+from msgspec import Struct
+from rich.table import Table
+
+from ldpstream.mechanisms.guessing import Chance, percent_up
+from ldpstream.mechanisms.wording import plural, up
+from ldpstream.promise import nats
+from ldpstream.surveys import Survey
+from ldpstream.surveys.crowds import DELTA, Span, in_crowds
+from ldpstream.terminal import table
+
+FIRST = "First promise: against everybody who sees the device's reports, whatever other people do."
+SECOND = "Second promise: against readers of the published histograms, who see no single report, in a crowd."
+RELAYED = (
+    "Behind the relay, the second promise also holds against everybody who has neither the relay's logs nor the times of the "
+    "traffic between devices and relay."
+)
+DIRECT = (
+    "Survey {name} requires no relay. The operator sees the sender of each report, so only the first promise holds against the "
+    "operator."
+)
+LOSS = (
+    "Loss: of this attribute's reports, in nats. Between any two histories of the person's values, the chance of anything that "
+    "is seen differs by at most a factor e^loss. In a crowd, δ = {delta} is added. An observation that excludes an answer has "
+    "at most the chance δ. Choose δ (--delta) far below 1 / number of people."
+)
+GUESS = (
+    "Guess: chance of a right guess from the reports of all attributes of the device, if no value changes. At first, all "
+    "answers are equally likely. Answers to other questions may give the strongest possible hint."
+)
+CROWD = (
+    "Crowd: honest people who report at the same steps, with the same attribute, level and cohort. The service counts reports, "
+    "and cannot tell which are honest. Two published tables differ by no report of the person, or also by such a crowd."
+)
+EVEN = (
+    "Assumed: honest people choose levels and cohorts independently, and each equally often. δ includes the chance that a "
+    "person's own crowd is smaller than stated."
+)
+ASSUMED = "Assumed: each crowd has at least the number of people that the survey states as `crowd`."
+LEGEND_FRESH = (
+    "A level without memos: the loss holds for values that may change at every step. Life: all reports, or those of a year if "
+    "there is no end."
+)
+LEGEND_MEMOS = (
+    "A memoized level: the second promise needs a value that never changes, and the same crowd at each step of the person. "
+    "Nobody in the crowd may change a value or draw a new memo. One step that breaks this ends the second promise for the "
+    "reports of all steps."
+)
+LEGEND_SPL = "The losses of a device's attributes add up, and so do their δ."
+CONDITIONS = 'All conditions: docs/privacy.md, "Readers of the histograms" and "Behind a relay".'
+
+
+class SecondPromise(Struct, frozen=True, kw_only=True):
+    """The two promises about the reports of a person, for an attribute, a level and a span of time.
+
+    Attributes:
+        span: "report": the reports of one step. "window": those of `window_steps` steps. "life": any number of reports of one
+            memo; at a one-time level all reports of the device, or those of a year if the level has no end.
+        reports: number of reports of this attribute; None for any number of reports of one memo.
+        crowd: n, the least number of honest people who report at the same steps, with the same attribute, level and cohort, the
+            person included. For several reports of one memo, they are the same people at all steps and keep their memos.
+        delta: δ of `eps_in_crowd`. If `crowd` comes from a number of people, half of δ is the chance of a smaller crowd.
+        eps_everybody: loss of this attribute's reports to everybody who sees them, in nats.
+        eps_in_crowd: upper bound of this loss to somebody who does not see the senders of reports.
+        guess_everybody, guess_everybody_exact: chance of a right guess from the reports of all attributes in the span, if no
+            value changes, for everybody who sees the device's reports; false for an upper bound.
+        guess_in_crowd: upper bound of this chance for somebody who does not see the senders of reports.
+    """
+
+    attribute: str
+    level: str
+    span: Span
+    reports: int | None
+    crowd: int
+    delta: float
+    eps_everybody: float
+    eps_in_crowd: float
+    guess_everybody: float
+    guess_everybody_exact: bool
+    guess_in_crowd: float
+
+
+def second_promise(survey: Survey, people: int | None, colluding: int = 0, delta: float = DELTA) -> list[SecondPromise]:
+    """Returns three rows for every attribute and level: one report, a window, all reports.
+
+    For the arguments, see `surveys.crowds.in_crowds`.
+    """
+    spans: tuple[Span, ...] = ("report", "window", "life")
+    rows = [(row, span) for span in spans for row in in_crowds(survey, span, people, colluding, delta)]
+    return [
+        SecondPromise(
+            attribute=survey.attributes[row.attribute].name, level=survey.attributes[row.attribute].levels[row.level].name,
+            span=span, reports=None if row.t == math.inf else int(row.t), crowd=row.n, delta=delta,
+            eps_everybody=row.eps_everybody, eps_in_crowd=row.eps, guess_everybody=float(row.everybody),
+            guess_everybody_exact=row.everybody.exact, guess_in_crowd=row.guess,
+        )
+        for row, span in sorted(rows, key=lambda found: found[0][:2])
+    ]  # fmt: skip
+
+
+def loss_up(loss: float) -> str:
+    """Formats an upper bound with three digits and no exponent, rounded up; at least 0.0001."""
+    loss = max(loss, 1e-4)
+    digits = 2 - math.floor(math.log10(loss))
+    up = math.ceil(round(loss * 10**digits, 5)) / 10**digits
+    return f"{up:.3g}" if up < 1000 else f"{up:.0f}"
+
+
+def conditions(survey: Survey, people: int | None, colluding: int, delta: float) -> list[str]:
+    every = [m for levels in survey.mechanisms for m in levels]
+    whole = f"each crowd of {survey.crowd or 0:,}" if people is None else f"{people:,} people"
+    forged = f"Of {whole}, {colluding:,} forge reports or tell what they sent, and hide nobody."
+    return [
+        FIRST, SECOND, DIRECT.format(name=survey.name) if survey.relay is None else RELAYED,
+        LOSS.format(delta=f"{delta:.12f}".rstrip("0")), GUESS, CROWD, ASSUMED if people is None else EVEN,
+        *([forged] if colluding else []),
+        *([LEGEND_FRESH] if any(not m.memoized for m in every) else []),
+        *([LEGEND_MEMOS] if any(m.memoized for m in every) else []),
+        *([LEGEND_SPL] if survey.share > 1 else []), CONDITIONS,
+    ]  # fmt: skip
+
+
+def row_line(row: SecondPromise) -> str:
+    if row.reports is None:
+        seen = "any number of reports of an unchanged value lose"
+        crowd = f"{plural(row.crowd, 'honest person', 'honest people')} with unchanged memos at all the same steps"
+    else:
+        seen = plural(row.reports, "report loses", "reports lose")
+        crowd = f"{plural(row.crowd, 'honest person', 'honest people')} at the same steps"
+    known = Chance(row.guess_everybody, exact=row.guess_everybody_exact)
+    hidden = f"{plural(loss_up(row.eps_in_crowd), 'nat')} (right guess: at most {percent_up(row.guess_in_crowd)})"
+    return (
+        f"{row.attribute}, {row.level}: {seen} at most {nats(row.eps_everybody)} to everybody (right guess: {known}). "
+        f"In a crowd of {crowd}: at most {hidden}."
+    )
+
+
+def second_promise_lines(
+    survey: Survey, people: int | None, rows: list[SecondPromise], colluding: int = 0, delta: float = DELTA
+) -> list[str]:
+    """The conditions, and a line for all reports of each attribute and level."""
+    return [*conditions(survey, people, colluding, delta), *(row_line(row) for row in rows if row.span == "life")]
+
+
+def second_promise_table(people: int | None, rows: list[SecondPromise]) -> Table:
+    columns = ("crowd", "loss,\nall", "loss,\ncrowd", "guess,\nall", "guess,\ncrowd")
+    shown = table("Two promises" + ("" if people is None else f", {people:,} people"), "attribute, level", "reports", *columns)
+    for row in rows:
+        reports = "one" if row.span == "report" else f"{row.span}: {'one memo' if row.reports is None else f'{row.reports:,}'}"
+        known = Chance(row.guess_everybody, exact=row.guess_everybody_exact)
+        shown.add_row(
+            f"{row.attribute}, {row.level}" if row.span == "report" else "", reports,
+            f"{row.crowd:,}", up(row.eps_everybody), f"≤ {loss_up(row.eps_in_crowd)}",
+            str(known).replace("at most", "≤"), f"≤ {percent_up(row.guess_in_crowd)}",
+            end_section=row.span == "life",
+        )  # fmt: skip
+    return shown

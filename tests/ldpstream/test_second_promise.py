@@ -1,0 +1,259 @@
+"""The two promises of `ledger --people` and `check --people`: the rows, the words, and the arguments."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from typer.testing import CliRunner
+
+from ldpstream.cli import app
+from ldpstream.mechanisms.guessing import percent_up
+from ldpstream.second_promise import (
+    CONDITIONS,
+    DIRECT,
+    LEGEND_FRESH,
+    LEGEND_MEMOS,
+    LEGEND_SPL,
+    RELAYED,
+    SecondPromise,
+    conditions,
+    loss_up,
+    row_line,
+    second_promise,
+    second_promise_lines,
+)  # fmt: skip
+from ldpstream.surveys import Survey, load_survey, parse_survey
+from ldpstream.surveys.crowds import DELTA, least_crowd
+from ldpstream.surveys.device_chance import device_chance
+from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA, people_schema
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted((ROOT / "surveys" / "samples").glob("*.toml"))
+(TOML,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+COMMUTE = parse_survey(tomllib.loads(TOML), "README.md")
+RELAYED_TOML = TOML.replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"', 1)
+CROWDED = RELAYED_TOML.replace('relay = "required"', 'relay = "required"\ncrowd = 1250')
+MEMO = 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0'
+SPACED = 'mechanism = "GRR"\neps = 1.0\nevery_steps = 8'
+COHORT = '[cohort]\nname = "c"\nvalues = ["x", "y", "z", "w"]\nleast = 10\n'
+
+
+def survey_of(*attributes: list[str], collection: str = "smp", more: str = "") -> Survey:
+    head = 'name = "r"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 86400\nwindow_steps = 8\nlateness_steps = 1\n'
+    asked = ""
+    for i, levels in enumerate(attributes):
+        asked += f'\n[[attribute]]\nname = "a{i}"\nsize = 4\n'
+        asked += "\n".join(f'[[attribute.level]]\nname = "l{j}"\n{level}' for j, level in enumerate(levels))
+    return parse_survey(tomllib.loads(f'{head}collection = "{collection}"\n{more}\n{asked}'), "a test")
+
+
+@pytest.mark.parametrize(
+    ("survey", "parts", "reports"),
+    [
+        (survey_of([MEMO]), [1], [None]),
+        (survey_of([SPACED]), [8], [46]),
+        (survey_of([SPACED, MEMO], [MEMO]), [32, 4, 2], [46, None, None]),
+        (survey_of([SPACED], [MEMO], collection="spl"), [8, 1], [46, None]),
+        (survey_of([SPACED], [MEMO], collection="rs+fd"), [8, 1], [46, None]),
+        (survey_of([SPACED], more=COHORT), [32], [46]),
+        (survey_of([SPACED], more="ends = 20"), [8], [3]),
+        (survey_of([f"{SPACED}\nlifetime_reports = 100"]), [8], [100]),
+        (survey_of([f"{SPACED}\nlifetime_reports = 100"], more="ends = 20"), [8], [3]),
+    ],
+)
+def test_the_people_divide_among_attributes_levels_cohorts_and_steps(
+    survey: Survey, parts: list[int], reports: list[int | None]
+) -> None:
+    found = second_promise(survey, 8000)
+    rows = [row for row in found if row.span == "life"]
+    assert [row.crowd for row in rows] == [least_crowd(8000, n, DELTA / 2) for n in parts]
+    assert [row.reports for row in rows] == reports
+    assert [row.span for row in found] == ["report", "window", "life"] * len(parts)
+    places = [(i, m) for i, levels in enumerate(survey.mechanisms) for m in levels]
+    for row, (i, m) in zip(rows, places, strict=True):
+        assert row.eps_in_crowd < row.eps_everybody == (m.eps_inf if row.reports is None else m.eps_t(row.reports))
+        assert 1 / m.k < row.guess_in_crowd < row.guess_everybody
+        assert row.guess_everybody == device_chance(survey, i, m, None)
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_every_bound_is_between_blind_and_the_first_promise(path: Path) -> None:
+    survey = load_survey(path)
+    every = [m for levels in survey.mechanisms for m in levels]
+    found = second_promise(survey, 100_000)
+    for m, *rows in zip(every, found[::3], found[1::3], found[2::3], strict=True):
+        report, window, life = rows
+        assert report.eps_in_crowd <= window.eps_in_crowd <= life.eps_in_crowd
+        assert report.eps_everybody == pytest.approx(m.eps_1)
+        for row in rows:
+            assert 0 < row.eps_in_crowd < row.eps_everybody
+            assert 1 / m.k < row.guess_in_crowd < row.guess_everybody
+
+
+def test_few_people_hide_nobody() -> None:
+    for row in second_promise(COMMUTE, 1):
+        assert row.crowd == 1
+        assert row.guess_in_crowd == row.guess_everybody
+        assert row.eps_in_crowd == pytest.approx(row.eps_everybody, rel=0.4)  # the difference comes from delta alone
+
+
+def test_a_wave_and_a_large_budget_have_a_row() -> None:
+    wave, sharp = (
+        second_promise(survey_of([level]), 80_000)[-1]
+        for level in ('mechanism = "SW"\neps = 2.0\nevery_steps = 8', 'mechanism = "GRR"\neps = 80.0')
+    )
+    assert wave.eps_in_crowd < 2 < wave.eps_everybody
+    assert (sharp.eps_in_crowd, sharp.guess_in_crowd) == (sharp.eps_everybody, sharp.guess_everybody)
+
+
+def test_colluding_people_hide_nobody() -> None:
+    """So many people count as absent, wherever they report: the bounds are those of the honest people alone."""
+    assert second_promise(COMMUTE, 20_000, 12_000) == second_promise(COMMUTE, 8000)
+    last = second_promise(COMMUTE, 20_000, 19_999)[-1]
+    assert (last.crowd, last.guess_in_crowd) == (1, last.guess_everybody)
+
+
+@pytest.mark.parametrize(("people", "colluding"), [(0, 0), (10, 10), (10, 11), (10, -1), (10**30, 0)])
+def test_impossible_numbers_of_people_are_refused(people: int, colluding: int) -> None:
+    with pytest.raises(ValueError, match=r"people must be|colluding must be"):
+        second_promise(COMMUTE, people, colluding)
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [(0.80201, "0.803"), (0.8, "0.8"), (45.0, "45"), (0.0, "0.0001"), (999.2, "1000"), (1234.1, "1240"), (2920.0, "2920")],
+)
+def test_a_bound_is_rounded_up(loss: float, text: str) -> None:
+    assert loss_up(loss) == text
+
+
+def test_a_line_states_the_first_promise_first_and_the_crowd_of_the_second() -> None:
+    one = SecondPromise(
+        attribute="mode", level="low", span="life", reports=1, crowd=1, delta=DELTA, eps_everybody=1.0, guess_everybody=0.5,
+        guess_everybody_exact=True, eps_in_crowd=1.0, guess_in_crowd=0.5,
+    )  # fmt: skip
+    assert row_line(one) == (
+        "mode, low: 1 report loses at most 1 nat to everybody (right guess: 50.0 %). In a crowd of 1 honest person at the same "
+        "steps: at most 1 nat (right guess: at most 50.0 %)."
+    )
+    memo = row_line(msgspec.structs.replace(one, reports=None, crowd=3))
+    assert "any number of reports of an unchanged value lose at most 1 nat" in memo
+    assert "In a crowd of 3 honest people with unchanged memos at all the same steps" in memo
+
+
+def test_the_conditions_are_those_that_apply() -> None:
+    relayed, crowded = (parse_survey(tomllib.loads(text), "a test") for text in (RELAYED_TOML, CROWDED))
+    spaced, split = survey_of([SPACED]), survey_of([SPACED], [SPACED], collection="spl")
+    for survey, people, colluding, said in (
+        (COMMUTE, 9000, 0, {DIRECT.format(name="commute"), LEGEND_FRESH, LEGEND_MEMOS}),
+        (relayed, 9000, 2000, {RELAYED, LEGEND_FRESH, LEGEND_MEMOS, "Of 9,000 people, 2,000 forge reports"}),
+        (crowded, None, 250, {RELAYED, LEGEND_FRESH, LEGEND_MEMOS, "Of each crowd of 1,250, 250 forge", "`crowd`"}),
+        (spaced, 9000, 0, {DIRECT.format(name="r"), LEGEND_FRESH}),
+        (split, 9000, 0, {DIRECT.format(name="r"), LEGEND_FRESH, LEGEND_SPL}),
+    ):
+        lines = " ".join(conditions(survey, people, colluding, 1e-7))
+        assert all(text in lines for text in {*said, CONDITIONS, "δ = 0.0000001 is"})
+        others = {DIRECT.format(name=survey.name), RELAYED, LEGEND_FRESH, LEGEND_MEMOS, LEGEND_SPL, "forge", "`crowd`"} - said
+        assert not any(text in lines for text in others if not any(text in part for part in said))
+
+
+@pytest.mark.parametrize("toml", [TOML, RELAYED_TOML])
+def test_the_ledger_and_check_tell_the_same_numbers(toml: str, tmp_path: Path) -> None:
+    path, out = tmp_path / "commute.toml", tmp_path / "out.json"
+    path.write_text(toml)
+    survey = load_survey(path)
+    expected = second_promise(survey, 20_000, 500, 1e-7)
+    for command in ("ledger", "check"):
+        asked = [command, str(path), "--people", "20000", "--colluding", "500", "--delta", "1e-7", "--json", str(out)]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.output
+        document, shown = json.loads(out.read_text()), " ".join(done.output.split())
+        assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
+        assert all(line in shown for line in conditions(survey, 20_000, 500, 1e-7))
+        if command == "check":
+            assert (document["relay_required"], document["colluding"]) == (toml == RELAYED_TOML, 500)
+            assert all(shown.count(row_line(row)) == (row.span == "life") for row in expected)
+        else:
+            assert all(f"≤ {loss_up(row.eps_in_crowd)}" in shown for row in expected)
+
+
+@pytest.mark.parametrize("colluding", [0, 250])
+def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
+    survey = parse_survey(tomllib.loads(CROWDED), "a test")
+    found = second_promise(survey, None, colluding)
+    assert {row.crowd for row in found} == {1250 - colluding}
+    m = survey.mechanisms[1][0]
+    assert found[-1].eps_in_crowd == m.shuffled(45, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
+    with pytest.raises(ValueError, match="survey commute has no crowd"):
+        second_promise(COMMUTE, None)
+
+
+def test_check_and_ledger_tell_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None:
+    path, out = tmp_path / "commute.toml", tmp_path / "out.json"
+    path.write_text(CROWDED)
+    survey = load_survey(path)
+    expected = second_promise(survey, None)
+    done = CliRunner().invoke(app, ["check", str(path), "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    document = json.loads(out.read_text())
+    assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
+    Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
+    shown = " ".join(done.output.split())
+    assert all(line in shown for line in second_promise_lines(survey, None, expected))
+    assert shown.index("(eps_1 = 1)") < shown.index("Second promise")
+    assert " ".join(" ".join(document["promise"]).split()) in shown
+    done = CliRunner().invoke(app, ["ledger", str(path), "--colluding", "250", "--json", str(out)])
+    assert done.exit_code == 0, done.output
+    assert json.loads(out.read_text())["second_promise"] == json.loads(msgspec.json.encode(second_promise(survey, None, 250)))
+    assert "Two promises" in done.output
+
+
+@pytest.mark.parametrize("command", ["ledger", "check"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--delta", "1e-7"], "--delta needs --people"), (["--colluding", "3"], "--colluding needs --people"),
+        (["--people", "10", "--colluding", "10"], "colluding must be an integer in [0, 9], got 10"),
+        (["--people", "10", "--delta", "1"], "delta must be"), (["--people", str(10**30)], "people"),
+    ],
+)  # fmt: skip
+def test_mistakes_get_one_line(command: str, options: list[str], said: str, tmp_path: Path) -> None:
+    survey = tmp_path / "commute.toml"
+    survey.write_text(TOML)
+    done = CliRunner().invoke(app, [command, str(survey), *options])
+    assert done.exit_code == 2
+    assert said in done.output
+    assert "Two promises" not in done.output
+
+
+def test_the_readme_states_the_chances_in_a_crowd() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for row in second_promise(COMMUTE, 20_000)[2::3]:
+        (line,) = re.findall(rf"(?m)^\| `{row.attribute}` \|.*$", readme)
+        assert line.endswith(f"| at most {percent_up(row.guess_in_crowd)} |")
+
+
+def test_the_ledger_without_people_tells_nothing_about_a_crowd(tmp_path: Path) -> None:
+    out = tmp_path / "ledger.json"
+    done = CliRunner().invoke(app, ["ledger", str(SAMPLES[0]), "--json", str(out)])
+    assert "crowd" not in done.output
+    assert json.loads(out.read_text())["second_promise"] == []
+
+
+def test_the_schema_of_the_people_is_the_codes() -> None:
+    """If this test fails after a change of the document, run `python -m tests.docs.check_schema`."""
+    assert PEOPLE_SCHEMA.read_text() == people_schema()
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_the_document_of_the_people_fits_its_schema(path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "people.json"
+    assert CliRunner().invoke(app, ["check", str(path), "--people", "50000", "--json", str(out)]).exit_code == 0
+    schema = json.loads(PEOPLE_SCHEMA.read_text())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(json.loads(out.read_text()))
+    assert load_survey(path).name == json.loads(out.read_text())["survey"]
