@@ -1,6 +1,6 @@
 """Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors."""
 
-from ldpstream.producers.device.device import Device, Spent, Waiting
+from ldpstream.producers.device.device import Device, Silence, Spent, Waiting
 from ldpstream.producers.device.errors import (
     ClockWentBack,
     CostlySurvey,
@@ -22,6 +22,6 @@ from ldpstream.producers.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
     "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "RelayRequired",
-    "Sender", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting",
-    "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+    "Sender", "Silence", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey",
+    "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
 ]  # fmt: skip

@@ -237,6 +237,13 @@ def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     return lines
 
 
+RARELY = (
+    "A device makes up for no missed step. If half of the people have a program that runs at only a quarter of the steps, 20 "
+    "of 100 reports are theirs, not 50. If programs do not run at every step, choose longer steps without every_steps, such as "
+    "steps of {longer}: then a program needs to run only once in each step."
+)
+
+
 def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     window, year = survey.window_steps, survey.steps_a_year
     reports = m.reports_in(window)
@@ -286,6 +293,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
         )
     size = m.report_dtype.itemsize
     if m.every_steps > 1:
+        lines.append(RARELY.format(longer=duration(m.every_steps * survey.step_seconds)))
         lines.append(
             f"A device's reports are {m.every_steps} steps apart. This links its reports: about one device in {m.every_steps} "
             "reports at the same steps."

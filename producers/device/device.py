@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from ldpstream.producers.device.errors import (
 )
 from ldpstream.producers.device.memo_file import Enrolment, MemoFile, Store, Transaction
 from ldpstream.producers.device.secure_random import SecureRandom
+from ldpstream.producers.device.sqlite_file import BUSY_S, DAY_S
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
@@ -53,6 +54,8 @@ MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
 AHEAD_REPORTS = 24  # so many reports of future steps, made while the clock runs ahead, displace no report of a true step
+
+Silence = Literal["other attribute", "other phase", "lifetime reports made", "survey ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class Device:
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. The cohort travels in
             clear: it must not depend on a value.
         signed_by: one or several public keys, one of which must have signed the survey; None for no check.
+        wait_s: how long a call waits for another transaction on the file, in seconds, in [0, 86 400].
         signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
 
     Raises:
@@ -114,7 +118,7 @@ class Device:
         WrongSurvey: if the file or the pin belongs to another survey.
         CostlySurvey: if the survey may cost more than `max_eps`, at this device's levels.
         StoreCleared: if `expect_enrolled` is true and the file is missing or has no enrolment.
-        StoreHeld, StoreFull: if another transaction holds the file for a minute; if the disk is full.
+        StoreHeld, StoreFull: if another transaction holds the file for longer than `wait_s`; if the disk is full.
         DeviceError: if the file is damaged, has other levels or cannot be used for another reason.
     """
 
@@ -132,6 +136,7 @@ class Device:
         cohort: str | None = None,
         signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
+        wait_s: float = BUSY_S,
     ) -> None:
         if pin is not None:
             _require_pin(survey, pin)
@@ -155,7 +160,7 @@ class Device:
             raise UnknownSurvey(f"{survey.name}: {error}") from None
         chosen = self._level_indices(levels or {})
         if isinstance(path, (str, Path)):
-            path = MemoFile(Path(path), create=not expect_enrolled)
+            path = MemoFile(Path(path), not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
             if memory.pin() is None and not expect_enrolled:
@@ -201,7 +206,7 @@ class Device:
         after the survey's last step.
 
         The first call for a step draws the report; later calls return the same bytes while the envelope is kept. A call for a
-        dropped envelope raises `StepForgotten`, or returns None after all `lifetime_reports`.
+        dropped envelope raises `StepForgotten`, or returns None after all `lifetime_reports`. See `silence` for the reason.
 
         Args:
             value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
@@ -230,20 +235,48 @@ class Device:
         with self._file.transaction() as memory:
             self._require_this_survey(memory)
             enrolment = memory.enrolment(a)
-            if not enrolment.answers:
-                return None
             randomizer = self._randomizers[a][enrolment.level]
-            p = randomizer.parameters
-            if step % p.every_steps != enrolment.phase or self.survey.ended(step):
-                return None
             envelope = memory.sent(a, step)
+            if self._silence(memory, a, enrolment, envelope, step) is not None:
+                return None
             if envelope:
                 return envelope
-            if _finished(memory, a, p):
-                return None
             if envelope is not None or step <= memory.forgotten(a):
-                raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, p.every_steps))
+                every_steps = randomizer.parameters.every_steps
+                raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, every_steps))
             return self._first_report(memory, a, randomizer, enrolment, index, step)
+
+    def silence(self, attribute: str, step: int | None = None) -> Silence | None:
+        """Returns why the device makes no report of an attribute at a step, whatever the value; None if it makes a report.
+
+        None also if the step was forgotten, for which `report` raises `StepForgotten`.
+
+        Args:
+            step: as for `report`.
+
+        Returns:
+            "other attribute": the device answers other attributes (smp); "other phase": it reports at other steps, which are
+            `every_steps` apart; "lifetime reports made": it has made all `lifetime_reports`; "survey ended": the step is after
+            the survey's last step.
+
+        Raises:
+            ValueError: if there is no such attribute, or the step is out of range.
+            DeviceError: as for `report`.
+        """
+        a, (_, step) = self.survey.index(attribute), self._at(step)
+        with self._file.transaction() as memory:
+            self._require_this_survey(memory)
+            return self._silence(memory, a, memory.enrolment(a), memory.sent(a, step), step)
+
+    def _silence(self, memory: Transaction, a: int, enrolment: Enrolment, envelope: bytes | None, step: int) -> Silence | None:
+        p = self._randomizers[a][enrolment.level].parameters
+        if not enrolment.answers:
+            return "other attribute"
+        if self.survey.ended(step):
+            return "survey ended"
+        if step % p.every_steps != enrolment.phase:
+            return "other phase"
+        return "lifetime reports made" if not envelope and _finished(memory, a, p) else None
 
     def waiting(self) -> list[Waiting]:
         """Returns the kept reports that are not settled, in the order of steps.

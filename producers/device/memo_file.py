@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ldpstream.producers.device.sqlite_file import DEVICE, SQLiteFile, format_of
+from ldpstream.producers.device.sqlite_file import BUSY_S, DEVICE, SQLiteFile, format_of
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
 
@@ -60,8 +60,8 @@ class Store(Protocol):
 
 
 class MemoFile:
-    def __init__(self, path: Path, create: bool = True) -> None:
-        self._file = SQLiteFile(path, DEVICE, create)
+    def __init__(self, path: Path, create: bool = True, wait_s: float = BUSY_S) -> None:
+        self._file = SQLiteFile(path, DEVICE, create, wait_s)
 
     @property
     def path(self) -> Path:

@@ -5,7 +5,6 @@ travel inside the encryption (RFC 9458).
 """
 
 import http.client
-import json
 import socket
 import ssl
 import urllib.error
@@ -15,6 +14,7 @@ from email.message import Message
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult
 
+from ldpstream.producers.answers import document, is_own, retry_after_s
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.relay.binary_http import BinaryRequest, decode_response, encode_request
 from ldpstream.producers.urls import split_url
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ldpstream.producers.relay.capsules import Exchange
 
 ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
-DAY_S: Final = 86_400
 MAX_ANSWER_BYTES: Final = 2**20
 AGENT: Final = "ldpstream"  # the same User-Agent for all devices: the default names the Python version
 ENVELOPE_TYPE: Final = "application/vnd.ldpstream.envelope"
@@ -33,6 +32,8 @@ REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
 STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
 STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
 NOT_INSTALLED: Final = "a relay needs the package pyhpke: pip install 'ldpstream[relay]'"
+TIMEOUT: Final = "timeout"
+NOT_OWN: Final = "an answer that is not the gateway's"
 _READ_ERRORS = (OSError, http.client.HTTPException)
 
 
@@ -50,8 +51,9 @@ class Answer(NamedTuple):
     Attributes:
         status: the HTTP status; 0 without a usable answer.
         retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
-        from_gateway: false if an attempt through a relay got no answer that the gateway encrypted. A relay's own answer settles
-            no report.
+        from_gateway: false if the answer is that of a relay or proxy: it settles no report. Such an answer has a 202 or 422
+            without the gateway's body, or is not encrypted by the gateway behind a relay.
+        reason: why there was no answer of the gateway; empty if unknown.
     """
 
     status: int
@@ -70,17 +72,17 @@ class Direct:
         ValueError: if the URL is malformed. The message leaves out a user name and password.
     """
 
-    def __init__(self, url: str, token: str | None) -> None:
+    def __init__(self, url: str, token: str | None, wait_s: float = ANSWER_S) -> None:
         _split(url, "a gateway's URL")
-        self._url, self._token = url.rstrip("/") + "/v1/reports", token
+        self._url, self._token, self._wait_s = url.rstrip("/") + "/v1/reports", token, wait_s
 
     def post(self, report: Waiting) -> Answer:
         headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
         try:
-            status, given, _ = _exchange(self._url, report.envelope, headers, 0)
+            status, given, body = _exchange(self._url, report.envelope, headers, self._wait_s)
         except _READ_ERRORS as error:
             return Answer(0, reason=_reason(error))
-        return Answer(status, _retry_after_s(status, given.get("Retry-After", "")))
+        return _answer(status, _wait_s(status, given), body)
 
 
 class Relay:
@@ -129,25 +131,33 @@ class Relay:
 
 
 class ThroughRelay:
-    def __init__(self, relay: Relay, survey: Survey, token: str | None) -> None:
-        self._relay, self._survey, self._token = relay, survey, token
+    def __init__(self, relay: Relay, survey: Survey, token: str | None, wait_s: float = ANSWER_S) -> None:
+        self._relay, self._survey, self._token, self._wait_s = relay, survey, token, wait_s
 
     def post(self, report: Waiting) -> Answer:
         capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
         try:
             headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
-            status, given, body = _exchange(self._relay.url, capsule, headers, MAX_ANSWER_BYTES)
+            status, given, body = _exchange(self._relay.url, capsule, headers, self._wait_s)
         except _READ_ERRORS as error:
             return Answer(0, from_gateway=False, reason=_reason(error))
         if status != http.HTTPStatus.OK:
-            reason = STALE_KEY if _problem_type(body) == STALE_KEY_TYPE else ""
-            return Answer(status, _retry_after_s(status, given.get("Retry-After", "")), False, reason)
+            reason = STALE_KEY if document(body).get("type") == STALE_KEY_TYPE else ""
+            return Answer(status, _wait_s(status, given), False, reason)
         try:
             inner = decode_response(exchange.open_response(body))
         except ValueError:  # a `CapsuleError` or a `BinaryHttpError`
-            return Answer(0, from_gateway=False, reason="an answer that is not the gateway's")
+            return Answer(0, from_gateway=False, reason=NOT_OWN)
         told = next((value for name, value in inner.headers if name == b"retry-after"), b"")
-        return Answer(inner.status, _retry_after_s(inner.status, told.decode("latin-1")))
+        return _answer(inner.status, retry_after_s(told.decode("latin-1")), inner.content)
+
+
+def _answer(status: int, wait_s: float, body: bytes) -> Answer:
+    return Answer(status, wait_s) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
+
+
+def _wait_s(status: int, given: Message) -> float:
+    return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
 
 
 def _headers(key: str, token: str | None) -> dict[str, str]:
@@ -163,26 +173,14 @@ def _split(url: str, name: str) -> SplitResult:
     return parts
 
 
-def _exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tuple[int, Message, bytes]:
+def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, Message, bytes]:
     request = urllib.request.Request(url, body, headers)
     try:
-        with _opener.open(request, timeout=ANSWER_S) as answer:
-            return answer.status, answer.headers, answer.read(read)
+        with _opener.open(request, timeout=wait_s) as answer:
+            return answer.status, answer.headers, answer.read(MAX_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, error.headers, error.read(read)
-
-
-def _retry_after_s(status: int, told: str) -> float:
-    return min(float(told), DAY_S) if status >= 300 and told.isascii() and told.isdecimal() else 0.0
-
-
-def _problem_type(body: bytes) -> str | None:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return document.get("type") if isinstance(document, dict) else None
+            return error.code, error.headers, error.read(MAX_ANSWER_BYTES)
 
 
 def _reason(error: OSError | http.client.HTTPException) -> str:
@@ -195,7 +193,7 @@ def _reason(error: OSError | http.client.HTTPException) -> str:
         case socket.gaierror():
             return "name not found"
         case TimeoutError():
-            return "timeout"
+            return TIMEOUT
         case ConnectionRefusedError():
             return "connection refused"
         case ConnectionError():

@@ -17,7 +17,8 @@ from ldpstream.producers.device.errors import DeviceError, StoreCleared, StoreFu
 
 DEVICE, WALLET = 4, 1002  # formats of the two kinds of files (SQLite's user_version); 0: empty
 FORMER = {DEVICE: 3, WALLET: 1001}  # the formats with 8 bytes of each pin, which `Device` and `Wallet` convert
-BUSY_S = 60.0  # longest wait for another process's transaction
+BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
+DAY_S = 86_400
 
 
 class SQLiteFile:
@@ -26,6 +27,7 @@ class SQLiteFile:
     Args:
         path: the file; its folder must exist.
         file_format: `DEVICE` or `WALLET`.
+        wait_s: longest wait for another transaction, in seconds.
 
     Raises:
         StoreCleared: if the file is missing and `create` is false.
@@ -33,8 +35,8 @@ class SQLiteFile:
         DeviceError: if the path is a folder, or the file cannot be created.
     """
 
-    def __init__(self, path: Path, file_format: int, create: bool = True) -> None:
-        self.path, self.format = path.absolute(), file_format
+    def __init__(self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S) -> None:
+        self.path, self.format, self.wait_s = path.absolute(), file_format, wait_s
         try:
             if self.path.is_dir():
                 raise DeviceError(f"{self.path}: is a folder, not a file")
@@ -54,14 +56,14 @@ class SQLiteFile:
         exception occurs.
 
         Raises:
-            StoreHeld: if another transaction holds the file for longer than `BUSY_S`.
+            StoreHeld: if another transaction holds the file for longer than `wait_s`.
             StoreFull: if the disk is full.
             StoreCleared: if the file is missing.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
         """
         connection = None
         try:
-            connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
+            connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=self.wait_s, isolation_level=None)
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
@@ -81,7 +83,7 @@ class SQLiteFile:
     def _explained(self, error: sqlite3.Error) -> DeviceError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
         if code == sqlite3.SQLITE_BUSY:
-            return StoreHeld(f"{self.path}: another process holds the file for more than {BUSY_S:g} s")
+            return StoreHeld(f"{self.path}: another process holds the file for more than {self.wait_s:g} s")
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(f"{self.path}: the disk is full")
         try:

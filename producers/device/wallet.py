@@ -19,7 +19,7 @@ from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.producers.device.claims import added
 from ldpstream.producers.device.device import Device
 from ldpstream.producers.device.errors import DeviceError, StoreCleared
-from ldpstream.producers.device.sqlite_file import WALLET, SQLiteFile
+from ldpstream.producers.device.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
 from ldpstream.producers.device.wallet_file import Accounts, Budget, Place, SurveySpent
 from ldpstream.surveys import Survey
 
@@ -58,6 +58,8 @@ class Wallet:
         for_ever: largest loss between any two histories, in nats, in [1e-9, 1e9]; None for no limit. With this limit, the
             wallet refuses a level without `lifetime_reports` in a survey without `ends`.
         expect_enrolled: true if the application knows that this wallet has been made before.
+        wait_s: how long a call of the wallet or of its devices waits for another transaction on the file, in seconds, in
+            [0, 86 400].
 
     Raises:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
@@ -75,9 +77,10 @@ class Wallet:
         window_s: int | None = None,
         for_ever: float | None = None,
         expect_enrolled: bool = False,
+        wait_s: float = BUSY_S,
     ) -> None:
         budget = _budget(per_window, window_s, for_ever)
-        self._file = SQLiteFile(Path(path), WALLET, create=not expect_enrolled)
+        self._file = SQLiteFile(Path(path), WALLET, not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
         with self._file.connection() as connection:
             accounts = Accounts(connection)
             kept = accounts.budget()

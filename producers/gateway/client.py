@@ -1,7 +1,6 @@
 """A sink that posts simulated users' envelopes to the HTTP gateway."""
 
 import http.client
-import json
 import secrets
 import time
 from contextlib import suppress
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ldpstream.mechanisms.wording import plural
+from ldpstream.producers.answers import document, is_own, retry_after_s
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.problems import FINAL, MEND_FIRST
@@ -84,30 +84,22 @@ class GatewaySink:
                 self._connection.request("POST", self._path, body, headers)
                 answer = self._connection.getresponse()
                 status, said = answer.status, answer.read()
-                told = answer.headers.get("Retry-After", "")
-                again = status not in (FINAL, *MEND_FIRST)
-                wait_s = float(told) if told.isdecimal() else 1.0  # a proxy may send a date instead of seconds
+                own = is_own(status, said)
+                again = not own or status not in (FINAL, *MEND_FIRST)
+                wait_s = retry_after_s(answer.headers.get("Retry-After", ""), answer.headers.get("Date", "")) or 1.0
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()  # the next attempt opens the connection again
-                status, said, wait_s, again = 0, str(error).encode(), 1.0, True
-            if status == http.HTTPStatus.ACCEPTED:
+                status, said, wait_s, own, again = 0, str(error).encode(), 1.0, False, True
+            if own and status == http.HTTPStatus.ACCEPTED:
                 return
             if not again or time.monotonic() + wait_s > end:
-                problem = _problem(said)
+                problem = document(said)
                 message = f"{self._place} did not accept the reports: {_reason(status, said, problem)}"
                 if problem.get("title") == "step too old":
                     raise TooLateError(message)
                 self._failed = SinkError(message)
                 raise self._failed
             time.sleep(wait_s)
-
-
-def _problem(said: bytes) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        problem = json.loads(said)
-        if isinstance(problem, dict):
-            return problem
-    return {}
 
 
 def _reason(status: int, said: bytes, problem: dict[str, Any]) -> str:

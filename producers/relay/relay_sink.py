@@ -10,9 +10,9 @@ from threading import Event
 from typing import Final
 
 from ldpstream.mechanisms.wording import plural
+from ldpstream.producers.answers import ACCEPTED, NEVER_COUNTS
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.device.routes import Answer, Relay, ThroughRelay
-from ldpstream.producers.device.sender import ACCEPTED, NEVER_COUNTS
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys import Survey
 

@@ -131,6 +131,47 @@ def test_a_device_reports_at_the_steps_of_its_phase_until_its_limit(tmp_path: Pa
     assert device.spent("q0").reports == 3
 
 
+def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
+    """Before each report, `silence` agrees with `report`, and has the same reason for any value."""
+    asked = small_survey(
+        *({"name": f"q{i}", "size": 5, "level": [{"name": "a"} | level]} for i, level in enumerate((SPACED, ONCE))), ends=16,
+        window_steps=4,
+    )  # fmt: skip
+    seen = Counter[str | None]()
+    for i in range(40):
+        device, made = Device(asked, tmp_path / f"{i}.device"), [-1, -1]
+        for step in range(18):
+            for a, name in enumerate(("q0", "q1")):
+                why = device.silence(name, step)
+                seen[why] += 1
+                assert (device.report(name, step % 5, step) is None) == (why is not None)
+                if why is None:
+                    assert device.silence(name, step) is None  # the stored envelope
+                    made[a] = step
+                phase = made[0] % 4 if made[0] >= 0 else None
+                match why:
+                    case "survey ended":
+                        assert step >= 16
+                    case "other attribute":
+                        assert made[a] == -1
+                    case "other phase":
+                        assert a == 0
+                        assert phase is None or step % 4 != phase
+                    case "lifetime reports made":
+                        assert device.spent(name).reports == 3
+                        assert step % 4 == phase
+    assert set(seen) == {
+        None,
+        "other attribute",
+        "other phase",
+        "lifetime reports made",
+        "survey ended",
+    }  # false alarm: 2 ** -39
+    for wrong in (("q2", 0), ("q0", -1)):
+        with pytest.raises(ValueError, match="must be"):
+            device.silence(*wrong)
+
+
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["", "", "", "before", "after"])), max_size=25), st.booleans())
 @settings(max_examples=40)
 def test_no_clock_history_gives_two_reports_within_w_steps(history: list[tuple[int, str]], limited: bool) -> None:

@@ -23,7 +23,6 @@ from ldpstream.device import (
     UnknownSurvey,
     WrongSurvey,
 )
-from ldpstream.producers.device import sqlite_file
 from ldpstream.surveys import Survey
 from tests.producers.samples import level, make_survey
 
@@ -33,7 +32,6 @@ VALUE = 31_415
 
 @contextmanager
 def held(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
-    patch.setattr(sqlite_file, "BUSY_S", 0.01)
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -84,7 +82,7 @@ def test_an_error_releases_no_report(
     trouble: Callable[..., Any], error: type[DeviceError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
-    device = Device(SURVEY, file)
+    device = Device(SURVEY, file, wait_s=0.01)
     before = device.report("zone", 0, 0) if error is not StoreFull else None
     with trouble(file, monkeypatch):
         for _ in range(2):
@@ -96,7 +94,7 @@ def test_an_error_releases_no_report(
             assert str(caught.value).isprintable()
         if error in (StoreHeld, StoreCleared, WrongSurvey):
             with pytest.raises(error):
-                Device(SURVEY, file, expect_enrolled=True)
+                Device(SURVEY, file, expect_enrolled=True, wait_s=0.01)
     assert device.spent("zone").reports == len(device.waiting()) == (before is not None)
     raw = device.report("zone", VALUE, 1)
     assert raw is not None

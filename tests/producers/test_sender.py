@@ -17,6 +17,7 @@ from urllib.request import Request
 import pytest
 
 from ldpstream.device import Attempt, Device, Sender
+from ldpstream.producers.answers import DAY_S, retry_after_s
 from ldpstream.producers.device import routes
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.gateway.problems import FINAL, STATUS
@@ -47,7 +48,9 @@ def device_with_reports(survey: Survey, folder: Path, *ahead: int) -> Device:
 
 
 @contextmanager
-def answering(status: int, *headers: dict[str, str], context: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
+def answering(
+    status: int, *headers: dict[str, str], body: bytes = b"", context: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """A server that answers with this status, and with these headers in turn. Yields its URL and the paths of all requests."""
     asked: list[str] = []
 
@@ -58,8 +61,9 @@ def answering(status: int, *headers: dict[str, str], context: ssl.SSLContext | N
             self.send_response(status)
             for name, value in headers[(len(asked) - 1) % len(headers)].items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         do_GET = do_POST
 
@@ -82,8 +86,8 @@ def test_an_attempt_settles_what_the_gateway_took_or_refused_for_good(survey: Su
     device = device_with_reports(survey, tmp_path, 0, 9)
     with closing(Served(survey=survey, tokens=[TOKEN], now_ms=now_ms)) as served:
         assert Sender(device, served.url, "another-token").attempt()[:3] == (0, 0, 2)
-        assert Sender(device, served.url + "/", TOKEN).attempt() == Attempt(1, 0, 1, routes.DAY_S, (409,))
-        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 0, 1, routes.DAY_S, (409,))
+        assert Sender(device, served.url + "/", TOKEN).attempt() == Attempt(1, 0, 1, DAY_S, (409,))
+        assert Sender(device, served.url, TOKEN).attempt() == Attempt(0, 0, 1, DAY_S, (409,))
         assert len(served.rig.log.counted()) == 1
         waiting = device.waiting()
         device.waiting = lambda: [replace(report, envelope=b"?") for report in waiting]  # type: ignore[method-assign]  # damaged
@@ -109,13 +113,43 @@ def test_reports_go_in_random_order(survey: Survey, tmp_path: Path, monkeypatch:
 def test_a_report_waits_until_its_outcome_is_known(status: int, survey: Survey, tmp_path: Path) -> None:
     """A redirect is not followed: the report would go to a server that the application did not name."""
     device = device_with_reports(survey, tmp_path, 0)
-    with answering(status, {"Location": "/elsewhere", "Retry-After": "7"}) as (url, asked):
+    told = {"Location": "/elsewhere", "Retry-After": "7"}
+    with answering(status, told, body=b'{"type": "urn:ldpstream:problem:x"}') as (url, asked):
         outcome = Sender(device, f"{url}/gate").attempt()
     assert asked == ["/gate/v1/reports"]
     assert outcome.refused == (status == FINAL)
     assert len(device.waiting()) == outcome.waiting == (status != FINAL)
     assert outcome.retry_after_s == (7 if status >= 300 and status != FINAL else 0)
     assert outcome.statuses == (status,)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"status": 422, "title": "step too old"}', b'{"accepted": "1"}'])
+@pytest.mark.parametrize("status", [202, 422])
+def test_a_final_status_without_the_gateways_body_settles_nothing(
+    status: int, body: bytes, survey: Survey, tmp_path: Path
+) -> None:
+    device = device_with_reports(survey, tmp_path, 0)
+    with answering(status, {}, body=body) as (url, asked):
+        assert Sender(device, url).attempt() == Attempt(0, 0, 1, 0, (status,), (routes.NOT_OWN,))
+    assert (len(device.waiting()), len(asked)) == (1, 1)
+
+
+def test_a_silent_network_holds_an_attempt_for_one_wait(
+    survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt passes on `wait_s`, and ends after the first report without an answer."""
+    waits = list[float]()
+
+    def silent(*_: object, timeout: float) -> None:
+        waits.append(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(routes._opener, "open", silent)
+    device = device_with_reports(survey, tmp_path, 0, 1, 2)
+    assert Sender(device, "http://127.0.0.1:9", wait_s=0.5).attempt() == Attempt(0, 0, 3, 0, (0,), ("timeout",))
+    assert waits == [0.5]
+    with pytest.raises(ValueError, match="wait_s must be a number in"):
+        Sender(device, "http://127.0.0.1:9", wait_s=0.0)
 
 
 def test_a_report_that_must_wait_long_delays_no_other(survey: Survey, tmp_path: Path) -> None:
@@ -164,12 +198,22 @@ def test_the_outcome_says_why_there_was_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("told", "wait_s"), [("7", 7), ("86401", 86_400), ("9" * 5000, 86_400), ("-1", 0), ("Tue, 24 Nov 2026", 0), ("٣", 0)]
-)
-def test_a_wait_is_a_number_of_seconds_up_to_a_day(told: str, wait_s: float, survey: Survey, tmp_path: Path) -> None:
+    ("told", "wait_s"),
+    [
+        ("7", 7), ("86401", 86_400), ("9" * 5000, 86_400), ("-1", 0), ("soon", 0), ("٣", 0), ("1e3", 0),
+        ("Tue, 24 Nov 2026 10:01:30 GMT", 90), ("Tue, 24 Nov 2026 09:59:00 GMT", 0), ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400),
+        ("Tuesday, 24-Nov-26 10:00:05 GMT", 5), ("Tue, 24 Nov 99999 10:00:00 GMT", 0), ("Tue, 24 Nov 2026", 0),
+    ],
+)  # fmt: skip
+def test_a_wait_is_a_number_of_seconds_or_a_time_up_to_a_day(told: str, wait_s: float) -> None:
+    """A time is compared with the answer's `Date`, because the device's clock may be wrong."""
+    assert retry_after_s(told, "Tue, 24 Nov 2026 10:00:00 GMT") == wait_s
+
+
+def test_a_wait_until_a_time_reaches_the_application(survey: Survey, tmp_path: Path) -> None:
     device = device_with_reports(survey, tmp_path, 0)
-    with answering(503, {"Retry-After": told.encode().decode("latin-1")}) as (url, _):
-        assert Sender(device, url).attempt().retry_after_s == wait_s
+    with answering(429, {"Retry-After": "Thu, 31 Dec 2099 00:00:00 GMT"}) as (url, _):
+        assert Sender(device, url).attempt().retry_after_s == 86_400
 
 
 def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 
 from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, Wallet
 from ldpstream.producers.device import routes
+from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.device.routes import STALE_KEY, STALE_KEY_TYPE
 from ldpstream.producers.gateway.problems import STATUS
 from ldpstream.producers.relay.capsules import OVERHEAD_BYTES, KeyConfig, encode_configs
@@ -236,6 +237,33 @@ def test_reports_that_are_overdue_do_not_leave_together(site: RelaySite, tmp_pat
     for _ in range(100):  # an application that does not wait
         sender.attempt()
     assert len(site.relay.seen) == 1
+
+
+def test_a_report_that_became_due_during_an_attempt_gets_a_new_moment(
+    site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator who holds an answer until the next report is due must not see this report leave at once.
+
+    The control: a report whose moment has not come keeps it.
+    """
+    device = device_with_reports(tmp_path, 5, 6, 7)
+    first, second, third = sorted(report.due_ms for report in device.waiting())
+    site.clock.now_ms = first
+    sender, post = Sender(device, site.relay.device_side()), routes.ThroughRelay.post
+
+    def slow(way: routes.ThroughRelay, report: Waiting) -> routes.Answer:
+        answer = post(way, report)
+        site.clock.now_ms = second + 1
+        device.report("zone", 1, 4)  # a report that is due as soon as it is made
+        return answer
+
+    monkeypatch.setattr(routes.ThroughRelay, "post", slow)
+    outcome = sender.attempt()
+    moments = sorted(sender._moment(report) for report in device.waiting())
+    assert (outcome.accepted, outcome.waiting, len(moments)) == (1, 3, 3)
+    assert moments[0] > second + 1
+    assert third in moments
+    assert sender.attempt().accepted == 0
 
 
 def test_a_stale_key_waits_for_the_new_one(site: RelaySite, tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ export interface DeviceOptions {
   readonly random?: RandomBytes;
 }
 
+/** Why a device makes no report of an attribute at a step: it answers other attributes (smp), it reports at other steps, which are
+ * `everySteps` apart, it has made all `lifetime_reports`, or the step is after the survey's last one. */
+export type Silence = "other attribute" | "other phase" | "lifetime reports made" | "survey ended";
+
 /** A report that may need another attempt. */
 export interface Waiting {
   readonly attribute: string;
@@ -172,7 +176,7 @@ export class Device {
    * Returns the envelope with this device's report of a value; null if the device makes no report at this step.
    *
    * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
-   * after the survey's last step.
+   * after the survey's last step. `silence` gives the reason.
    *
    * The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is kept:
    * see `waiting` and `settle`. A clock that ran ahead does not stop the device: it reports the true steps once the clock is right.
@@ -195,15 +199,14 @@ export class Device {
 
   private async reportAt(attribute: string, value: Value | readonly Value[], t: number, present: boolean): Promise<Uint8Array | null> {
     const a = attributeIndex(this.survey, attribute);
-    if (!Number.isSafeInteger(t) || t < 0) throw new RangeError(`step must be an integer of at least 0, got ${t}`);
+    requireStep(t);
     const index = valueIndex(this.survey.attributes[a]!, value);
     const sent = await this.transaction(async (records) => {
       const enrolment = await read(records, a);
+      if (this.silenceOf(enrolment, a, t)) return null;
       const m = this.survey.attributes[a]!.levels[enrolment.level]!.mechanism;
-      if (!enrolment.answers || t >= this.survey.ends || t % m.everySteps !== enrolment.phase) return null;
       const before = enrolment.sent.find((report) => report.step === t);
       if (before?.envelope) return before;
-      if (enrolment.reports >= m.lifetimeReports) return null;
       if (before || t <= enrolment.forgotten) {
         throw new (present ? ClockWentBack : StepForgotten)(attribute, t, earliest(enrolment, t, m.everySteps));
       }
@@ -212,6 +215,26 @@ export class Device {
     if (!sent) return null;
     for (const waiting of unsettled(attribute, [sent])) this.unsettled.set(waiting.key, waiting);
     return fromText(sent.envelope);
+  }
+
+  /**
+   * Returns why the device makes no report of an attribute at a step, whatever the value; null if it makes a report, or if `report`
+   * throws `StepForgotten`. Errors as of `report`.
+   *
+   * @param step as for `report`.
+   */
+  async silence(attribute: string, step?: number): Promise<Silence | null> {
+    const [a, t] = [attributeIndex(this.survey, attribute), step ?? stepAt(this.survey, this.clock())];
+    requireStep(t);
+    return this.transaction(async (records) => this.silenceOf(await read(records, a), a, t));
+  }
+
+  private silenceOf({ answers, level, phase, reports, sent }: Enrolment, a: number, t: number): Silence | null {
+    const { everySteps, lifetimeReports } = this.survey.attributes[a]!.levels[level]!.mechanism;
+    if (!answers) return "other attribute";
+    if (t >= this.survey.ends) return "survey ended";
+    if (t % everySteps !== phase) return "other phase";
+    return reports >= lifetimeReports && !sent.some((report) => report.step === t && report.envelope) ? "lifetime reports made" : null;
   }
 
   /**
@@ -412,6 +435,10 @@ function enroll(
   const id = crypto.randomUUID();
   records.put("device", { format: FORMAT, pin: survey.pin, id });
   return id;
+}
+
+function requireStep(step: number): void {
+  if (!Number.isSafeInteger(step) || step < 0) throw new RangeError(`step must be an integer of at least 0, got ${step}`);
 }
 
 /** Translates the names of attributes and levels into indices. */

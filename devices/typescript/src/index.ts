@@ -1,6 +1,6 @@
 /** One person's ldpstream client. Browsers and Node; `@ldpstream/device/node` adds a store for Node. */
 
-export { Device, type DeviceOptions, type Spent, type Waiting } from "./device.js";
+export { Device, type DeviceOptions, type Silence, type Spent, type Waiting } from "./device.js";
 export {
   ClockWentBack,
   CostlySurvey,

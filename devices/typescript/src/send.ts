@@ -6,8 +6,11 @@ import { below, shuffled, systemBytes } from "./random.js";
 import { Envoy, type RelayOptions } from "./relay.js";
 import { fingerprintOf, openSurvey, requirePinForm, type OpenOptions, type Survey } from "./survey.js";
 
-const NEVER_COUNTS = 422; // the only final refusal
+const [ACCEPTED, NEVER_COUNTS] = [202, 422]; // the final answers, with the gateway's own body
+const PROBLEM_TYPE = "urn:ldpstream:problem:";
+const DAY_MS = 86_400_000;
 const ANSWER_MS = 15_000; // longer than the gateway's time-outs
+const TIMEOUT = "no answer: timeout";
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 300_000;
 const KEEPALIVE_BYTES = 60_000; // browsers allow 64 KiB in all requests that outlive a page
@@ -28,6 +31,7 @@ export interface GatewayOptions {
   readonly url: string; // without /v1/reports
   readonly token?: string; // bearer token, if the gateway needs one
   readonly relay?: RelayOptions; // if the survey requires a relay: reports travel through it, and never directly
+  readonly waitMs?: number; // longest wait for an answer, in ms; by default 15 000. On a silent network an attempt takes this time
   readonly fetch?: typeof globalThis.fetch; // for tests
 }
 
@@ -59,9 +63,9 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
   if (gateway.relay) throw new RangeError("fetchSurvey would ask the gateway directly; ship the survey, and use openSurvey");
   if (pin !== undefined) requirePinForm(pin);
   const path = pin === undefined ? "/v1/survey" : `/v1/surveys/${fingerprintOf(pin)}`;
-  const answer = await post(gateway, path, { signal: AbortSignal.timeout(ANSWER_MS) }).catch(noAnswer);
+  const answer = await post(gateway, path, { signal: waitOf(gateway) }).catch(noAnswer);
   if (typeof answer === "string" || !answer.ok) {
-    throw new DeviceError(`the gateway gave no survey: ${typeof answer === "string" ? answer : await problemOf(answer)}`);
+    throw new DeviceError(`the gateway gave no survey: ${typeof answer === "string" ? answer : titleOf(await documentOf(answer).catch(() => null), answer.status)}`);
   }
   const document: unknown = await answer.json().catch(() => null);
   return openSurvey(document, pin, options);
@@ -90,20 +94,24 @@ export class Sender {
 
   /**
    * Posts every waiting report once; with a relay at most one report, whose moment has come. Settles the reports that are in the log or
-   * will never count. The order is random: the order of arrival then shows no order of steps or attributes.
+   * will never count. The order is random: the order of arrival then shows no order of steps or attributes. Ends early after a report
+   * without an answer in `waitMs`.
    */
   async attempt(signal?: AbortSignal): Promise<Attempt> {
     if (this.envoy) return this.attemptOne(signal);
     const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
     const waits: number[] = [];
-    for (const report of shuffled(await this.device.waiting(), systemBytes)) {
+    const reports = shuffled(await this.device.waiting(), systemBytes);
+    for (const report of reports) {
       signal?.throwIfAborted();
       const { outcome, problem, retryAfterMs } = await this.deliver(report, signal ? { signal } : {});
       totals[outcome] += 1;
       if (outcome === "waiting") waits.push(retryAfterMs);
       if (problem && !totals.problems.includes(problem)) totals.problems.push(problem);
+      if (problem === TIMEOUT) break;
     }
-    return { ...totals, retryAfterMs: waits.length ? Math.min(...waits) : 0 };
+    const waiting = reports.length - totals.accepted - totals.refused;
+    return { ...totals, waiting, retryAfterMs: waits.length ? Math.min(...waits) : 0 };
   }
 
   /**
@@ -152,7 +160,10 @@ export class Sender {
     return () => document.removeEventListener("visibilitychange", hidden);
   }
 
-  /** Sends one of the due reports. Each due report that stays gets a new random moment, so that no two reports leave together. */
+  /**
+   * Sends one of the due reports. Each report that is due when the answer comes, also if it was not due before, gets a new random
+   * moment: no two reports leave together, and the end of an attempt starts no other one.
+   */
   private async attemptOne(signal?: AbortSignal): Promise<Attempt> {
     const moment = ({ key, dueMs }: Waiting) => this.next.get(key) ?? dueMs;
     let waiting = await this.device.waiting();
@@ -162,13 +173,12 @@ export class Sender {
       signal?.throwIfAborted();
       const sent = due[below(due.length, systemBytes)]!;
       const { outcome, problem, retryAfterMs } = await this.deliver(sent, signal ? { signal } : {});
-      if (outcome !== "waiting") {
-        totals[outcome] = 1;
-        waiting = waiting.filter((report) => report !== sent);
-      }
+      if (outcome !== "waiting") totals[outcome] = 1;
       if (problem) totals.problems.push(problem);
-      for (const report of due) {
-        this.next.set(report.key, this.device.clock() + (report === sent ? retryAfterMs : 0) + this.randomPart(report));
+      waiting = await this.device.waiting();
+      const now = this.device.clock();
+      for (const report of waiting.filter((report) => moment(report) <= now)) {
+        this.next.set(report.key, now + (report.key === sent.key ? retryAfterMs : 0) + this.randomPart(report, now));
       }
     }
     for (const key of this.next.keys()) if (!waiting.some((report) => report.key === key)) this.next.delete(key);
@@ -181,9 +191,9 @@ export class Sender {
    * A uniformly random part of a range: half of the time to the close of the report's step, so that several attempts fit, but at
    * least `FIRST_PAUSE_MS` and at most a step. After the close, the range is a step.
    */
-  private randomPart({ step }: Waiting): number {
+  private randomPart({ step }: Waiting, now: number): number {
     const { startMs, stepMs, latenessSteps } = this.device.survey;
-    const left = startMs + (step + 1 + latenessSteps) * stepMs - this.device.clock();
+    const left = startMs + (step + 1 + latenessSteps) * stepMs - now;
     const range = left > 0 ? Math.min(stepMs, Math.max(FIRST_PAUSE_MS, left / 2)) : stepMs;
     return (below(2 ** 32, systemBytes) / 2 ** 32) * range;
   }
@@ -197,31 +207,33 @@ export class Sender {
   /** Posts a report once, and settles it if the answer is final. */
   private async deliver(report: Waiting, { signal, keepalive = false }: { signal?: AbortSignal; keepalive?: boolean }) {
     const sealed = this.envoy && (await this.envoy.seal(this.envoy.message(report.envelope, report.key))); // without a relay no `await`: the page may end
-    const timeout = AbortSignal.timeout(ANSWER_MS);
+    const timeout = waitOf(this.gateway);
     const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;
     let answer: Response;
-    let final = true; // false: the relay's own answer, which decides nothing
+    let decides = true; // false: an answer of the relay or of a proxy
+    let document: unknown;
     try {
       if (sealed) {
         answer = await this.postCapsule(sealed.capsule, stop);
-        final = answer.status === 200;
-        const body = final ? new Uint8Array(await answer.arrayBuffer()) : null;
+        decides = answer.status === 200;
+        const body = decides ? new Uint8Array(await answer.arrayBuffer()) : null;
         if (body) answer = await sealed.open(body).catch(() => Promise.reject(new NotTheGateway()));
       } else {
         const headers = { "Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": report.key };
         answer = await post(this.gateway, "/v1/reports", { method: "POST", headers, body: report.envelope.slice(), keepalive, signal: stop });
       }
+      document = await documentOf(answer);
     } catch (error) {
       signal?.throwIfAborted();
       const problem = error instanceof NotTheGateway ? error.message : noAnswer(error);
       return { outcome: "waiting" as const, problem, retryAfterMs: 0 };
     }
-    const never = final && answer.status === NEVER_COUNTS;
-    const accepted = final && answer.status === 202;
+    const own = decides && isOwn(answer.status, document);
+    const accepted = own && answer.status === ACCEPTED;
+    const never = own && answer.status === NEVER_COUNTS;
     if (accepted || never) await this.device.settle(report);
-    const problem = await problemOf(answer); // reads the body also for an accepted report, which frees the connection
     const outcome = accepted ? ("accepted" as const) : never ? ("refused" as const) : ("waiting" as const);
-    return { outcome, problem: accepted ? null : problem, retryAfterMs: retryAfterMs(answer) };
+    return { outcome, problem: accepted ? null : titleOf(document, answer.status), retryAfterMs: retryAfterMs(answer, this.device.clock()) };
   }
 }
 
@@ -251,17 +263,43 @@ function noAnswer(error: unknown): string {
   return `no answer: ${reason === undefined ? code : reason === REFUSED ? `${reason} (${code})` : reason}`;
 }
 
-/** The title of a problem document and the status. */
-async function problemOf(answer: Response): Promise<string> {
-  const document: unknown = await answer.json().catch(() => null);
-  const titled = typeof document === "object" && document !== null && "title" in document;
-  return `${titled ? String(document.title) : "no problem document"} (${answer.status})`;
+function waitOf(gateway: GatewayOptions): AbortSignal {
+  return AbortSignal.timeout(gateway.waitMs ?? ANSWER_MS);
 }
 
-/** The seconds of Retry-After, in ms; 0 if the answer has none. */
-function retryAfterMs(answer: Response): number {
-  const told = answer.headers.get("Retry-After") ?? "";
-  return /^\d+$/.test(told) ? Math.min(1000 * Number(told), 86_400_000) : 0;
+/** The JSON of an answer's body; null if the body is something else. Throws if the body does not arrive. */
+async function documentOf(answer: Response): Promise<unknown> {
+  const body = await answer.text();
+  try {
+    return JSON.parse(body);
+  } catch {
+    return null;
+  }
+}
+
+/** False for an answer that would be final, 202 or 422, but does not have the gateway's body: a proxy gave it. */
+function isOwn(status: number, document: unknown): boolean {
+  const { accepted, type } = Object(document) as { accepted?: unknown; type?: unknown };
+  return status === ACCEPTED ? typeof accepted === "number" : status !== NEVER_COUNTS || String(type).startsWith(PROBLEM_TYPE);
+}
+
+/** The title of a problem document and the status. */
+function titleOf(document: unknown, status: number): string {
+  const { title } = Object(document) as { title?: unknown };
+  return `${title === undefined ? "no problem document" : String(title)} (${status})`;
+}
+
+/** The wait that Retry-After asks for, in ms, at most a day: seconds, or a time by the answer's Date, else by our clock. 0 for none. */
+function retryAfterMs(answer: Response, now: number): number {
+  const [told, date] = [answer.headers.get("Retry-After") ?? "", answer.headers.get("Date") ?? ""];
+  if (/^\d+$/.test(told)) return Math.min(1000 * Number(told), DAY_MS);
+  const wait = timeOf(told) - (timeOf(date) || now);
+  return wait > 0 ? Math.min(wait, DAY_MS) : 0;
+}
+
+/** A time in the form of HTTP, in ms since 1970; NaN for another text. */
+function timeOf(text: string): number {
+  return /^[A-Z][a-z]+, .* GMT$/.test(text) ? Date.parse(text) : NaN;
 }
 
 function sleep(ms: number, signal?: AbortSignal): Promise<void> {

@@ -142,7 +142,18 @@ test("a hashed device never changes its function", async () => {
 test("a device reports at the steps of its phase until its limit", async () => {
   const device = await Device.open(await survey([{ k: 5, levels: [SPACED] }]), new MemoryStore());
   const made: number[] = [];
-  for (let step = 0; step < 40; step++) if (await device.report("q0", 1, step)) made.push(step);
+  const silent = new Set<unknown>();
+  for (let step = 0; step < 40; step++) {
+    const why = await device.silence("q0", step);
+    silent.add(why);
+    const envelope = await device.report("q0", 1, step);
+    assert.equal(envelope === null, why !== null);
+    if (envelope) made.push(step);
+    assert.equal(why === "other phase", step % 4 !== (made[0] ?? -1) % 4);
+  }
+  assert.deepEqual([...silent].sort(), ["lifetime reports made", "other phase", null].sort());
+  assert.equal(await device.silence("q0", made[2]), null); // the stored envelope
+  await assert.rejects(device.silence("q0", -1), RangeError);
   assert.deepEqual(made, [0, 4, 8].map((step) => made[0]! + step));
   assert.ok(made[0]! < 4);
   assert.ok(await device.report("q0", 2, made[2])); // the stored envelope, at no further cost
@@ -161,6 +172,10 @@ test("smp answers one attribute, spl all, rs+fd all with a permanent fake value"
     return Promise.all(asked.attributes.map(({ name }) => device.spent(name)));
   };
   assert.deepEqual((await answered("smp")).map(({ reports }) => reports).sort(), [0, 0, 20]);
+  const ended = await Device.open(await survey(questions, { ends: 5 }), new MemoryStore());
+  const why = await Promise.all(["q0", "q1", "q2"].map((name) => ended.silence(name, 4)));
+  assert.deepEqual(why.filter((one) => one !== null), ["other attribute", "other attribute"]);
+  assert.equal(await ended.silence(`q${why.indexOf(null)}`, 5), "survey ended");
   assert.deepEqual((await answered("spl")).map(({ memos }) => memos), [3, 3, 3]);
   assert.deepEqual((await answered("rs+fd")).map(({ memos }) => memos).sort(), [1, 1, 3]);
 });

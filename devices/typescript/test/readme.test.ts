@@ -16,7 +16,7 @@ test("the program for a page reports and delivers once", async (context) => {
   context.mock.method(globalThis, "fetch", async (url: string, options: RequestInit) => {
     if (url.endsWith(`/v1/surveys/${served.fingerprint}`)) return Response.json(served);
     posted.push(new Headers(options.headers).get("Idempotency-Key")!);
-    return new Response(null, { status: 202 });
+    return Response.json({ accepted: 1 }, { status: 202 });
   });
   Object.assign(globalThis, { document: new EventTarget() });
   const program = /```js\n(.*?)```/s.exec(read("README.md"))![1]!

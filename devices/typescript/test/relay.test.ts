@@ -130,6 +130,24 @@ test("while the relay is unreachable, no request goes anywhere else, and the rep
   assert.ok(time.now < opens(9)); // the later step closes then
 });
 
+test("a report that became due during an attempt gets a new moment", async () => {
+  const { sender, device, time, state, pause } = await site(gives(202), [5, 6, 7]);
+  const [first, second, third] = (await device.waiting()).map(({ dueMs }) => dueMs).sort((a, b) => a - b) as [number, number, number];
+  time.now = first;
+  state.answer = async (capsule) => {
+    time.now = second + 1; // the operator holds the answer
+    await device.report("q0", 1, 4); // a report that is due as soon as it is made
+    return gives(202)(capsule);
+  };
+  const { accepted, waiting, retryAfterMs } = await sender.attempt();
+  assert.deepEqual([accepted, waiting], [1, 3]);
+  assert.ok(retryAfterMs > 0 && retryAfterMs <= third - second - 1); // the control: the third report keeps its moment
+  assert.equal((await sender.attempt()).accepted, 0);
+  state.answer = gives(202);
+  await sender.run({ pause });
+  assert.deepEqual(await device.waiting(), []);
+});
+
 test("reports that are overdue do not leave together", async () => {
   const { sender, requests, time, pause, device } = await site(gives(202), [5, 6]);
   time.now = opens(8) - 600_000;

@@ -46,6 +46,6 @@ export function open(capsule: Uint8Array): { message: Buffer; seal: (response: B
 export function response(status: number, retryAfter?: number): Buffer {
   const sized = (text: string) => Buffer.concat([Buffer.from([0x40 | (text.length >> 8), text.length & 0xff]), Buffer.from(text)]);
   const fields = retryAfter === undefined ? "" : Buffer.concat([sized("retry-after"), sized(String(retryAfter))]).toString("latin1");
-  const content = status === 202 ? '{"accepted":1}' : JSON.stringify({ title: `problem ${status}`, status });
+  const content = status === 202 ? '{"accepted":1}' : JSON.stringify({ type: "urn:ldpstream:problem:x", title: `problem ${status}`, status });
   return Buffer.concat([Buffer.from([1, 0x40 | (status >> 8), status & 0xff]), sized(fields), sized(content), Buffer.alloc(400)]);
 }

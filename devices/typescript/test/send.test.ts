@@ -38,7 +38,8 @@ function gateway(...answers: (Response | number | "")[]): GatewayOptions & { req
 }
 
 function problem(status: number, headers: Record<string, string> = {}): Response {
-  return new Response(JSON.stringify({ title: `problem ${status}`, status }), { status, headers });
+  const body = status === 202 ? { accepted: 1 } : { type: "urn:ldpstream:problem:x", title: `problem ${status}`, status };
+  return Response.json(body, { status, headers });
 }
 
 /** Requests or reports in the order of their keys: they are sent in random order. */
@@ -92,6 +93,28 @@ test("422: the report never counts, and is settled", async () => {
   const outcome = await new Sender(device, gateway(422)).attempt();
   assert.deepEqual(outcome, { accepted: 0, refused: 1, waiting: 0, retryAfterMs: 0, problems: ["problem 422 (422)"] });
   assert.deepEqual(await device.waiting(), []);
+});
+
+for (const [status, body] of [[202, ""], [202, "<html>"], [202, '{"accepted":"1"}'], [422, "<html>"], [422, '{"title":"x"}'], [422, "null"]] as const) {
+  test(`a proxy's ${status} settles nothing: ${body}`, async () => {
+    const device = await deviceWith(1);
+    const outcome = await new Sender(device, gateway(new Response(body, { status }))).attempt();
+    assert.deepEqual([outcome.accepted, outcome.refused, outcome.waiting], [0, 0, 1]);
+    assert.equal((await device.waiting()).length, 1);
+  });
+}
+
+test("a silent network holds an attempt for one wait", async () => {
+  const asked: unknown[] = [];
+  const connection = setInterval(() => undefined, 1000); // keeps the process running, as a socket does
+  const fetch = (url: unknown, { signal }: RequestInit) => new Promise<Response>((_, reject) => {
+    asked.push(url);
+    signal!.addEventListener("abort", () => reject(signal!.reason as Error));
+  });
+  const outcome = await new Sender(await deviceWith(3), { url: "https://gateway.example", waitMs: 1, fetch: fetch as typeof globalThis.fetch }).attempt();
+  assert.deepEqual(outcome, { accepted: 0, refused: 0, waiting: 3, retryAfterMs: 0, problems: ["no answer: timeout"] });
+  assert.equal(asked.length, 1);
+  clearInterval(connection);
 });
 
 const OTHERS = [
@@ -155,10 +178,13 @@ test("a report that must wait long delays no other", async () => {
   assert.equal((await new Sender(device, target).attempt()).retryAfterMs, 7000);
 });
 
-test("a Retry-After beyond a day is a day, and another text is none", async () => {
+test("a Retry-After is seconds or a time by the answer's clock, at most a day, and another text is none", async () => {
   const device = await deviceWith(1);
-  for (const [told, waitMs] of [["86401", 86_400_000], ["9".repeat(5000), 86_400_000], ["-1", 0], ["7.5", 0]] as const) {
-    const target = gateway(problem(503, { "Retry-After": told }));
+  for (const [told, waitMs] of [
+    ["86401", 86_400_000], ["9".repeat(5000), 86_400_000], ["-1", 0], ["7.5", 0], ["2030-01-01", 0], ["Tue, 24 Nov 2026", 0],
+    ["Tue, 24 Nov 2026 10:01:30 GMT", 90_000], ["Tue, 24 Nov 2026 09:59:00 GMT", 0], ["Fri, 31 Dec 9999 23:59:59 GMT", 86_400_000],
+  ] as const) {
+    const target = gateway(problem(503, { "Retry-After": told, Date: "Tue, 24 Nov 2026 10:00:00 GMT" }));
     assert.equal((await new Sender(device, target).attempt()).retryAfterMs, waitMs);
   }
 });
