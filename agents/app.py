@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -34,6 +35,7 @@ from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.startup import check_survey
 from ldpstream.agents.watchdog import Watchdog
+from ldpstream.runtime.descriptors import raise_limit
 from ldpstream.runtime.errors import exit_status
 from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
@@ -167,6 +169,8 @@ class AgentApp(faust.App):
         """
         settings = self.agent_settings
         keep_freed_memory()
+        raise_limit()
+        import_module("ldpstream.mechanisms.kernels")  # now: a later import fails for good if no descriptor is free
         gc.set_threshold(COLLECT_AFTER)
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.ready)

@@ -31,6 +31,7 @@ from ldpstream.surveys.folder import SurveyFolder
 log = structlog.get_logger("ldpstream.estimator")
 
 IDLE_S = 0.2
+STALL_MS = 300_000  # a turn that takes longer is a stall
 
 
 def _ticks_ms() -> int:
@@ -60,6 +61,7 @@ class EstimatorLoop:
         self._estimators: dict[bytes, SurveyEstimator] = {}
         self._turns, self._leases, self._metrics = Turns(), LeaseKeeper(), SurveyMetrics()
         self._workload = Workload()
+        self._turn_began_ms: int | None = None  # None between two turns
         self._looked_ms = _ticks_ms()
         self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
@@ -69,9 +71,10 @@ class EstimatorLoop:
 
     @property
     def well(self) -> bool:
-        """True if the last turn of at least one survey raised no error, or if there is no survey."""
-        estimators = list(self._estimators.values())
-        return not estimators or any(estimator.well for estimator in estimators)
+        """True if the last turn of at least one survey raised no error, or if there is no survey; False during a stall."""
+        estimators, began_ms = list(self._estimators.values()), self._turn_began_ms
+        stalls = began_ms is not None and _ticks_ms() - began_ms >= STALL_MS
+        return not stalls and (not estimators or any(estimator.well for estimator in estimators))
 
     def run(self, until: int | None) -> list[Publication]:
         try:
@@ -112,12 +115,13 @@ class EstimatorLoop:
         return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
 
     def _turn(self, key: bytes) -> None:
-        estimator = self._estimators[key]
+        estimator, self._turn_began_ms = self._estimators[key], _ticks_ms()
         with self._leases.turn(estimator.results, estimator.leads):
             try:
                 pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
             except ClockJumped as error:
                 pause_ms = estimator.delay(error)
+        self._turn_began_ms = None
         self._turns.put(key, _ticks_ms() + pause_ms)
 
     def _reached(self, until: int) -> bool:

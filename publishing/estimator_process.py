@@ -6,10 +6,12 @@ from threading import Event
 
 import structlog
 
+from ldpstream.estimators import compiled
 from ldpstream.publishing.cluster import Cluster
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.log_position import MarkerProducer, connect_admin
 from ldpstream.publishing.publication import Publication
+from ldpstream.runtime.descriptors import raise_limit
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
@@ -55,6 +57,8 @@ def serve(
         UserError: if Kafka or Redis refuses our login, or something that a single survey needs.
     """
     keep_freed_memory()
+    raise_limit()
+    compiled.load()
     loop: EstimatorLoop | None = None
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: loop is not None and loop.well)

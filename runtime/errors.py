@@ -10,7 +10,7 @@ from ldpstream.surveys.errors import UserError
 LASTING: Final = 2  # exit status of a process if a person must correct something before the next start
 PASSING: Final = 1  # exit status if a later start may succeed: a supervisor should start the process again
 _PASSING_ERRNO: Final = frozenset((
-    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT,
+    errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EBUSY, errno.ETIMEDOUT,
     errno.ESTALE, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH,
 ))  # fmt: skip
 _PASSING_SQLITE: Final = frozenset((

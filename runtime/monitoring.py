@@ -8,12 +8,16 @@
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
+from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import disable_created_metrics, make_wsgi_app
 
+from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import cannot_listen
+
+HEAD_S = 10.0  # a connection is closed if it waits longer for its client
 
 # removes the unused `_created` series of every counter
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
@@ -52,7 +56,28 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
 class _MetricsServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._free = threading.BoundedSemaphore(shares().monitoring)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Logs nothing: the client was too slow, or has left."""
+
 
 class _Silent(WSGIRequestHandler):
+    timeout = HEAD_S
+
     def log_message(self, format: str, *args: object) -> None:
         """Logs nothing."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
+from ldpstream.estimators import compiled
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
@@ -33,6 +34,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         UserError: if no survey can be used, or a setting, the folder or an address cannot be used.
     """
     watch = SurveyWatch(paths)
+    compiled.load()
     with closing(DataFolder(data)) as folder:
         if (moved := folder.moved()) != "here":
             what = "the data were moved" if moved == "moved" else "a move of the data has begun"
@@ -50,7 +52,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
             estimates.start()  # an interrupt may come before `start` returns
 
         try:
-            serve_gateway(watch, settings, check, logs, clock, bound)
+            serve_gateway(watch, settings, check, logs, clock, bound, estimates.works)
         finally:
             estimates.end()
 
@@ -68,6 +70,10 @@ class _Estimates(Thread):
         except BaseException:
             self._loop.close()
             raise
+
+    def works(self) -> bool:
+        """True while reports of a survey are counted and published."""
+        return self._loop.well
 
     def run(self) -> None:
         try:

@@ -25,9 +25,11 @@ from starlette.routing import Route
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Intake, Limits
-from ldpstream.producers.gateway.protocol import MAX_CONNECTIONS, gateway_protocol
+from ldpstream.producers.gateway.protocol import gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.runtime.bounded_http import bounded_protocol
+from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.steady_clock import SteadyClock
@@ -57,12 +59,14 @@ def serve(
     logs: Callable[[], ProcessLogs],
     clock: SteadyClock | None = None,
     bound: Callable[[], None] = lambda: None,
+    works: Callable[[], bool] = lambda: True,
 ) -> None:
     """Runs the gateway until SIGTERM or SIGINT. Accepts connections once a survey's log can be used.
 
     Args:
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
         clock: the clock that `logs` also uses; by default a new one.
+        works: returns False while the rest of the process cannot do its work; `/ready` is then 503.
 
     Raises:
         SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
@@ -80,7 +84,7 @@ def serve(
             back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
         front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
         bound()
-        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), front, back)
+        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), works, front, back)
 
 
 @contextmanager
@@ -108,6 +112,7 @@ def _run(
     check: Callable[[Survey], None],
     make_logs: Callable[[], ProcessLogs],
     clock: SteadyClock,
+    works: Callable[[], bool],
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
@@ -116,21 +121,22 @@ def _run(
     served = ServedSurveys(watch, surveys, logs, check)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(surveys, credentials.tokens, limits, now_ms=clock)
-    intake.relay_keys = credentials.relay_keys
+    intake.relay_keys, intake.works = credentials.relay_keys, works
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
-    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, origins)
+    most = shares()
+    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, origins, most.gateway)
     config = uvicorn.Config(
         create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=MAX_CONNECTIONS,
+        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most.gateway,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
     )  # fmt: skip
     config.load()  # makes the context of TLS
     operator_config = uvicorn.Config(
-        operations(intake), ws="none", log_config=None, access_log=False, server_header=False, lifespan="off",
-        timeout_graceful_shutdown=1,
+        operations(intake), http=bounded_protocol(most.monitoring), ws="none", log_config=None, access_log=False,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=1,
     )  # fmt: skip
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise uvicorn logs a warning for all non-HTTP input
 

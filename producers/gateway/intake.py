@@ -83,6 +83,7 @@ class Intake:
         self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
         self._memory = MemoryLimit(memory_bytes)
         self.relay_keys: RelayKeys | None = None
+        self.works: Callable[[], bool] = lambda: True
         self.now_ms = now_ms
         self._shuffle = shuffle or Shuffle()
         self._waiting: deque[_Waiting] = deque()  # requests that wait for the log, oldest first
@@ -95,8 +96,8 @@ class Intake:
 
     @property
     def ready(self) -> bool:
-        """True if the gateway accepts reports of a survey."""
-        return self.surveys.ready and not self._stopping and self._clock_agrees()
+        """True if the gateway accepts reports of a survey, and the rest of the process works."""
+        return self.surveys.ready and not self._stopping and self._clock_agrees() and self.works()
 
     def _clock_agrees(self) -> bool:
         with suppress(ClockJumped):

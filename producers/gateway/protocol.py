@@ -12,7 +12,8 @@ connection.
 **Limits.** The first head must end within `HEAD_S` seconds of the connection's beginning, each later head within `HEAD_S` of
 the head's beginning. The gateway closes the connection if a head has not ended after a read of the socket, and the reads after
 its first one have more than `HEAD_BYTES`. The same holds for the trailers and chunk frames between two pieces of a body. Beyond
-`MAX_CONNECTIONS` connections, a further connection gets 503 `busy` for its first request and is closed.
+`most` connections, a further connection gets 503 `busy` for its first request and is closed. If there are an eighth more, it is
+closed at once.
 """
 
 import asyncio
@@ -38,7 +39,6 @@ from ldpstream.runtime.security_headers import SecurityHeaders
 
 log = structlog.get_logger("ldpstream.gateway")
 
-MAX_CONNECTIONS = 2000
 HEAD_BYTES, HEAD_S = 32 * 1024, 10.0  # limits of a request's head, and of input outside bodies
 DIRECT_BYTES: Final = 16 * 1024  # longest body on the direct path; the checks of a longer batch must let other requests run
 PATH, RELAY_PATH = b"/v1/reports", oblivious.PATH.encode()
@@ -57,16 +57,18 @@ def gateway_protocol(
     proxies: str = "",
     connections: int | None = None,
     origins: Sequence[str] = (),
+    most: int = 2000,
 ) -> type[HttpToolsProtocol]:
     """Returns the gateway's protocol.
 
     Args:
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
         connections: largest number of simultaneous connections from one address, or one IPv6 /64; None for no limit.
+        most: largest number of simultaneous connections (`runtime.descriptors`).
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
-        "intake": intake, "fixed": fixed, "proxies": _TrustedHosts(proxies) if proxies else None,
+        "intake": intake, "fixed": fixed, "most": most, "proxies": _TrustedHosts(proxies) if proxies else None,
         "addresses": None if connections is None else Connections(connections),
         "crowded": SecurityHeaders(allow(_crowded, origins), headers),
         "permissions": permissions(origins),
@@ -106,6 +108,7 @@ class GatewayProtocol(HttpToolsProtocol):
     fixed: ClassVar[bytes]
     proxies: ClassVar[_TrustedHosts | None]
     addresses: ClassVar[Connections | None]
+    most: ClassVar[int]
     crowded: ClassVar[SecurityHeaders]
     permissions: ClassVar[dict[bytes, bytes]]
 
@@ -124,7 +127,11 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(cast(asyncio.Transport, transport))
         self._wait()
-        if len(self.connections) > MAX_CONNECTIONS:
+        if len(self.connections) > self.most + max(1, self.most // 8):
+            metrics.connections_refused.inc()
+            self.transport.abort()
+            return
+        if len(self.connections) > self.most:
             self.app = self.crowded
         if self.addresses is not None:
             host = self.client[0] if self.client else ""

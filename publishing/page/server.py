@@ -7,6 +7,9 @@ from contextlib import suppress
 import uvicorn
 from fastapi import FastAPI
 
+from ldpstream.runtime.bounded_http import bounded_protocol
+from ldpstream.runtime.descriptors import shares
+
 END_S = 2
 
 
@@ -33,9 +36,10 @@ class PageServer:
         self.port = int(self._socket.getsockname()[1])
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/"
-        config = uvicorn.Config(
-            api, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=END_S, lifespan="on"
-        )  # no access log: the log would record the visitors' addresses
+        config = uvicorn.Config(  # without an access log, which would record the visitors' addresses
+            api, http=bounded_protocol(shares().page), log_config=None, access_log=False, server_header=False,
+            timeout_graceful_shutdown=END_S, lifespan="on",
+        )  # fmt: skip
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
         self._thread.start()

@@ -15,11 +15,16 @@ from contextlib import closing
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from prometheus_client import REGISTRY
 
 from ldpstream.agents import Record, metrics, tally
+from ldpstream.producers.gateway.intake import Intake
+from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.publishing import estimator_loop
+from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
@@ -32,6 +37,7 @@ from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.folder import SurveyFolder
 from tests.faults.invariant import numbers_of
 from tests.services.agent_site import SURVEY
 from tests.services.retries import REPORTS, Devices
@@ -58,11 +64,12 @@ class Served:
     def survey(self) -> Survey:
         return load_survey(self.survey_file)
 
-    def start(self, **more: str) -> None:
+    def start(self, descriptors: int | None = None, **more: str) -> None:
         settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
         settings["MARGIN_MS"] = 3_600_000  # has no effect: estimates must not wait for an hour
         environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()} | more
-        self.process = start_command(self._log, environment, "serve", self.survey_file, "--data", self.data)
+        limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors} && exec "$0" "$@"']
+        self.process = start_command(self._log, environment, "serve", self.survey_file, "--data", self.data, through=limited)
 
     def wait_until_ready(self) -> None:
         wait_until(lambda: self.get(self.gateway, "/ready")[0] == 200, self.said)
@@ -316,6 +323,62 @@ def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, mon
         process.serve([served.survey_file], Settings(page_port=served.page), served.data, lambda: None)
     (thread,) = threads
     assert not thread.is_alive()
+
+
+def test_idle_connections_do_not_stop_the_counting(tmp_path: Path) -> None:
+    """The process may open 256 files. More idle connections than that come before its first step closes, and stay."""
+    served, idle = Served(tmp_path, 4), list[socket.socket]()
+    served.start(LDPSTREAM_GATEWAY_CONNECTIONS="9999", descriptors=256)
+    try:
+        served.wait_until_ready()
+        device = Devices(served.survey, [served.gateway], 7)
+        assert device._post(device._envelope(), {"Content-Type": "application/octet-stream"}) == 202
+        for port in (served.gateway, served.page, served.metrics) * 150:
+            idle.append(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
+        wait_until(lambda: served.said().count('"published"') >= 2 * len(served.survey.attributes), served.said)
+        for connection in idle:
+            connection.close()
+        wait_until(lambda: served.get(served.metrics, "/ready")[0] == 200, served.said)
+        wait_until(lambda: served.status()["latest_step"] is not None, served.said)
+        assert not [line for line in served.said().splitlines()[1:] if json.loads(line)["level"] in ("error", "critical")]
+    finally:
+        for connection in idle:
+            connection.close()
+        served.kill()
+
+
+def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = SurveyFolder([Served(tmp_path, 600).survey_file], now_ms)
+    with closing(EstimatorLoop(watch, Mock(), Event(), Mock(), Settings(page_port=0))) as loop:
+        (estimator,) = loop._estimators.values()
+        told, estimator.well = list[bool](), True
+
+        def turn(*_: object) -> int:
+            told.append(loop.well)
+            return 0
+
+        monkeypatch.setattr(estimator_loop, "STALL_MS", 0)
+        monkeypatch.setattr(estimator, "turn", turn)
+        loop._turn(estimator.survey.fingerprint)
+        assert (told, loop.well) == ([False], True)  # a turn that takes too long, and its end
+        estimator.well = False
+        assert not loop.well
+    intake = Intake(GatewaySurveys())
+    monkeypatch.setattr(GatewaySurveys, "ready", True)
+    for works in (True, False):
+        intake.works = lambda works=works: works  # type: ignore[misc]
+        assert intake.ready is works
+
+
+def test_the_compiler_is_loaded_before_the_first_line(tmp_path: Path) -> None:
+    """An import that fails halfway, as without free descriptors, fails in every later attempt of the process."""
+    served = Served(tmp_path, 600)
+    served.start(PYTHONPROFILEIMPORTTIME="1")
+    try:
+        wait_until(lambda: "Devices report to" in served.said(), served.said)
+        assert re.search(r"(?m)^import time: .*\| +numba$", served.said().partition("Devices report to")[0])
+    finally:
+        served.kill()
 
 
 def test_it_is_told_to_end_while_it_starts(served: Served) -> None:

@@ -136,12 +136,14 @@ class Rig:
 class Served:
     """A rig behind uvicorn, with the server and protocol classes of the service."""
 
-    def __init__(self, connections: int | None = None, proxies: str = "", origins: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, connections: int | None = None, proxies: str = "", origins: Sequence[str] = (), most: int = 2000, **options: Any
+    ) -> None:
         self.rig, self.socket = Rig(origins=origins, **options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, origins), log_config=None,
-            access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
+            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, origins, most),
+            log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
             forwarded_allow_ips=proxies or None,
         )  # fmt: skip
         self._server = _GatewayServer(config)

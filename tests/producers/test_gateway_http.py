@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from ldpstream.producers.gateway import protocol
 from ldpstream.producers.gateway.app import SECURITY
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.intake import Intake, Limits
@@ -250,9 +249,8 @@ def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeSe
     connection.close()
 
 
-def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 2)
-    one = served(tokens=[TOKEN])
+def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN], most=2)
     held = [Socket(one.port) for _ in range(2)]
     for connection in held:
         connection.send(request(GOOD))
@@ -264,6 +262,10 @@ def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed,
     assert set(SECURITY) == {name for name in SECURITY if headers.get(name.lower().encode()) == SECURITY[name].encode()}
     assert beyond.is_closed()
     beyond.close()
+    idle, refused = Socket(one.port), Socket(one.port)  # without a request, a connection holds a descriptor too
+    assert refused.is_closed()
+    refused.close()
+    idle.close()
     held[0].close()
 
     def accepted() -> bool:

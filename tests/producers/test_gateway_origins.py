@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from ldpstream.producers.gateway import protocol
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.runtime.settings import SettingsError, load_settings
 
@@ -87,9 +86,8 @@ def test_a_request_without_a_preflight_counts_nothing(served: MakeServed) -> Non
     assert one.rig.log.appended == []
 
 
-def test_a_page_may_read_that_the_gateway_is_crowded(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 0)
-    answer = post(served(origins=[PAGE]).url, PAGE)
+def test_a_page_may_read_that_the_gateway_is_crowded(served: MakeServed) -> None:
+    answer = post(served(origins=[PAGE], most=0).url, PAGE)
     assert answer.status_code == 503
     assert permission(answer)["access-control-allow-origin"] == PAGE
 

@@ -68,10 +68,14 @@ def get(url: str) -> tuple[int, str]:
             return refusal.code, refusal.read().decode()
 
 
-def start_command(log: Path, env: Mapping[str, str], *command: object) -> subprocess.Popen[bytes]:
-    """Starts a command of ldpstream in the folder of its log, and appends its output to the log."""
+def start_command(log: Path, env: Mapping[str, str], *command: object, through: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Starts a command of ldpstream in the folder of its log, and appends its output to the log.
+
+    Args:
+        through: a program that starts the command, with its arguments.
+    """
     with log.open("ab") as out:
-        line = [sys.executable, "-m", "ldpstream", *map(str, command)]
+        line = [*through, sys.executable, "-m", "ldpstream", *map(str, command)]
         return children.start(line, env=env, cwd=log.parent, stdout=out, stderr=out)
 
 

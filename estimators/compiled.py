@@ -1,0 +1,18 @@
+"""The functions that numba compiles. A process that serves clients loads them before it accepts connections.
+
+Other modules load them when they are first called: numba takes a second and 40 MiB. If an import fails halfway, as without free
+descriptors, only a new process can repeat it.
+"""
+
+from importlib import import_module
+
+MODULES = (
+    "mechanisms.kernels", "estimators.kernels", "estimators.plateau_kernels", "estimators.exponential",
+    "estimators.few_values_kernels", "estimators.posterior_kernels", "estimators.smooth_kernels",
+)  # fmt: skip
+
+
+def load() -> None:
+    """Imports numba and the modules with compiled functions. Compiles nothing."""
+    for name in MODULES:
+        import_module(f"ldpstream.{name}")
