@@ -190,8 +190,9 @@ def gateway(survey_files: SurveyPaths) -> None:
     from ldpstream.producers.gateway.gateway_process import serve as serve_gateway  # only here: these modules load slowly
     from ldpstream.producers.gateway.kafka_connection import kafka_logs
 
-    check = partial(TopicKeeper(settings, watch).check_topics, role="gateway")
-    serve_gateway(watch, settings, check, partial(kafka_logs, settings))
+    keeper = TopicKeeper(settings, watch)
+    check = partial(keeper.check_topics, role="gateway")
+    serve_gateway(watch, settings, check, partial(kafka_logs, settings), counted=keeper.check_counted)
 
 
 @app.command(name="relay-key")

@@ -20,6 +20,10 @@ class KeptUnreadable(UserError):
     """This version cannot read a stored survey, or reads it as another survey."""
 
 
+class NotCounted(UserError):
+    """Agents count another survey of this name, and refuse the reports of this one. They may accept it later."""
+
+
 class Kept(NamedTuple):
     """A stored survey: its fingerprint in hexadecimal digits, and the text of its file."""
 
@@ -52,6 +56,19 @@ class SurveyKeeper(ABC):
                 raise OpenSurveyChanged(f"survey {survey.name}: the file {change_refused(earlier)}")
         if write and text is not None and (new := Kept(survey.fingerprint.hex(), text.text)) != kept:
             self._write(survey, new)
+
+    def check_counted(self, survey: Survey) -> None:
+        """Checks that agents, if they have begun to count, count this survey and not another one of its name.
+
+        Raises:
+            NotCounted: if the stored survey is another one.
+        """
+        kept = self._read(survey)
+        if kept is not None and kept.fingerprint != survey.fingerprint.hex():
+            raise NotCounted(
+                f"survey {survey.name}: the agents count survey {kept.fingerprint} of this name and refuse reports of "
+                f"{survey.fingerprint.hex()}; give the agents this survey's file first"
+            )
 
     def forget(self, survey: Survey) -> None:
         """Deletes the stored survey of a removed file, unless another survey of this name is stored."""

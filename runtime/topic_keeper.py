@@ -41,8 +41,11 @@ class TopicKeeper(SurveyKeeper):
         self._settings = settings
 
     def check_topics(self, survey: Survey, role: Role) -> None:
+        """Checks a survey and its topics, for a gateway also `check_counted`. Creates missing topics."""
         ensure_topics(self._settings, survey, role)
         self.check(survey)
+        if role == "gateway":
+            self.check_counted(survey)
 
     def forget(self, survey: Survey) -> None:
         """Like `SurveyKeeper.forget`, but logs a TopicError and continues."""

@@ -33,8 +33,9 @@ from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.steady_clock import SteadyClock
+from ldpstream.runtime.survey_keeper import NotCounted
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.waiting import Stopped, wait_for
+from ldpstream.runtime.waiting import Stopped, Unreachable, wait_for
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -60,13 +61,16 @@ def serve(
     clock: SteadyClock | None = None,
     bound: Callable[[], None] = lambda: None,
     works: Callable[[], bool] = lambda: True,
+    counted: Callable[[Survey], None] | None = None,
 ) -> None:
     """Runs the gateway until SIGTERM or SIGINT. Accepts connections once a survey's log can be used.
 
     Args:
-        check: checks a survey's log; raises `Unreachable` while Kafka is unreachable.
+        check: checks a survey's log; raises `Unreachable` while Kafka is unreachable, and `NotCounted` while agents count
+            another survey of this name.
         clock: the clock that `logs` also uses; by default a new one.
         works: returns False while the rest of the process cannot do its work; `/ready` is then 503.
+        counted: checks again, while the gateway runs, that agents count a survey; raises `NotCounted`.
 
     Raises:
         SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
@@ -84,7 +88,7 @@ def serve(
             back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
         front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
         bound()
-        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), works, front, back)
+        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), works, counted, front, back)
 
 
 @contextmanager
@@ -113,12 +117,13 @@ def _run(
     make_logs: Callable[[], ProcessLogs],
     clock: SteadyClock,
     works: Callable[[], bool],
+    counted: Callable[[Survey], None] | None,
     front: socket.socket,
     back: socket.socket | None,
 ) -> None:
     logs = make_logs()
     surveys = GatewaySurveys()
-    served = ServedSurveys(watch, surveys, logs, check)
+    served = ServedSurveys(watch, surveys, logs, check, counted)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
     intake = Intake(surveys, credentials.tokens, limits, now_ms=clock)
     intake.relay_keys, intake.works = credentials.relay_keys, works
@@ -160,7 +165,8 @@ def _run(
         try:
             with suppress(Stopped, asyncio.CancelledError):
                 kafka_at = f"Kafka at {settings.kafka}"
-                served.begin(await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning))
+                usable = await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait)
+                served.begin(usable)
                 starting = asyncio.create_task(logs.start())
                 await starting
                 following = [
@@ -180,6 +186,10 @@ def _run(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+def _may_wait(error: Exception) -> bool:
+    return isinstance(error, Unreachable | NotCounted)
 
 
 def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) -> None:

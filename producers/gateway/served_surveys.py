@@ -1,6 +1,7 @@
 """Keeps the surveys of a gateway equal to the survey files, while the gateway runs."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -9,9 +10,11 @@ import structlog
 from ldpstream.producers.gateway.gateway_log import GatewayLog
 from ldpstream.producers.gateway.served_signatures import ServedSignatures
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime.survey_checks import SurveyChecks
+from ldpstream.runtime.survey_checks import RETRY_S, SurveyChecks
+from ldpstream.runtime.survey_keeper import NotCounted
 from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import Changes, SurveyText
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -40,12 +43,21 @@ class ServedSurveys:
 
     Args:
         check: checks that a survey's topic is usable; runs in a thread.
+        counted: raises NotCounted if agents no longer count a survey that is served; runs in a thread.
     """
 
-    def __init__(self, watch: SurveyWatch, surveys: GatewaySurveys, logs: Logs, check: Callable[[Survey], None]) -> None:
-        self._watch, self._surveys, self._logs = watch, surveys, logs
+    def __init__(
+        self,
+        watch: SurveyWatch,
+        surveys: GatewaySurveys,
+        logs: Logs,
+        check: Callable[[Survey], None],
+        counted: Callable[[Survey], None] | None = None,
+    ) -> None:
+        self._watch, self._surveys, self._logs, self._counted = watch, surveys, logs, counted
         self._checks = SurveyChecks(watch, check, log, "survey not served")
         self._open: dict[bytes, SurveyLog] = {}
+        self._looked_s: dict[bytes, float] = {}  # time of the last `counted`, by fingerprint
         self._signatures = ServedSignatures()
         self._signatures.look(watch.surveys.values())
         for text in watch.surveys.values():
@@ -71,8 +83,8 @@ class ServedSurveys:
             self._begin(survey)
 
     async def follow(self) -> None:
-        """Follows the survey files until it is cancelled. Ends at once if the gateway serves one file, not a folder."""
-        while self._watch.only_file is None:
+        """Follows the survey files and the agents' surveys until it is cancelled. A single file is read only at the start."""
+        while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await self.look()
@@ -80,6 +92,36 @@ class ServedSurveys:
                 log.exception("internal error")
 
     async def look(self) -> None:
+        if self._watch.only_file is None:
+            await self._follow_files()
+        for survey in list(self._surveys.by_fingerprint.values()):
+            if survey.fingerprint in self._open or not self._checks.due(survey):
+                continue
+            if not self._logs.reachable:
+                return  # the check would wait for the broker
+            if await asyncio.to_thread(self._checks.usable, survey):
+                self._begin(survey)
+        await self._look_at_agents()
+
+    async def _look_at_agents(self) -> None:
+        """Looks for one survey at a time whether agents still count it. Otherwise its reports get 503."""
+        if self._counted is None or not self._open or not self._logs.reachable:
+            return
+        survey = self._surveys.by_fingerprint[min(self._open, key=self._looked_s.__getitem__)]
+        if time.monotonic() - self._looked_s[survey.fingerprint] < RETRY_S:
+            return
+        self._looked_s[survey.fingerprint] = time.monotonic()
+        try:
+            await asyncio.to_thread(self._counted, survey)
+        except NotCounted as error:
+            log.error("survey not served", survey=survey.name, error=str(error))
+            self._checks.postpone(survey)
+            self._surveys.detach(survey)
+            self._open.pop(survey.fingerprint).close()
+        except UserError as error:
+            log.warning("the agents' survey is unknown", survey=survey.name, error=str(error))
+
+    async def _follow_files(self) -> None:
         changes, renewed = await asyncio.to_thread(self._look_at_files)
         for text in changes.removed:
             self._surveys.remove(text.survey.fingerprint)
@@ -89,13 +131,6 @@ class ServedSurveys:
             self._put(text)
         self._surveys.incomplete = self._watch.incomplete
         self._checks.forget_others(self._surveys.by_fingerprint)
-        for survey in list(self._surveys.by_fingerprint.values()):
-            if survey.fingerprint in self._open or not self._checks.due(survey):
-                continue
-            if not self._logs.reachable:
-                return  # the check would wait for the broker
-            if await asyncio.to_thread(self._checks.usable, survey):
-                self._begin(survey)
 
     def _look_at_files(self) -> tuple[Changes, list[SurveyText]]:
         changes = self._watch.look()
@@ -110,4 +145,5 @@ class ServedSurveys:
 
     def _begin(self, survey: Survey) -> None:
         opened = self._open[survey.fingerprint] = self._logs.add(survey)
+        self._looked_s[survey.fingerprint] = time.monotonic()
         self._surveys.attach(survey, opened)

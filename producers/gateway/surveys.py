@@ -68,6 +68,10 @@ class GatewaySurveys:
     def attach(self, survey: Survey, log: GatewayLog) -> None:
         self._logs[survey.fingerprint] = log
 
+    def detach(self, survey: Survey) -> None:
+        """Takes the log from a survey: its reports get 503."""
+        self._logs.pop(survey.fingerprint, None)
+
     def remove(self, fingerprint: bytes) -> None:
         """Removes a survey."""
         del self.by_fingerprint[fingerprint], self._documents[fingerprint]
@@ -83,7 +87,7 @@ class GatewaySurveys:
         """
         log = self._logs.get(survey.fingerprint)
         if log is None:
-            detail = "this gateway cannot use the survey's topic; no report of this attempt is in the log"
+            detail = "this gateway cannot use the survey's log at present; no report of this attempt is in the log"
             raise Problem("survey unavailable", detail)
         return log
 

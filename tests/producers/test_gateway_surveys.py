@@ -16,13 +16,14 @@ import structlog
 from ldpstream.producers.gateway import served_surveys
 from ldpstream.producers.gateway.bodies import Checks
 from ldpstream.producers.gateway.metrics import survey_ready
-from ldpstream.producers.gateway.problems import STATUS
+from ldpstream.producers.gateway.problems import STATUS, Problem
 from ldpstream.producers.gateway.served_surveys import ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime import survey_checks
+from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.waiting import Unreachable
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import Changes, SurveyFolderError
@@ -316,6 +317,59 @@ async def test_an_unusable_topic_stops_only_its_survey(tmp_path: Path, monkeypat
     folder.reachable = True
     await folder.served.look()
     assert folder.states() == {"bad": True, "good": True}
+
+
+class Agents(SurveyKeeper):
+    """Keeps the survey that agents count, in memory."""
+
+    kept: Kept | None = None
+
+    def accept(self, survey: Survey, toml: str) -> None:
+        self.kept = Kept(survey.fingerprint.hex(), toml)
+
+    def _place(self, survey: Survey) -> str:
+        return "memory"
+
+    def _read(self, survey: Survey) -> Kept | None:
+        return self.kept
+
+    def _write(self, survey: Survey, kept: Kept | None) -> None:
+        self.kept = kept
+
+
+async def test_a_gateway_takes_no_reports_that_the_agents_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade to a survey that replaces an open one of its name: gateways first, then agents first."""
+    for module in (survey_checks, served_surveys):
+        monkeypatch.setattr(module, "RETRY_S", 0.0)
+    folder, file = Folder(tmp_path, "one"), tmp_path / "one.toml"
+    agents = Agents(folder.served._watch)
+
+    def check(survey: Survey) -> None:
+        agents.check(survey)
+        agents.check_counted(survey)
+
+    folder.served._checks._check, folder.served._counted = check, agents.check_counted
+    folder.served.begin(folder.served.check())
+    assert folder.states() == {"one": True}  # no agent has begun: Kafka keeps the reports for a week
+    surveys = [folder.named("one")]
+    agents.accept(surveys[0], file.read_text())
+    for _ in range(2):
+        replaces = f'replaces = "{surveys[-1].fingerprint.hex()}"\n'
+        folder.write("one", "step_seconds = ", f"{replaces}step_seconds = {len(surveys)}")
+        surveys.append(load_survey(file))
+        if len(surveys) == 2:
+            await folder.look()
+            assert (folder.named("one"), folder.states()) == (surveys[1], {"one": False})
+            with pytest.raises(Problem, match="survey unavailable"):
+                folder.surveys.log_of(surveys[1])
+        else:
+            agents.accept(surveys[2], file.read_text())
+            await folder.served._look_at_agents()
+            assert (folder.named("one"), folder.states()) == (surveys[1], {"one": False})
+            assert folder.logs[surveys[1].fingerprint].closed
+        agents.accept(surveys[-1], file.read_text())
+        await folder.look()
+        assert (folder.named("one"), folder.states()) == (surveys[-1], {"one": True})
 
 
 async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

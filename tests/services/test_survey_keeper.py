@@ -150,6 +150,9 @@ def test_a_restarted_gateway_serves_the_open_survey(files: Files, tmp_path: Path
         assert gateway.surveys() == {old.name: old.fingerprint.hex()}
         assert gateway.post(sound(new, rng, new.step_at(now_ms()), 0))[0] == 503
         files.write(601, f'replaces = "{old.fingerprint.hex()}"\n')
+        wait_until(lambda: gateway.surveys() == {new.name: new.fingerprint.hex()}, gateway.log.read_text)
+        assert gateway.post(sound(new, rng, new.step_at(now_ms()), 0))[0] == 503  # the agents would refuse the report
+        files.check(write=True)  # as an agent does
         gateway.until(sound(new, rng, new.step_at(now_ms()), 0), 202, "")
     finally:
         gateway.process.terminate()
