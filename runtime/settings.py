@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
+from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys.errors import UserError, did_you_mean
 
 PREFIX = "LDPSTREAM_"
@@ -137,6 +138,9 @@ class Settings(BaseSettings):
     """partitions of the reports topic when a process makes it"""
     rejected_retention_ms: Annotated[int, Field(ge=1, le=10**13)] | None = None
     """longest retention of the dead letters, in ms; default: the retention of the reports topic"""
+    records_retention_ms: Annotated[int, Field(ge=0, le=10**13)] = KEPT_MS
+    """time for which `serve` keeps the records that it has counted or rejected, in ms (the default is a week); in Kafka, the
+    topic's `retention.ms` decides"""
     replication: Annotated[int, Field(ge=1, le=7)] = 1
     """replication factor of the topics when a process makes them"""
     commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500

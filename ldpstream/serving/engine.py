@@ -27,10 +27,13 @@ class FolderEngine:
 
     Args:
         check: checks that a survey does not change an open survey.
+        kept_ms: time for which counted records are kept, in ms.
     """
 
-    def __init__(self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms) -> None:
-        self._folder, self._check, self._clock = folder, check, clock
+    def __init__(
+        self, folder: DataFolder, check: Callable[[Survey], None], clock: Callable[[], int] = now_ms, kept_ms: int = KEPT_MS
+    ) -> None:
+        self._folder, self._check, self._clock, self._kept_ms = folder, check, clock, kept_ms
         self._counters: dict[bytes, Counter] = {}
         self._tidied_ms = 0
 
@@ -61,7 +64,10 @@ class FolderEngine:
         metrics.store_available.set(1)
 
     def _tidy(self, now_ms: int) -> None:
-        if now_ms - self._tidied_ms >= TIDY_MS and expire(self._folder, now_ms - KEPT_MS, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
+        if (
+            now_ms - self._tidied_ms >= TIDY_MS
+            and expire(self._folder, now_ms - self._kept_ms, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE
+        ):
             return_freed_memory()
             return_compiler()
             self._tidied_ms = now_ms

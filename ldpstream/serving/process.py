@@ -61,7 +61,7 @@ class _Estimates(Thread):
     def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder, clock: Callable[[], int]) -> None:
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
-        engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock)
+        engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock, settings.records_retention_ms)
         same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock)
         self._error: BaseException | None = None

@@ -25,6 +25,7 @@ from ldpstream.producers.gateway.intake import Intake
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.publishing import estimator_loop
 from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
@@ -176,6 +177,34 @@ def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytes
         assert metrics.store_available._value.get() == 0
         engine.count(survey, now_ms())
         assert metrics.store_available._value.get() == 1
+
+
+@pytest.mark.parametrize("kept_ms", [0, 3_600_000, Settings().records_retention_ms])
+def test_counted_records_stay_as_long_as_the_setting_says(kept_ms: int, tmp_path: Path) -> None:
+    survey = Served(tmp_path, 600).survey
+    (tmp_path / "data").mkdir(mode=0o700)
+    at_ms = [survey.opens_ms(1)]
+    with closing(DataFolder(tmp_path / "data")) as folder:
+        engine, reader = FolderEngine(folder, lambda _: None, lambda: at_ms[0], kept_ms), StoredReader(survey)
+        position, _ = engine.open(survey, reader)
+        with folder.write() as db:
+            FolderLog(folder, survey, lambda: at_ms[0]).append(db, [b"rejected"], b"")
+        schedule = Schedule(survey, engine.count_store(survey), position, engine.results(survey, reader), [], margin_ms=0)
+
+        def stored(later_ms: int) -> bool:
+            at_ms[0] = max(at_ms[0], survey.opens_ms(1) + later_ms)
+            engine.count(survey, at_ms[0])
+            with folder.read() as db:
+                return bool(db.execute("SELECT count(*) FROM record WHERE value = ?", (b"rejected",)).fetchone()[0])
+
+        assert stored(0)
+        assert stored(60_000)  # nothing is published
+        at_ms[0] = survey.closes_ms(1)
+        engine.count(survey, at_ms[0])
+        assert schedule.run(at_ms[0])
+        published_ms = at_ms[0] - survey.opens_ms(1)
+        assert kept_ms <= published_ms or stored(kept_ms)
+        assert not stored(max(kept_ms, published_ms) + 60_001)
 
 
 def test_killed_again_and_again_it_loses_and_doubles_no_report(served: Served) -> None:
