@@ -1,7 +1,7 @@
 """The promise of a survey to a participant, in plain words and in numbers."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from ldpstream.false_reports import weight_line
@@ -41,6 +41,8 @@ RELAY = (
     "report learns less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
+DELETIONS = (2, 4, 9)  # numbers of deletions of a device's storage in the promise
+SHARING = 4  # people who share a value in the promise
 HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
@@ -130,6 +132,8 @@ def promise(survey: Survey) -> list[str]:
         "device can be linked. For each level we print the chance of a right guess: of 100 people, how many the best guesser "
         "gets right. The guesser sees all reports of this attribute of a device, and at first considers all values equally "
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
+        "If one answer is known to be common, more guesses are right, also without any report. The survey's page prints these "
+        "chances for the published shares.",
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
         *([PAIRS] if any(attribute.pair for attribute in survey.attributes) else []),
     ]
@@ -244,6 +248,26 @@ RARELY = (
 )
 
 
+def _several_memos(m: Mechanism) -> str:
+    times, chances = _listed(DELETIONS), _listed([m.guess_memos(n + 1) for n in DELETIONS])
+    return (
+        f"A device whose storage is deleted draws a new memo. After {times} deletions, the chance of a right guess of a value "
+        f"that never changes is {chances}, from any number of reports of this attribute. From the reports of "
+        f"{SHARING} people who are known to share a value, such as a household, it is {m.guess_memos(SHARING)}."
+    )
+
+
+def _several_people(m: Mechanism) -> str:
+    return (
+        f"From one report of each of {SHARING} people who are known to share a value, such as a household, the chance of a "
+        f"right guess of this value is {m.guess(SHARING)}."
+    )
+
+
+def _listed(items: Sequence[object]) -> str:
+    return f"{', '.join(map(str, items[:-1]))} and {items[-1]}"
+
+
 def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
     window, year = survey.window_steps, survey.steps_a_year
     reports = m.reports_in(window)
@@ -273,6 +297,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
             f"Chance of a right guess of one value from {of_window} of this attribute: {m.guess(window)}; "
             "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
         )
+    lines.append(_several_memos(m) if m.memoized else _several_people(m))
     in_year = m.reports_in(year)
     lines.append(
         f"After a year ({plural(in_year, 'report')} of this attribute): chance of a right guess of a value that never changed: "

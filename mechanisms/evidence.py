@@ -96,6 +96,37 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     return min(1.0, high + SLACK)
 
 
+def guess_bound_known(shares: FloatArray, loss: float, evidence: Evidence) -> float:
+    """Upper bound of the chance of a right guess, if the guesser knows the share π_v of the people with each value v.
+
+    Let values be in descending order of their shares, and let a report multiply the odds by e^l with probability h_l (the
+    evidence). The result is the smaller of
+
+        max_m (π_1 + … + π_m) e^ε / (e^ε + m - 1)   and   π_1 + Σ_{v>1} Σ_l h_l max(0, π_v - π_1 e^{-l})
+
+    Proof of the first: let x_v be the chance that the guess is v if v is true. It is at least x_v e^{-ε} if another value is
+    true, so x_u + e^{-ε} Σ_{v≠u} x_v <= 1 for every u. Under these conditions Σ π_v x_v is largest if x is e^ε / (e^ε + m - 1)
+    for the m largest shares, and 0 for the others. GRR among these m values reaches it.
+    Proof of the second: compared with a guesser who always says 1, saying v on the outputs D gains π_v P(D|v) - π_1 P(D|1). It
+    is exact for one report of GRR.
+
+    Args:
+        shares: (k,) shares, at least 0, with the sum 1.
+        loss: ε, loss of the reports in nats.
+        evidence: evidence that reveals at least as much as the reports.
+    """
+    shares = np.sort(shares)[::-1]
+    sums, others = np.cumsum(shares), np.arange(shares.size)
+    found = float((sums / (1 + others * math.exp(-loss))).max())
+    if evidence.rounds <= MAX_ROUNDS and math.isfinite(evidence.eps):
+        losses, chances = evidence.losses()
+        power, alarms = (np.append(0.0, np.cumsum(x)) for x in (chances, chances * np.exp(-np.maximum(losses, 0.0))))
+        with np.errstate(divide="ignore"):
+            favour = np.searchsorted(-losses, np.log(shares[1:] / shares[0]))  # outputs whose loss exceeds ln(π_1/π_v)
+        found = min(found, float(shares[0] + (shares[1:] * power[favour] - shares[0] * alarms[favour]).sum()))
+    return min(1.0, found + SLACK)
+
+
 @cache
 def _losses() -> FloatArray:
     return np.append(math.inf, GRID * np.arange(CELLS, -CELLS - 1, -1))

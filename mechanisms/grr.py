@@ -289,6 +289,9 @@ class LongitudinalGRR(Symbols, Longitudinal):
 
         return guessing.of_memo(t, self.p1, chance, guessing.MAX_EXACT_REPORTS)
 
+    def _guess_memos(self, n: int) -> Chance:
+        return Chance(guessing.most_likely_symbol(n, self.k, self.k, self.p1) / self.k)
+
     def distance(self, t: float) -> float:
         return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance
 

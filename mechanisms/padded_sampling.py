@@ -347,6 +347,9 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     def _guess_any_values(self, t: int) -> Chance:
         return Longitudinal._guess_any_values(self, t)
 
+    def _guess_memos(self, n: int) -> Chance:
+        return Longitudinal._guess_memos(self, n)
+
     def eps_t(self, t: int) -> float:
         reports = integer("t", t, 1, MAX_COUNT)
         first = drawn_eps(self.eps_inf, self.choices)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from ldpstream.mechanisms import evidence, guessing, ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, integer
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer
 from ldpstream.mechanisms.evidence import Evidence
 from ldpstream.mechanisms.guessing import Chance
 
@@ -100,6 +100,35 @@ class PrivacyClaims(ABC):
         integer("t", t, 1, MAX_COUNT)
         chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
         return Chance(chance, exact=chance.exact and self.fakes == 1)
+
+    def guess_known(self, shares: FloatArray, t: float = 1) -> Chance:
+        """Upper bound of the chance of a right guess of a value that never changes, from t reports, for a guesser who knows the
+        share of the people with each value (`evidence.guess_bound_known`); not for sets.
+
+        Args:
+            shares: (k,) shares, at least 0, with the sum 1.
+            t: as in `guess`.
+        """
+        m, loss = self.device, self.eps_inf if t == math.inf else self.eps_t(int(t))
+        known = evidence.guess_bound_known(shares, loss, m.evidence(t))
+        return Chance(min(known, self.k * float(shares.max()) * m.guess(t)), exact=False)
+
+    def guess_memos(self, n: int) -> Chance:
+        """Chance of a right guess of one value from any number of reports of each of n memos, drawn independently.
+
+        A device that loses its storage draws a new memo of the value, and so does each device of people who share the value.
+        The guesser knows which reports come from which memo. For memoized mechanisms only.
+
+        Args:
+            n: number of memos, in [1, 100].
+        """
+        integer("n", n, 1, 100)
+        chance = self.device._guess(math.inf) if n == 1 else self.device._guess_memos(n)
+        return Chance(chance, exact=chance.exact and self.fakes == 1)
+
+    def _guess_memos(self, n: int) -> Chance:
+        memo = self.evidence(math.inf)
+        return Chance(evidence.guess_bound(self.guessed, Evidence(memo.eps, memo.favours, n)), exact=False)
 
     def guess_hint(self, k: int, t: float, *, any_values: bool = False) -> Chance:
         """Upper bound of the chance of a right guess of another attribute's value, which determines this attribute's values.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import ndtri
@@ -20,6 +21,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Comparison,
     Growth,
     Histogram,
+    KnownShares,
     NumberLine,
     NumberSeries,
     Outlook,
@@ -119,7 +121,7 @@ class ApiResponses:
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
-            outlook=self.outlook(p.attribute, p.step) if outlook else {},
+            outlook=self.outlook(p.attribute, p.step, p) if outlook else {},
             top=[Share(label=label(v), frequency=plain_number(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
@@ -128,14 +130,20 @@ class ApiResponses:
             change=change, change_label=None if change is None else label(change.value), growth=growth,
         )  # fmt: skip
 
-    def outlook(self, name: str, step: int) -> dict[str, Outlook]:
+    def outlook(self, name: str, step: int, p: Publication | None) -> dict[str, Outlook]:
+        """The outlook of each level after this step. `p` has the shares that a guesser knows; None if there are none."""
         attribute = self._survey.index(name)
+        shares = None if p is None or p.below_least else _shares(self._attributes[name], p)
         steps, last = step + 1, self._survey.n_steps
         later = steps + self._survey.steps_a_year
         later = later if last is None else max(steps, min(later, last))  # devices stop after the last step
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
         return {
-            level.name: Outlook(now=self._chances(attribute, m, steps), year=self._chances(attribute, m, later))
+            level.name: Outlook(
+                now=self._chances(attribute, m, steps),
+                year=self._chances(attribute, m, later),
+                known_shares=None if shares is None else _known(m, shares, steps, later),
+            )
             for level, m in levels
         }
 
@@ -144,7 +152,7 @@ class ApiResponses:
         cohort: str | None = None,
     ) -> Histogram:  # fmt: skip
         attribute = self._known(name, span, cohort)
-        p = self._published(name, span, step, cohort)
+        p = self.published(name, span, step, cohort)
         chosen = self._estimator(p, estimator)
         result = _result(p, chosen, attribute)
         estimate = result.estimate()
@@ -187,7 +195,7 @@ class ApiResponses:
             raise NotFound(f"attribute {name} has no cross table: it is not a pair, and the survey has no cohorts")
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
-        p = self._published(name, span, step, None)
+        p = self.published(name, span, step, None)
         truth = self._truth(p) if self._truth else None
         if attribute.pair is not None:
             first, second = attribute.pair
@@ -223,8 +231,8 @@ class ApiResponses:
             self._known(name, span, against)
             if cohort is None or cohort == against:
                 raise NotAllowed(f"against needs another cohort, got cohort={cohort!r} and against={against!r}")
-        second = self._published(name, span, after, cohort)
-        first = self._published(name, span, second.step if before is None else before, cohort if against is None else against)
+        second = self.published(name, span, after, cohort)
+        first = self.published(name, span, second.step if before is None else before, cohort if against is None else against)
         if first.key == second.key:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
         chosen = self._estimator(second, estimator)
@@ -344,7 +352,7 @@ class ApiResponses:
     def people(self, p: Publication | Overview) -> float:
         return people_of(self._survey, p)
 
-    def _published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
+    def published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
         if step is None:
             step = self.latest_step()
         p = self._source.get([publication_key(name, span, step, cohort)])[0] if step is not None else None
@@ -391,6 +399,19 @@ class ApiResponses:
             why = f"; step {p.step} has no other, since they would take too long" if left_out else ""
             raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}{why}")
         return wanted
+
+
+def _shares(a: Attribute, p: Publication) -> tuple[float, ...] | None:
+    """The published shares as the distribution that a guesser believes; None for sets, and without an estimate."""
+    found = np.maximum(p.estimators[p.main].estimate().frequencies, 0.0)
+    return None if a.most is not None or not found.sum() > 0 else tuple((found / found.sum()).tolist())
+
+
+@lru_cache(maxsize=1024)  # pages ask for the same step again and again
+def _known(m: Mechanism, shares: tuple[float, ...], now: int, year: int) -> KnownShares:
+    known = np.array(shares)
+    one, of_now, of_year = (float(m.guess_known(known, t)) for t in (1, m.reports_in(now), m.reports_in(year)))
+    return KnownShares(no_report=float(known.max()), one_report=one, now=of_now, year=of_year)
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:

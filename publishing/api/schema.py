@@ -41,14 +41,29 @@ class Chances(msgspec.Struct, frozen=True, kw_only=True):
     bounds: list[str]
 
 
+class KnownShares(msgspec.Struct, frozen=True, kw_only=True):
+    """Chances of a right guess of a value that never changes, for a guesser who believes the published shares.
+
+    `no_report`: the largest share. `one_report`, and `now` and `year` as in `Outlook`: upper bounds, from reports of this
+    attribute.
+    """
+
+    no_report: float
+    one_report: float
+    now: float
+    year: float
+
+
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """Privacy loss at one level: `now`, after the step of the estimate, and `year`, 365 days later.
 
-    `year` is the loss after the survey's last step, if the survey ends within these days.
+    `year` is the loss after the survey's last step, if the survey ends within these days. `known_shares` is None with
+    `choices`, and if there is no estimate.
     """
 
     now: Chances
     year: Chances
+    known_shares: KnownShares | None
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

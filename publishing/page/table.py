@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
 from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
-from ldpstream.publishing.api.schema import Chances, Histogram, Outlook
+from ldpstream.publishing.api.schema import Chances, Histogram, KnownShares, Outlook
 from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
 from ldpstream.surveys import Attribute, Survey
 
@@ -76,7 +76,8 @@ def page_table(
             of_span: Span = span if span in spans(a) else "window"
             rows = MANY_ROWS if attribute else FEW_ROWS
             h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k), cohort)
-            parts.append(_section(survey, a, h, responses.outlook(a.name, h.step), alone=attribute is not None))
+            outlook = responses.outlook(a.name, h.step, responses.published(a.name, of_span, h.step, None))
+            parts.append(_section(survey, a, h, outlook, alone=attribute is not None))
     except (NotFound, NotAllowed) as error:
         status = 404 if isinstance(error, NotFound) else 422
         parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')
@@ -164,8 +165,19 @@ def _levels(outlook: dict[str, Outlook], blind: str) -> str:
         f"{_guess(of.year, 'guess_any_values')}. From the whole device: "
         f"{_guess(of.now, 'guess_device')}; {_guess(of.now, 'guess_any_values_device')}. In a year: "
         f"{_guess(of.year, 'guess_device')}; {_guess(of.year, 'guess_any_values_device')}. Without reports: "
-        f"{blind}.</p>\n"
+        f"{blind}.{_known(of.known_shares)}</p>\n"
         for name, of in outlook.items()
+    )
+
+
+def _known(known: KnownShares | None) -> str:
+    if known is None:
+        return ""
+    one, year = (escape(str(Chance(chance, exact=False))) for chance in (known.one_report, known.year))
+    return (
+        " All these chances are for a guesser who at first considers all values equally likely. Somebody who knows the "
+        f"published shares is right with a chance of {percent(known.no_report)} without a report, {one} with one report of "
+        f"this attribute, and {year} after a year, if the value never changes."
     )
 
 

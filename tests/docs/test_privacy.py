@@ -6,13 +6,15 @@ import tomllib
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
-from ldpstream.mechanisms.guessing import percent, percent_up
+from ldpstream.mechanisms.guessing import percent, percent_up, round_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.wording import up
+from ldpstream.promise import DELETIONS, SHARING
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.second_promise import SecondPromise, loss_up, second_promise
 from ldpstream.surveys import load_survey, parse_survey
@@ -27,6 +29,7 @@ PLAIN = " ".join(TEXT.split())
 (TOML,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
 COMMUTE = parse_survey(tomllib.loads(TOML), "README.md")
 (DISTANCE,), (MODE,) = COMMUTE.mechanisms
+COMMON = (0.431, 0.252, 0.132, 0.067, 0.061, 0.057)
 
 
 def of_life(people: int) -> list[SecondPromise]:
@@ -138,10 +141,30 @@ def test_the_retention() -> None:
 
 def test_the_notices_examples_are_the_readmes_survey() -> None:
     stated = re.findall(r"\[(\d+\.\d)\]", PLAIN)
-    chances = [1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf), MODE.guess(), MODE.guess(45)]
+    common = [max(COMMON), *(round_up(DISTANCE.guess_known(np.array(COMMON), t)) for t in (1, COMMUTE.steps_a_year))]
+    chances = [1 / DISTANCE.k, DISTANCE.guess(), *common, DISTANCE.guess(math.inf)]
+    chances += [DISTANCE.guess_memos(SHARING), MODE.guess(), MODE.guess(45)]
     assert stated[:-2] == [f"{100 * chance:.1f}" for chance in chances]
     assert f"{stated[-2]} %" == percent_up(device_chance(COMMUTE, 0, DISTANCE, math.inf))
     assert f"{stated[-1]} %" == percent_up(of_life(20_000)[1].guess_in_crowd)
+
+
+def test_the_chances_where_one_answer_is_common() -> None:
+    """For one report, the sum over all symbols of the largest share times the chance of the symbol."""
+    shares = np.array(COMMON)
+    assert shares.sum() == pytest.approx(1)
+    listed = ", ".join(f"{100 * share:.1f}" for share in COMMON[:-1])
+    assert f"six answers with the shares {listed} and {100 * COMMON[-1]:.1f} %" in PLAIN
+    assert cells(TEXT, "none") == [percent(1 / 6), percent(max(COMMON))]
+    for name, t in (("one, L-GRR, `eps_1` = 1", 1), ("any number, `eps_inf` = 2", math.inf)):
+        assert cells(TEXT, name) == [percent(DISTANCE.guess(t)), short(DISTANCE.guess_known(shares, t))]
+    exact = (shares[:, np.newaxis] * DISTANCE.channel()).max(axis=0).sum()
+    p = DISTANCE.guess()
+    assert DISTANCE.guess_known(shares) == pytest.approx(exact, abs=2e-9)
+    assert 0.431 + p * np.maximum(shares[1:] - 0.431 / math.e, 0).sum() == pytest.approx(exact)
+    assert f"shows the true answer ({p:.3f} in the table)" in PLAIN
+    assert f"one report adds about {100 * (exact - 0.431):.0f} right guesses of 100" in PLAIN
+    assert f"With π = 43.1 % and ε = 1, this is {percent_up(0.431 * math.e / (0.431 * math.e + 0.569))}" in PLAIN
 
 
 @pytest.mark.parametrize("people", [20_000, 100_000, 1_000_000])
@@ -193,6 +216,9 @@ def test_the_chances_after_deletions_are_exact() -> None:
     assert mechanism("GRR", k, eps=eps_inf).guess(10) == pytest.approx(chance(10), rel=1e-9)
     assert [int(n) for n in memos] == [int(n) + 1 for n in deletions] == list(exact)
     assert right == list(exact.values())
+    assert [str(DISTANCE.guess_memos(n)) for n in exact] == right
+    assert DELETIONS == (2, 4, 9)
+    assert f"become {DISTANCE.guess_memos(SHARING)}. `ldpstream check SURVEY` prints this chance for each level" in PLAIN
     said = ", ".join(exact[n].removesuffix(" %") for n in (3, 5, 10))
     assert f"after [2, 4, 9] deletions the best guesser gets [{said}] right" in TEXT
     readme = " ".join((ROOT / "README.md").read_text().split())

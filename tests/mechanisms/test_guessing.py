@@ -2,13 +2,15 @@
 
 import math
 from collections import Counter
+from functools import reduce
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lab.papers.location.geometric import TruncatedGeometric
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, evidence, guessing, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, evidence, guessing, mechanism
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.square_wave import SquareWave
@@ -28,6 +30,58 @@ def test_the_guess_of_one_report_follows_from_the_channel(name: str, k: int) -> 
         assert m.guess() == pytest.approx(m.channel().max(axis=0).sum() / k, rel=1e-12)
         assert 1 / k < m.guess() <= guessing.bound(m.eps_1, k) * (1 + 1e-12)
         assert m.with_fake_data(3).guess() == m.guess()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("k", "t"), [(2, 1), (3, 1), (3, 2), (6, 1)])
+def test_a_guesser_who_knows_the_shares_is_right_at_most_as_often_as_the_bound(name: str, k: int, t: int) -> None:
+    """Enumerates all outputs. The bound is exact for one report of GRR. Control: equal shares give a smaller chance."""
+    rng, exceeded = np.random.default_rng([k, t]), False
+    for shares in [np.full(k, 1 / k), *rng.dirichlet(np.full(k, 0.7), 20)]:
+        for m in (built(name, k), built(name, k, 4.0, 1.9)):
+            true = float((np.array(unchanged(m, t)) * shares[:, np.newaxis]).max(axis=0).sum())
+            told = m.guess_known(shares, t)
+            assert max(shares.max(), true) <= told * (1 + 1e-12)
+            assert name != "GRR" or t > 1 or told == pytest.approx(true, abs=2e-9)
+            if np.ptp(shares) < 1e-9 and name in ("GRR", "L-GRR"):
+                assert told == pytest.approx(m.guess(t), abs=2e-9)
+            exceeded |= true > m.guess(t) + 1e-9
+    assert exceeded
+
+
+def test_the_chances_of_a_guesser_who_knows_the_demos_shares() -> None:
+    shares = np.array([0.4312, 0.2524, 0.1315, 0.0669, 0.0573, 0.0607])
+    m = mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
+    assert (str(m.guess()), str(m.guess_known(shares)), f"{shares.max():.1%}") == ("35.2 %", "at most 46.5 %", "43.1%")
+    assert m.guess_known(shares, math.inf) == pytest.approx(mechanism("GRR", 6, eps=2.0).guess_known(shares))
+    assert mechanism("GRR", 6, eps=1.0).guess_known(shares, math.inf) == 1.0
+    assert mechanism("GRR", 6, eps=1e-9).guess_known(shares) == pytest.approx(shares.max())
+
+
+@pytest.mark.parametrize("name", LONGITUDINAL)
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_the_guess_from_several_memos_is_at_least_the_enumerated_one(name: str, k: int) -> None:
+    """Enumerates all outputs of two and three memos. Control: the chance from one memo is smaller than that from three."""
+    m = LONGITUDINAL[name](k=k, eps_inf=1.0, eps_1=0.5)
+    laws = memo_laws(m)
+    for n in (2, 3):
+        true = success(reduce(np.multiply.outer, [law] * n).ravel() for law in laws)
+        told = m.guess_memos(n)
+        assert true <= told * (1 + 1e-12)
+        assert told == pytest.approx(true, rel=1e-11) if told.exact else told < 1.25 * true
+        assert m.guess_memos(1) <= true * (1 + 1e-12)
+    assert m.guess_memos(1) == m.guess(math.inf) < true
+    assert m.with_fake_data(2).guess_memos(3) == m.guess_memos(3)
+
+
+def memo_laws(m: Longitudinal) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+    """P(hash function and memo | v) for each value v."""
+    if m.name.endswith("UE"):
+        ones = [[m.p1 if v == bit else m.q1 for bit in range(m.k)] for v in range(m.k)]
+        return [reduce(np.multiply.outer, [np.array([1 - p, p]) for p in of_value]).ravel() for of_value in ones]
+    functions, symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
+    keys = [[int(m.memo_keys(np.array([v]), np.array([f]))[0]) for f in range(functions)] for v in range(m.k)]
+    return [np.array([(m.p1 if key == y else m.q1) / functions for key in of for y in range(symbols)]) for of in keys]
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)

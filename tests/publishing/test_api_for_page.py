@@ -126,10 +126,22 @@ def test_the_status_looks_a_year_ahead(client: TestClient) -> None:
                 assert found["bounds"] == [name for name, chance in chances.items() if not chance.exact]
 
 
+def test_the_status_has_the_chances_for_the_published_shares(client: TestClient, demo: Demo) -> None:
+    for overview, mechanisms in zip(client.get("/api/v1/status").json()["attributes"], SURVEY.mechanisms, strict=True):
+        p = published(demo, overview["attribute"], "window", STEPS - 1)
+        shares = np.maximum(np.array(p.estimators[p.main].frequencies, np.float64), 0)
+        shares /= shares.sum()
+        for outlook, m in zip(overview["outlook"].values(), mechanisms, strict=True):
+            told = {"no_report": shares.max(), "one_report": m.guess_known(shares, 1)}
+            assert outlook["known_shares"] == pytest.approx(
+                told | {"now": m.guess_known(shares, STEPS), "year": m.guess_known(shares, STEPS + 8760)}
+            )
+
+
 def test_the_losses_stop_growing_at_the_end_of_the_survey() -> None:
     survey = replace(SURVEY, ends=5)
     responses, m = ApiResponses(survey, MemoryResults(), None), survey.mechanisms[0][0]
-    (first, *_), (last, *_) = (responses.outlook(survey.attributes[0].name, step).values() for step in (1, 4))
+    (first, *_), (last, *_) = (responses.outlook(survey.attributes[0].name, step, None).values() for step in (1, 4))
     assert (first.now.t, first.year.t) == (m.reports_in(2), m.reports_in(5))
     assert last.now == last.year
 

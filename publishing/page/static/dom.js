@@ -34,7 +34,7 @@ export function chance(x) {
 }
 
 // An upper bound of a chance, rounded up. Differences below 5e-6 of the last digit are rounding errors.
-function bound(x) {
+export function bound(x) {
   const scale = 10 ** (x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1);
   return chance(Math.min(1, Math.ceil(Number((100 * x * scale).toFixed(5))) / scale / 100));
 }

@@ -1,5 +1,5 @@
 // The table of attributes: privacy first, then people and the most frequent values.
-import { $, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
+import { $, bound, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { asked, state } from "./state.js";
 
@@ -69,6 +69,8 @@ function sentences(overview) {
     else if (total !== null) parts.push(`All reports of this attribute together lose at most ${nats(total)}, whatever the values.`);
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
+    const known = overview.outlook[name].known_shares;
+    if (known) parts.push(`All these chances are for a guesser who at first considers all values equally likely. Somebody who knows the published shares is right with a chance of ${chance(known.no_report)} without a report, at most ${bound(known.one_report)} with one report of this attribute, and at most ${bound(known.year)} after a year, if the value never changes.`);
     return element("p", parts.join(" "));
   }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd))]);
 }
