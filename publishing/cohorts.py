@@ -73,6 +73,10 @@ def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTab
     """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty."""
     if survey.crowd is None or not cohorts:
         return UNSET
-    levels = zip(survey.attributes[attribute].levels, zip(*cohorts, strict=True), strict=True)
-    least = {level.name: min((table.n for table in tables if table.n), default=0) for level, tables in levels}
-    return Crowd(assumed=survey.crowd, reports=least, reached=all(n == 0 or n >= survey.crowd for n in least.values()))
+    levels = survey.attributes[attribute].levels
+    counted = zip(levels, zip(*cohorts, strict=True), strict=True)
+    least = {level.name: min((table.n for table in tables if table.n), default=0) for level, tables in counted}
+    return Crowd(
+        assumed=survey.crowd, reports=least, reached=all(n == 0 or n >= survey.crowd for n in least.values()),
+        memoized=[level.name for level, m in zip(levels, survey.mechanisms[attribute], strict=True) if m.memoized],
+    )  # fmt: skip

@@ -61,11 +61,15 @@ class Crowd(msgspec.Struct, frozen=True, kw_only=True):
             cohort with reports; in the publication of a cohort, the number of this cohort.
         reached: true if every number in `reports` is 0 or at least `assumed`. If false, the service does not claim the promise
             behind the relay for this step.
+        memoized: the memoized levels in `reports`. Their promise also needs the same people at all steps, with unchanged values
+            and memos. The service cannot check this, so `reached` does not claim the promise. One step with fewer reports ends
+            the promise for all reports of the people who reported at this step.
     """
 
     assumed: int
     reports: dict[str, int]
     reached: bool
+    memoized: list[str] = []
 
 
 class Diagnostics(msgspec.Struct, frozen=True, kw_only=True):

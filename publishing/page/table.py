@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent
@@ -22,6 +22,11 @@ BEHIND_RELAY = (
     "These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report "
     "learns less, if at least {crowd:,} honest people report at the same steps. The service counts reports, and cannot tell "
     "which are honest."
+)
+SAME_CROWD = (
+    " At a memoized level, these must be the same people at all steps of the participant. Neither they nor the participant may "
+    "change a value or draw a new memo. One step that breaks this ends the lower chance for the reports of all steps. The "
+    "service cannot check this."
 )
 HEAD = """<!doctype html>
 <html lang="en">
@@ -141,7 +146,8 @@ def _cohort_links(survey: Survey, h: Histogram) -> list[str]:
 
 
 def _privacy(survey: Survey, a: Attribute, outlook: dict[str, Outlook]) -> str:
-    relayed = "" if survey.crowd is None else f"<p>{BEHIND_RELAY.format(crowd=survey.crowd)}</p>\n"
+    same = SAME_CROWD if any(m.memoized for m in survey.mechanisms[survey.index(a.name)]) else ""
+    relayed = "" if survey.crowd is None else f"<p>{BEHIND_RELAY.format(crowd=survey.crowd)}{same}</p>\n"
 
     def both(name: str) -> str:
         now = max((of.now for of in outlook.values()), key=attrgetter(name))
@@ -207,10 +213,12 @@ def _about(survey: Survey, h: Histogram) -> str:
 def _crowd(h: Histogram) -> str:
     if h.crowd is None or h.crowd.reached:
         return ""
-    level, least = min(((level, n) for level, n in h.crowd.reports.items() if n), key=itemgetter(1))
+    few = ((level not in h.crowd.memoized, n, level) for level, n in h.crowd.reports.items() if 0 < n < h.crowd.assumed)
+    fresh, least, level = min(few)
+    steps = "" if fresh else " for any report of the people who reported"
     return (
         f" <strong>Level {escape(level)} has {plural(least, 'report')}, fewer than the crowd of {h.crowd.assumed:,}: "
-        "the promise behind the relay is not claimed in this step.</strong>"
+        f"the promise behind the relay is not claimed{steps} in this step.</strong>"
     )
 
 

@@ -344,6 +344,7 @@ def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: 
             unfold(page)
             said = page.locator("#promise").inner_text()
             assert ("if at least 20,000 honest people report at the same steps" in said) == shown
+            assert ("the same people at all steps" in said) == shown  # the level is memoized
             assert not shown or said.index("2 nats") < said.index("These promises hold against everybody")
             page.close()
 
@@ -363,15 +364,19 @@ def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
 def test_the_page_warns_about_a_crowd_that_is_too_small(open_page: OpenPage) -> None:
     survey, results = many(10, 2, 2)
     crowd = Crowd(assumed=20_000, reports={"nobody": 0, "standard": 1000, "strict": 20_000}, reached=False)
+    memoized = msgspec.structs.replace(crowd, reports={"few": 2, "standard": 1000}, memoized=["standard"])
     extend(survey, results, 2, np.random.default_rng(2), crowd=crowd)
     with served(survey, results) as url:
         page = open_page(f"{url}?span=step")
         text = "evel standard has 1,000 reports, fewer than the crowd of 20,000: the promise behind the relay is not claimed"
         expect(page.locator("#alerts-list")).to_have_text(f"a00: l{text} in the latest step.")
         expect(page.locator("#summary")).to_contain_text(f"L{text} in this step.")
-        extend(survey, results, 3, np.random.default_rng(3), crowd=msgspec.structs.replace(crowd, reached=True))
+        extend(survey, results, 3, np.random.default_rng(3), crowd=memoized)
         page.goto(f"{url}?span=step")
-        expect(page.locator("#when")).to_contain_text("step 3")
+        expect(page.locator("#summary")).to_contain_text(f"L{text} for any report of the people who reported in this step.")
+        extend(survey, results, 4, np.random.default_rng(4), crowd=msgspec.structs.replace(memoized, reached=True))
+        page.goto(f"{url}?span=step")
+        expect(page.locator("#when")).to_contain_text("step 4")
         assert page.locator("#alerts").is_hidden()
         assert "crowd" not in page.locator("#summary").inner_text()
         page.close()

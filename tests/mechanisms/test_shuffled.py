@@ -4,7 +4,7 @@ of all people, and the sizes for many reports."""
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.grr import LongitudinalGRR
-from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, shuffled_loss, table_delta
+from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss, table_delta
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
 from .table_enumeration import LOSSES, Distribution, delta, exact, table_distribution, with_report
@@ -220,6 +220,42 @@ def test_linked_reports_of_unchanged_memos_lose_no_more_than_the_memos(name: str
     assert all(loss <= most + 1e-15 for loss, most in zip(found, bound, strict=True))
     of_one_report = bounds(blanket_of(m), n)  # the control: this bound does not hold
     assert any(loss > once for loss, once in zip(found, of_one_report, strict=True))
+
+
+def of_steps(m: Mechanism, value: int, crowds: Sequence[Sequence[int]]) -> Distribution:
+    """Law of the tables of steps: reports of the person's memo, and reports of other people, each with a memo of its own."""
+    first, second = memo_rounds(m)
+    found = Counter[Hashable]()
+    for memo in np.flatnonzero(first[value]).tolist():
+        tables = [table_distribution([second[memo], *(first[v] @ second for v in others)]) for others in crowds]
+        for seen in itertools.product(*(table.items() for table in tables)):
+            found[tuple(x for x, _ in seen)] += first[value][memo] * math.prod(p for _, p in seen)
+    return found
+
+
+@pytest.mark.parametrize("name", ["L-GRR", "L-BLH"])
+@pytest.mark.parametrize("others", [[[0, 0, 0], []], [[0, 0, 0]] * 3], ids=["alone at a step", "other people at each step"])
+def test_enough_reports_at_other_steps_do_not_keep_the_promise_of_memos(name: str, others: list[list[int]]) -> None:
+    """The controls for the condition that the same people report at all steps. With local hashing, the person's function
+    names the person's other reports."""
+    m = mechanism(name, 2, eps_inf=2.0, eps_1=1.9)
+    bound = table_delta(memo_blanket_of(m), 4, 1.0)
+    assert delta(of_steps(m, 1, others), of_steps(m, 0, others), 1.0) > bound
+    assert delta(of_steps(m, 1, others[:1]), of_steps(m, 0, others[:1]), 1.0) <= bound
+
+
+def test_a_small_step_adds_its_own_loss_to_fresh_reports() -> None:
+    m = mechanism("GRR", 3, eps=1.0)
+    crowd, alone = (shuffled_loss(blanket_of(m), n, 1, 1e-6) for n in (4, 1))
+    assert crowd
+    assert alone
+    bound, others = joined_loss(((crowd,), (alone,))), [m.channel()[0]] * 3
+    laws = [
+        [math.prod(p) for p in itertools.product(table_distribution([m.channel()[v], *others]).values(), m.channel()[v])]
+        for v in (1, 2)
+    ]
+    for eps in LOSSES:
+        assert math.fsum(np.maximum(np.array(laws[0]) - math.exp(eps) * np.array(laws[1]), 0)) <= bound.delta(eps)
 
 
 def test_linked_fresh_reports_lose_more_than_two_tables() -> None:

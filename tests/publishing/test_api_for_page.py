@@ -194,6 +194,7 @@ def test_the_table_states_the_promise_behind_a_relay_after_the_other_promise(dem
         with TestClient(create_api(survey, demo.service.results, dict)) as client:
             text = client.get("/table").text
         assert ("if at least 20,000 honest people report at the same steps" in text) == said
+        assert ("must be the same people at all steps" in text) == said  # the first attribute is memoized
         assert not said or text.index("Privacy of screen") < text.index("Reports come through a relay")
 
 

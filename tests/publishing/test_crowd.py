@@ -22,7 +22,7 @@ from ldpstream.surveys import Cohort
 from tests.small_survey import small_survey
 
 PEOPLE, STEPS, CROWD = 400, 3, 110
-LEVELS = [{"name": "few", "mechanism": "GRR", "eps": 2.0}, {"name": "bits", "mechanism": "OUE", "eps": 1.0}]
+LEVELS = [{"name": "few", "mechanism": "GRR", "eps": 2.0}, {"name": "bits", "mechanism": "L-OUE", "eps_inf": 2.0, "eps_1": 1.0}]
 SURVEY = small_survey(
     {"name": "mode", "values": ["car", "bus", "foot"], "level": LEVELS},
     {"name": "zone", "size": 40, "level": LEVELS[:1]},
@@ -60,7 +60,8 @@ def test_the_crowd_of_a_step_is_the_number_of_its_reports(cohorts: bool) -> None
         }
         least = {name: min(found) for name, found in numbers.items()}
         enough = all(n >= CROWD for n in least.values())
-        assert p.crowd == Crowd(assumed=CROWD, reports=least, reached=enough)
+        memoized = ["bits"] if p.attribute == "mode" else []
+        assert p.crowd == Crowd(assumed=CROWD, reports=least, reached=enough, memoized=memoized)
         reached.add(enough)
     assert reached == {True, False}
 
@@ -111,6 +112,8 @@ def test_api_page_and_metrics_say_that_the_crowd_is_too_small() -> None:
         assert histogram["crowd"] == msgspec.to_builtins(p.crowd)
         page = client.get("/table", params={**query, "attribute": p.attribute}).text
         assert ("the promise behind the relay is not claimed" in page) != p.crowd.reached
+        few_memos = any(0 < p.crowd.reports[level] < CROWD for level in p.crowd.memoized)
+        assert ("not claimed for any report of the people who reported in this step" in page) == few_memos
         said[p.crowd.reached] = said.get(p.crowd.reached, 0) + 1
         if p.cohort is None:
             (overview,) = [o for o in client.get("/api/v1/status").json()["attributes"] if o["attribute"] == p.attribute]

@@ -17,10 +17,13 @@ export function jumpText(label, change) {
   };
 }
 
-// Text of a crowd that is too small: the level with the fewest reports.
-export function crowdText({ assumed, reports }) {
-  const [level, least] = Object.entries(reports).filter(([, n]) => n > 0).sort((a, b) => a[1] - b[1])[0];
-  return `level ${level} has ${plural(least, "report")}, fewer than the crowd of ${grouped(assumed)}: the promise behind the relay is not claimed`;
+// Text of a crowd that is too small: the level with the fewest reports, of the memoized levels if one is too small.
+export function crowdText({ assumed, reports, memoized }) {
+  const fresh = (level) => Number(!memoized.includes(level));
+  const [level, least] = Object.entries(reports).filter(([, n]) => n > 0 && n < assumed)
+    .sort((a, b) => fresh(a[0]) - fresh(b[0]) || a[1] - b[1])[0];
+  const steps = fresh(level) ? "" : " for any report of the people who reported";
+  return `level ${level} has ${plural(least, "report")}, fewer than the crowd of ${grouped(assumed)}: the promise behind the relay is not claimed${steps}`;
 }
 
 export const isLate = (status, now) => status.due_ms !== null && now > status.due_ms + state.survey.thresholds.overdue_ms;

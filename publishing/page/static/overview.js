@@ -72,12 +72,13 @@ function sentences(overview) {
     const known = overview.outlook[name].known_shares;
     if (known) parts.push(`All these chances are for a guesser who at first considers all values equally likely. Somebody who knows the published shares is right with a chance of ${chance(known.no_report)} without a report, at most ${bound(known.one_report)} with one report of this attribute, and at most ${bound(known.year)} after a year, if the value never changes.`);
     return element("p", parts.join(" "));
-  }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd))]);
+  }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd, Object.values(overview.privacy)))]);
 }
 
 // The second promise, which never stands without the first one.
-function behindRelay(crowd) {
-  return `These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.`;
+function behindRelay(crowd, levels) {
+  const same = levels.some((level) => level.eps_inf !== null) ? " At a memoized level, these must be the same people at all steps of the participant. Neither they nor the participant may change a value or draw a new memo. One step that breaks this ends the lower chance for the reports of all steps. The service cannot check this." : "";
+  return `These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.${same}`;
 }
 
 // The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.
