@@ -1,4 +1,7 @@
-"""CSV tables of the HTTP API. Times are in UTC. With a time zone, two more columns have the local times."""
+"""CSV tables of the HTTP API. Times are in UTC. With a time zone, two more columns have the local times.
+
+Labels and names are those of the survey, unchanged, as in the files of an export.
+"""
 
 import csv
 import io
@@ -139,10 +142,5 @@ def _csv(
     writer = csv.writer(text)
     source = (of.survey, of.attribute, of.span, of.estimator)
     writer.writerow((*columns, *(() if zone is None else (f"{name}_local" for name in times)), *SOURCE_COLUMNS))
-    writer.writerows(("" if cell is None else _inert(cell) for cell in (*row, *source)) for row in rows)
+    writer.writerows(("" if cell is None else cell for cell in (*row, *source)) for row in rows)
     return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{file_name(of, "csv")}"'})
-
-
-def _inert(cell: Any) -> Any:
-    """Marks a text cell as text if a spreadsheet would read it as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

@@ -27,6 +27,7 @@ from ldpstream.publishing.api.routes import News
 from ldpstream.publishing.api.survey_info import survey_info
 from ldpstream.publishing.catalogue import MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
@@ -260,7 +261,7 @@ def test_an_attribute_with_too_many_values_has_no_filtered_curve(demo: Demo) -> 
         ]  # fmt: skip
 
 
-def test_csv_equals_json_and_contains_no_formula(client: TestClient) -> None:
+def test_csv_equals_json_and_keeps_the_labels_of_the_survey(client: TestClient, demo: Demo) -> None:
     url = "/api/v1/attributes/screen/histogram"
     answer = client.get(f"{url}.csv")
     assert answer.headers["content-type"].startswith("text/csv")
@@ -268,7 +269,11 @@ def test_csv_equals_json_and_contains_no_formula(client: TestClient) -> None:
     found = client.get(url).json()
     assert [float(row["frequency"]) for row in rows] == found["frequencies"]
     assert [float(row["truth"]) for row in rows] == found["truth"]
-    assert "'=1+1" in [row["label"] for row in rows]
+    labels = [row["label"] for row in rows]
+    assert labels == list(SURVEY.attributes[SURVEY.index("screen")].labels)
+    assert "=1+1" in labels
+    exported = rows_of(SURVEY, [published(demo, "screen", "window", STEPS - 1)]).filter(estimator="eb").drop("start", "end")
+    assert [row["label"] for row in csv.DictReader(io.StringIO(exported.write_csv()))] == labels
     opens = SURVEY.start_ms / 1000
     width = SURVEY.step_seconds * min(SURVEY.window_steps, STEPS)
     for row in rows:
