@@ -79,8 +79,11 @@ class PairEstimate:
 
     def cells(self, level: float = 0.95) -> Shares:
         """The share of each cell, (k₁, k₂): of all people, those with both values."""
-        variances = self.own - (self.factors**2).sum(axis=0)
-        return _normal(self.shares, variances.reshape(self.shares.shape), level)
+        return _normal(self.shares, self.cell_errors().reshape(self.shares.shape) ** 2, level)
+
+    def cell_errors(self) -> FloatArray:
+        """The standard errors of the cells, (k₁ k₂,)."""
+        return np.asarray(np.sqrt(np.maximum(self.own - (self.factors**2).sum(axis=0), 0)))
 
     def margin(self, axis: int, level: float = 0.95) -> Shares:
         """The shares of the values of the first attribute (axis 0), (k₁,), or of the second (axis 1), (k₂,)."""

@@ -6,14 +6,30 @@ values and m dummies. So the mean number of values is m times the sum of the val
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ldpstream.estimators.estimate import NORMAL, Group
+from ldpstream.estimators.estimate import NORMAL, Estimate, Group
 from ldpstream.estimators.local_level import Filtered
 from ldpstream.estimators.quantiles import Number
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
+
+
+def shares_of_people(estimate: Estimate, most: int) -> Estimate:
+    """Returns shares of people, from 0 to 1, for the shares of drawn members of padded sets of `most` members.
+
+    The last shares, of people with at most m - 1, …, at most 1 and no value, do not increase: least squares (pool adjacent
+    violators; Ayer et al. 1955) makes them so. An interval is extended to the share.
+    """
+    from scipy.optimize import isotonic_regression  # slow to load; only surveys with choices need it
+
+    found = estimate.times(most, 1.0)
+    shares = found.frequencies.copy()
+    if not np.isnan(shares).any():
+        shares[-most:] = isotonic_regression(shares[-most:], increasing=False).x
+    return replace(found, frequencies=shares)
 
 
 def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None:

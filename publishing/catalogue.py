@@ -3,7 +3,6 @@
 To publish another estimator, add a row.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.likelihood import ibu, mle
 from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.sets import shares_of_people
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.frequencies import Withheld
@@ -94,7 +94,7 @@ class PublishedEstimator:
 
     def of_people(self, estimate: Estimate, most: int | None) -> Estimate:
         """Returns shares of people: for sets of at most `most` values, the shares of drawn members times this number."""
-        return estimate.times(most, math.inf if self.name == INVERSION else 1.0)
+        return estimate.times(most) if most is None or self.name == INVERSION else shares_of_people(estimate, most)
 
     def withheld(self, estimate: Estimate, counts: AttributeCounts) -> Withheld | None:
         """Returns "bias" if the intervals must be withheld because of the estimate's bias, otherwise None."""

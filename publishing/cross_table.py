@@ -1,16 +1,21 @@
 """The cross table of a pair of attributes, as it is published: `estimators.pairs` in numbers for JSON.
 
 Lists of cells go row by row: the cell (i, j) has the index i k₂ + j.
+
+The published shares of the cells are the unbiased ones, projected onto the simplex (norm-sub). All other shares follow from
+them. An interval is that of the unbiased share, extended to the published share.
 """
 
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.pairs import Counted, Independence, PairEstimate, Shares, independence, pair_estimate
-from ldpstream.publishing.frequencies import Withheld, plain
+from ldpstream.estimators.post_processing import post_process
+from ldpstream.publishing.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 
 
@@ -23,7 +28,8 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, found: Shares, withheld: bool) -> "TableShares":
-        shares, low, high = (plain(numbers.ravel()) for numbers in (found.shares, found.low, found.high))
+        ends = np.fmin(found.low, found.shares), np.fmax(found.high, found.shares)
+        shares, low, high = (plain(numbers.ravel()) for numbers in (found.shares, *ends))
         nothing: list[float | None] = [None] * len(shares)
         return cls(shares=shares, low=nothing if withheld else low, high=nothing if withheld else high)
 
@@ -42,14 +48,14 @@ class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
 class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     """The joint shares of two attributes; see `estimators.pairs`.
 
-    A share of all people is unbiased and can be negative by chance. If a row or column may have no people, the shares within it
-    are None, and their intervals reach from 0 to 1.
+    If a row or column may have no people, the shares within it are None, and their intervals reach from 0 to 1.
 
     Attributes:
         first_reports, second_reports: number of the first and of the second attribute's own reports that the table uses in
             addition to the pair's reports. It never uses those of levels with Square Wave. Both numbers are 0 if these reports
             clearly disagree with the pair's: the table then uses the pair's reports alone.
         cells: of all people, the shares with both values.
+        cell_errors: standard errors of the unbiased shares of the cells; empty in tables of earlier versions.
         rows, columns: the shares of the values of each attribute: the sums of the cells.
         within_rows: of the people with the row's value, the shares with the column's value.
         within_columns: of the people with the column's value, the shares with the row's value.
@@ -69,6 +75,19 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     within_columns: TableShares
     independence: IndependenceTest | None
     interval_withheld: Withheld | None
+    cell_errors: list[float | None] = []
+
+
+def joint_shares(table: CrossTable | None, k: int) -> Frequencies:
+    """Returns the shares of a pair's cells as an estimate of the pair's values."""
+    if table is None:
+        return Frequencies.nothing(k)
+    withheld = table.interval_withheld
+    low, high = (None, None) if withheld else (table.cells.low, table.cells.high)
+    return Frequencies(
+        frequencies=table.cells.shares, standard_errors=table.cell_errors or [None] * k, iterations=0, converged=True,
+        low=low, high=high, interval_withheld=withheld,
+    )  # fmt: skip
 
 
 def cross_table(
@@ -99,17 +118,27 @@ def cross_table(
 def _published(
     names: tuple[str, str], found: PairEstimate, tested: Independence | None, withheld: bool, reports: tuple[int, int]
 ) -> CrossTable:
-    shares = [
+    projected = post_process(found.shares.ravel(), "norm-sub").reshape(found.shares.shape)
+    sums = [projected.sum(axis=1 - axis, keepdims=True) for axis in (0, 1)]
+    within = [np.divide(projected, whole, out=np.full(projected.shape, np.nan), where=whole > 0) for whole in sums]
+    ends = [
         found.cells(PUBLISHED_LEVEL),
         *(of(axis, PUBLISHED_LEVEL) for of in (found.margin, found.within) for axis in (0, 1)),
     ]
-    cells, rows, columns, within_rows, within_columns = (TableShares.of(part, withheld) for part in shares)
+    unknown = np.zeros((1, 1), bool)
+    parts = [(projected, unknown), *((whole.ravel(), unknown[0]) for whole in sums)]
+    parts += [(share, np.isnan(of.shares)) for share, of in zip(within, ends[3:], strict=True)]
+    cells, rows, columns, within_rows, within_columns = (
+        TableShares.of(Shares(np.where(hidden, np.nan, share), of.low, of.high), withheld)
+        for (share, hidden), of in zip(parts, ends, strict=True)
+    )
+    errors = plain(found.cell_errors())
     return CrossTable(
         first=names[0], second=names[1], first_reports=reports[0], second_reports=reports[1],
         cells=cells, rows=rows, columns=columns, within_rows=within_rows, within_columns=within_columns,
         independence=None if tested is None
         else IndependenceTest(statistic=tested.statistic, degrees=tested.degrees, p=tested.p),
-        interval_withheld="levels" if withheld else None,
+        interval_withheld="levels" if withheld else None, cell_errors=[None] * len(errors) if withheld else errors,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from ldpstream.estimators.local_level import Filtered, LocalLevel
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.estimators.sets import mean_of_filtered
+from ldpstream.estimators.sets import mean_of_filtered, shares_of_people
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -52,6 +52,7 @@ def conclude_filtered(
     biased = any(p.diagnostics.levels_p is not None and p.diagnostics.levels_p < ALARM_CHANCE for p in made)
     withheld: Withheld | None = "levels" if biased else None
     attempts = Attempts()
+    shares = _projected(found, step.reports)
     publication = Publication(
         survey=step.survey,
         fingerprint=step.fingerprint,
@@ -61,7 +62,7 @@ def conclude_filtered(
         panes=level.observed,
         reports=step.reports,
         complete=step.complete,
-        estimators={FILTER: Frequencies.of(_projected(found, step.reports).times(most, 1.0), withheld)},
+        estimators={FILTER: Frequencies.of(shares if most is None else shares_of_people(shares, most), withheld)},
         numbers=attempts.of("numbers", lambda: _numbers(found, mechanisms, step.reports, edges, bins, withheld), {}),
         privacy=step.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),

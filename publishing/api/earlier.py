@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ldpstream.publishing.api.schema import EarlierPart, Line
+from ldpstream.publishing.api.tables import names_of, result_of
 from ldpstream.publishing.frequencies import Frequencies, plain_number
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, Span, publication_key
@@ -120,13 +121,13 @@ def earlier_parts(
         end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
         steps = kept_steps(old, progress, end - 1, n_steps)  # the steps that end at or before the next survey's start
         published = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
-        found = [p for p in published if p.below_least or estimator in p.estimators]
+        found = [p for p in published if p.below_least or estimator in names_of(p)]
         if published and not found:
-            others = " and ".join(published[-1].estimators)
+            others = " and ".join(names_of(published[-1]))
             parts.append(_part(old, span, False, f"its estimates are by {others}, not by {estimator}", [], [], []))
             break
         k = old.attributes[old.index(name)].k
-        results = [p.estimators.get(estimator) or Frequencies.nothing(k) for p in found]
+        results = [result_of(p, estimator, k) or Frequencies.nothing(k) for p in found]
         drawn = lines(results, shown, confidence)
         parts.append(_part(old, span, True, joined.reason, found, results, drawn, steps.step))
         n_steps, later = n_steps - steps.step * len(found), old

@@ -25,11 +25,16 @@ def errors_of(
     one, other = estimates
     if apart and published[0].span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)
-    if not apart and estimator == INVERSION and len(mechanisms) == 1 and mechanisms[0].unbiased and people:
+    if not apart and estimator == INVERSION and inverts(mechanisms) and people:
         m, most = mechanisms[0], mechanisms[0].choices or 1  # shares of drawn members times this are shares of people
         drawn = [replace(e, frequencies=e.frequencies / most, standard_errors=e.standard_errors / most) for e in estimates]
         return "inversion", most * difference_errors(drawn[0], drawn[1], m, people)
     return "any", difference_errors(one, other)
+
+
+def inverts(mechanisms: Sequence[Mechanism]) -> bool:
+    """True if differences of the raw inversion have the basis "inversion"."""
+    return len(mechanisms) == 1 and mechanisms[0].unbiased
 
 
 def people_of(survey: Survey, p: Publication | Overview) -> float:

@@ -9,13 +9,14 @@ from scipy.special import ndtri
 
 from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.differences import clear_differences, evidence
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines
-from ldpstream.publishing.api.growth import errors_of, growth_of, people_of
+from ldpstream.publishing.api.growth import errors_of, growth_of, inverts, people_of
 from ldpstream.publishing.api.schema import (  # fmt: skip
     Chances,
     Comparison,
@@ -33,9 +34,9 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Table,
 )
 from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
-from ldpstream.publishing.api.tables import by_cohort, of_pair
+from ldpstream.publishing.api.tables import JOINT, by_cohort, names_of, of_pair, result_of
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import Frequencies, plain, plain_number
+from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, plain, plain_number
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -50,6 +51,7 @@ from ldpstream.surveys import Attribute, Reason, Survey
 from ldpstream.surveys.device_chance import guesses
 
 MAX_LINES = 20
+Numbers = dict[str, NumberEstimate]
 Truths = Callable[[Publication], list[float] | None]
 
 
@@ -121,7 +123,7 @@ class ApiResponses:
             attribute=p.attribute, span=p.span, step=p.step,
             reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
-            outlook=self.outlook(p.attribute, p.step, p) if outlook else {},
+            outlook=self.outlook(p.attribute, p.step, p) if outlook else {}, too_few=_too_few(p, self._attributes[p.attribute]),
             top=[Share(label=label(v), frequency=plain_number(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
@@ -185,7 +187,7 @@ class ApiResponses:
             others=plain_number(frequencies.sum() - frequencies[shown].sum())
             if len(shown) < attribute.k and attribute.most is None
             else None,
-            numbers=p.numbers, crowd=p.crowd or None, change=p.change,
+            too_few=_too_few(p, attribute), numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
@@ -238,14 +240,20 @@ class ApiResponses:
         chosen = self._estimator(second, estimator)
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
-        basis, errors = errors_of(
-            self._survey.mechanisms[self._survey.index(name)], (first, second), (one, other), chosen,
-            max(self.people(first), self.people(second)), apart=against is not None,
-        )  # fmt: skip
-        differences = other.frequencies - one.frequencies
+        mechanisms, people = self._survey.mechanisms[self._survey.index(name)], max(self.people(first), self.people(second))
+        basis, errors = errors_of(mechanisms, (first, second), (one, other), chosen, people, apart=against is not None)
+        differences = centres = other.frequencies - one.frequencies
+        raw = [p.estimators.get(INVERSION) for p in (first, second)]
+        if chosen == self._estimator(second, None) and against is None and inverts(mechanisms) and raw[0] and raw[1]:
+            inverted = raw[0].estimate(), raw[1].estimate()
+            sharper = errors_of(mechanisms, (first, second), inverted, INVERSION, people, apart=False)
+            if sharper[1].sum() < errors.sum():  # the widths hardly depend on the shares, so this choice adds no bias
+                (basis, errors), centres = sharper, inverted[1].frequencies - inverted[0].frequencies
         half = float(-ndtri((1 - confidence) / 2)) * errors
-        clear = clear_differences(differences, errors, 1 - confidence)
-        clearest = np.lexsort((-np.abs(differences), -evidence(differences, errors)))  # the last key counts first
+        low, high = np.fmin(centres - half, differences), np.fmax(centres + half, differences)
+        low, high = (np.where(np.isnan(errors), np.nan, end) for end in (low, high))
+        clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
+        clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
         shown = np.arange(attribute.k) if top is None else clearest[:top]
         truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
         truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
@@ -257,8 +265,8 @@ class ApiResponses:
             before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             differences=plain(differences[shown]), standard_errors=plain(errors[shown]),
-            low=plain((differences - half)[shown]), high=plain((differences + half)[shown]),
-            clear=clear[shown].tolist(), truth=truth,
+            low=plain(low[shown]), high=plain(high[shown]),
+            clear=clear[shown].tolist(), truth=truth, numbers=_number_differences(first.numbers, second.numbers),
         )  # fmt: skip
 
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
@@ -276,7 +284,7 @@ class ApiResponses:
         found, every = self._last(name, span, last, step, cohort)
         chosen = self._estimator(found[-1], estimator)
         # an older software version published fewer estimators, and a busy process leaves some out
-        found = [p for p in found if p.below_least or chosen in p.estimators]
+        found = [p for p in found if p.below_least or chosen in names_of(p)]
         if values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
@@ -292,6 +300,7 @@ class ApiResponses:
             start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
             reports=[p.reports for p in found], complete=[p.complete for p in found],
             below_least=[p.below_least for p in found],
+            too_few=bool(found) and _too_few(found[-1], attribute),
             interval_withheld=[result.interval_withheld for result in results], lines=drawn,
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             detectable=self._detectable(attribute, found, shown) if span == "filtered" else None,
@@ -391,9 +400,9 @@ class ApiResponses:
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
         all_known = [row.name for row in estimators(self._survey.mechanisms[self._survey.index(p.attribute)])]
-        known = all_known[:1] if p.below_least else list(p.estimators)
-        if wanted is None:
-            return known[0]
+        known = all_known[:1] if p.below_least else names_of(p)
+        if wanted is None or (wanted == JOINT and p.cohort is None and self._attributes[p.attribute].pair is not None):
+            return known[0]  # an earlier version published no joint shares
         if wanted not in known:
             left_out = wanted in all_known and p.cohort is None and p.span != "filtered"
             why = f"; step {p.step} has no other, since they would take too long" if left_out else ""
@@ -415,7 +424,28 @@ def _known(m: Mechanism, shares: tuple[float, ...], now: int, year: int) -> Know
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
-    return Frequencies.nothing(attribute.k) if p.below_least else p.estimators[estimator]
+    found = result_of(p, estimator, attribute.k)
+    assert found is not None
+    return found
+
+
+def _number_differences(first: Numbers, second: Numbers) -> Numbers:
+    found = {}
+    for name, after in second.items():
+        if (before := first.get(name)) is not None:
+            ends = (after.low, before.high), (after.high, before.low)
+            low, high = (None if one is None or other is None else one - other for one, other in ends)
+            found[name] = NumberEstimate(value=after.value - before.value, low=low, high=high)
+    return found
+
+
+def _too_few(p: Publication, attribute: Attribute) -> bool:
+    if not p.reports or p.below_least:
+        return False
+    n = attribute.k - (attribute.most or 0)
+    low, high = (end[:n] for end in _result(p, names_of(p)[0], attribute).estimate().interval(PUBLISHED_LEVEL))
+    # NaN, from shares or intervals that are missing, makes the comparisons false
+    return bool(low.max() <= high.min() and (high - low).mean() / 2 > 1 / n)
 
 
 def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
@@ -429,7 +459,8 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
     if p.below_least:
         return []
-    frequencies = p.estimators[p.main].estimate().frequencies[: attribute.k - (attribute.most or 0)]
+    result = _result(p, names_of(p)[0], attribute)
+    frequencies = result.estimate().frequencies[: attribute.k - (attribute.most or 0)]
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
 

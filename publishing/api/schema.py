@@ -86,7 +86,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
     `drift_label`, `step_reports` and `step_complete` describe the latest step. The names with levels describe the span, or the
     window if the span is "filtered". `change` is the jump that the filter detected at the latest step. `crowd` is the crowd at
-    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
+    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear. `too_few` is as in `Histogram`.
     """
 
     attribute: str
@@ -101,6 +101,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     privacy: dict[str, Privacy]
     outlook: dict[str, Outlook]
     top: list[Share]
+    too_few: bool
     fit_z: dict[str, float | None]
     drift_sigma: float | None
     drift_p: float | None
@@ -150,6 +151,9 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort whose reports may come from
     fewer people than the survey's least size. Such a cohort has no estimate.
 
+    `too_few`: the reports are too few to tell which values are more frequent. The 95 % intervals of the default estimator have
+    a point in common, and half of their width is on average more than 1 / k.
+
     `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
     """
 
@@ -159,6 +163,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     span: Span
     cohort: str | None
     below_least: bool
+    too_few: bool
     start_ms: int
     end_ms: int
     panes: int
@@ -210,16 +215,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     the request is the side `before`, and `cohort` is the side `after`.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts with
-    the span "step", since a device reports in one of them. "inversion": for two times of the raw inversion, if the attribute
-    has one level and its mechanism is not Square Wave; the formula takes into account that memos and people can be the same at
-    both times. "any": s₁ + s₂, which holds for any dependence between the two estimates.
+    the span "step", since a device reports in one of them. "inversion": for two times, if the attribute has one level and its
+    mechanism is not Square Wave; the formula takes into account that memos and people can be the same at both times. "any":
+    s₁ + s₂, which holds for any dependence between the two estimates.
+
+    The raw inversion has the basis "inversion". The default estimator has it if its standard errors are then smaller. The
+    differences are those of the default estimator's frequencies. The intervals are those of the raw inversion's differences,
+    extended to the differences shown.
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and
     `clear` is false. `interval_withheld` is the reason, if an estimate has a reason.
 
     `top` selects the values with the largest |difference| / standard error, in this order. Without standard errors, it selects
-    those with the largest |difference|. `cohort` is as in `Histogram`; if one side is below the least size, all
+    those with the largest |difference|. `numbers`: differences of the mean and of the percentiles. Their intervals hold for any
+    dependence between the two sides. `cohort` is as in `Histogram`; if one side is below the least size, all
     differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
     """
 
@@ -242,6 +252,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float | None]
     clear: list[bool]
     truth: list[float] | None
+    numbers: dict[str, NumberEstimate]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,7 +295,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
     `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
     the size of a jump that the filter finds within five steps in about 9 of 10 cases. None for other spans than "filtered", and
-    without standard errors.
+    without standard errors. `too_few`: as in `Histogram`, for the last step.
     """
 
     survey: str
@@ -299,6 +310,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     end_ms: list[int]
     reports: list[int]
     complete: list[bool]
+    too_few: bool
     below_least: list[bool]
     interval_withheld: list[Withheld | None]
     lines: list[Line]
@@ -360,8 +372,6 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     The lists of cells go row by row. `cells`: of all people, the shares with the row and the column. `within_rows`: of the
     people in the row, the shares with the column. `within_columns`: of the people with the column, the shares in the row. The
     intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.cross_table`.
-
-    A pair is estimated without bias, so a share can be negative by chance.
 
     Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
     a simulation.

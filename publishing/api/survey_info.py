@@ -8,6 +8,7 @@ import msgspec
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.publishing import catalogue
+from ldpstream.publishing.api.tables import JOINT
 from ldpstream.publishing.catalogue import INVERSION, estimators
 from ldpstream.publishing.publication import COHORT_SPANS, Span, number_names, spans
 from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
@@ -99,6 +100,12 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     overdue_ms: int = OVERDUE_MS
 
 
+JOINT_INFO = EstimatorInfo(
+    name=JOINT, label="joint (default for pairs)", post_processed=False, spans=list(COHORT_SPANS),
+    meaning="The shares of the cross table, from the reports of the pair and of its two attributes. No share is negative.",
+)  # fmt: skip
+
+
 class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The survey. `post_methods`: post-processings that requests may name.
 
@@ -149,7 +156,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
                 )
                 for level, m in zip(a.levels, mechanisms, strict=True)
             ],
-            estimators=[row.name for row in estimators(mechanisms)],
+            estimators=[*([] if a.pair is None else [JOINT]), *(row.name for row in estimators(mechanisms))],
             spans=list(spans(a)),
             numbers=list(number_names(a, mechanisms, "step")),
             number_spans=[span for span in spans(a) if number_names(a, mechanisms, span)],
@@ -171,7 +178,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
                 spans=["filtered"] if row.make is None else list(COHORT_SPANS),
             )
             for row in catalogue.ESTIMATORS
-        ],
+        ] + [JOINT_INFO] * any(a.pair is not None for a in s.attributes),
         post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
     )  # fmt: skip
 

@@ -4,16 +4,31 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import UNSET
 
 from ldpstream.estimators.pairs import Shares
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.schema import TableSide
-from ldpstream.publishing.cross_table import CrossTable, IndependenceTest, TableShares
+from ldpstream.publishing.cross_table import CrossTable, IndependenceTest, TableShares, joint_shares
 from ldpstream.publishing.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import Attribute, Cohort
 
-JOINT = "joint"  # the estimator of `estimators.pairs`
+JOINT = "joint"  # the estimator of `estimators.pairs`, the default of a pair's steps and windows
+
+
+def names_of(p: Publication) -> list[str]:
+    """Returns the names of a publication's estimators, the default first."""
+    return list(p.estimators) if p.table is UNSET else [JOINT, *p.estimators]
+
+
+def result_of(p: Publication, estimator: str, k: int) -> Frequencies | None:
+    """Returns the result of an estimator, without numbers for a cohort below its least size; None for another estimator."""
+    if p.below_least:
+        return Frequencies.nothing(k)
+    if estimator == JOINT and p.table is not UNSET:
+        return joint_shares(p.table, k)
+    return p.estimators.get(estimator)
 
 
 class Parts(NamedTuple):

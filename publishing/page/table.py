@@ -199,6 +199,7 @@ def _about(survey: Survey, h: Histogram) -> str:
         silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
         return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): {silence}."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
+    few = " <strong>Too few reports to tell which values are more frequent.</strong>" if h.too_few else ""
     withheld = "" if h.interval_withheld is None else " The intervals are withheld: this estimate may be biased."
     failed = f" Could not be calculated from these counts: {', '.join(h.diagnostics.failed)}." if h.diagnostics.failed else ""
     width = f" of {plural(survey.window_steps, 'step')}" if h.span == "window" else ""
@@ -206,7 +207,7 @@ def _about(survey: Survey, h: Histogram) -> str:
         f"{time_text(h.start_ms)} to {time_text(h.end_ms)} "
         f"(step {h.step}), {SPANS[h.span]}{width}, estimator {escape(h.estimator)}: "
         f"{plural(h.reports, 'report')} of at least {plural(h.people_at_least, 'person', 'people')}."
-        f"{kept}{withheld}{escape(failed)}{_crowd(h)}"
+        f"{few}{kept}{withheld}{escape(failed)}{_crowd(h)}"
     )
 
 

@@ -47,7 +47,7 @@ def test_csv_has_the_times_of_a_time_zone(client: TestClient) -> None:
 
 @pytest.mark.parametrize(
     ("name", "estimator", "basis"),
-    [("screen", "mi", "inversion"), ("screen", "ibu", "any"), ("screen", "eb", "any"), ("latency_ms", "mi", "any")],
+    [("screen", "mi", "inversion"), ("screen", "ibu", "any"), ("latency_ms", "mi", "any"), ("latency_ms", "eb", "any")],
 )
 @pytest.mark.parametrize("span", ["step", "window"])
 def test_a_comparison_has_the_bound_of_its_basis(

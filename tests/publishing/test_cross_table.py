@@ -21,12 +21,15 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.conclusions import conclude, pooled
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import finite
 from ldpstream.publishing.history.month_files import SCHEMA, TABLE, Format, MonthFiles, merged, month_of, rows_of
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, publication_key, publication_keys
+from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.checkpoint import tables_of
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.publishing import cohort_rig as rig
@@ -70,7 +73,9 @@ def test_the_table_is_the_estimate_from_the_three_questions(span: str, steps: ra
     parts = [expected.cells(), expected.margin(0), expected.margin(1), expected.within(0), expected.within(1)]
     for name, part in zip(PARTS, parts, strict=True):
         for key in ("shares", "low", "high"):
-            np.testing.assert_array_equal(np.array(getattr(getattr(table, name), key), float), getattr(part, key).ravel())
+            np.testing.assert_allclose(
+                np.array(getattr(getattr(table, name), key), float), getattr(part, key).ravel(), rtol=1e-12
+            )
     tested = independence(counts, (3, 3))
     assert tested is not None
     assert table.independence is not None
@@ -346,3 +351,31 @@ def test_an_incomplete_step_of_a_pair_is_published_again_for_everybody_and_each_
     [table] = [p.table for p in of_pair if p.cohort is None and p.span == "step"]
     assert isinstance(table, CrossTable)
     assert rows.filter(span="step", estimator="joint")["frequency"].to_list() == table.cells.shares
+
+
+def test_a_pair_has_one_share_for_each_cell_within_its_interval() -> None:
+    """The histogram, the curves and the table show the same numbers, also where the unbiased share is negative."""
+    survey, rng = pair_survey(), np.random.default_rng(2)
+    (m,), of_parts = survey.mechanisms[2], [survey.mechanisms[a][0] for a in (0, 1)]
+    drawn = rng.choice([0, 4], 300)  # two of the nine cells
+    panes = [[[m.tabulate(m.simulate(drawn, rng))]], *([[part.empty_table()]] for part in of_parts)]
+    unbiased = pair_estimate([Counted(*pooled([m], panes[0])), Counted([]), Counted([])], (3, 3))
+    assert unbiased is not None
+    assert unbiased.shares.min() < 0
+    p = conclude(survey, 2, 0, "step", panes[0], True, of_members=panes[1:])
+    results = MemoryResults()
+    assert results.save([p], None, Progress(first_step=0, next_step=1))
+    api = TestClient(create_api(survey, results, dict))
+    url, query = "/api/v1/attributes/mode_by_zone", {"span": "step"}
+    h, t = api.get(f"{url}/histogram", params=query).json(), api.get(f"{url}/table", params=query).json()
+    assert (h["estimator"], h["frequencies"]) == ("joint", t["cells"]["shares"])
+    assert (h["low"], h["high"]) == (t["cells"]["low"], t["cells"]["high"])
+    lines = api.get(f"{url}/series", params=query | {"values": "0,1"}).json()["lines"]
+    assert [line["frequencies"] for line in lines] == [[share] for share in h["frequencies"][:2]]
+    assert [error is not None for error in h["standard_errors"]] == [True] * 9
+    cells = np.array(t["cells"]["shares"])
+    np.testing.assert_allclose(cells.reshape(3, 3).sum(axis=1), t["rows"]["shares"]["shares"])
+    np.testing.assert_allclose(cells.sum(), 1)
+    for part in (t["cells"], t["within_rows"], t["within_columns"], t["rows"]["shares"], t["columns"]["shares"]):
+        for share, low, high in zip(part["shares"], part["low"], part["high"], strict=True):
+            assert share is None or 0 <= low <= share <= high <= 1

@@ -118,20 +118,20 @@ def test_a_chain_of_surveys_is_followed_until_a_meaning_changes() -> None:
     assert [(p["survey"], p["joined"]) for p in series(api)["earlier"]] == [("travel-2", False)]
 
 
-def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey() -> None:
-    """At the first steps the cohort is below the least size: the part has these steps, and no shares."""
-    cohort = {"name": "version", "values": ["1.0", "1.1"], "least": PEOPLE // 4}
-    old = parse_survey(tomllib.loads(TOML) | {"cohort": cohort | {"values": ["beta", "1.1"], "least": PEOPLE // 2}})
+@pytest.mark.parametrize(("least", "shown"), [(1, True), (PEOPLE, False)])
+def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey(least: int, shown: bool) -> None:
+    """If the cohort is below the least size, the part has its steps, and no shares."""
+    cohort = {"name": "version", "values": ["1.0", "1.1"], "least": 1}
+    old = parse_survey(tomllib.loads(TOML) | {"cohort": cohort | {"values": ["beta", "1.1"], "least": least}})
     new = replacing(old, cohort=cohort)
     results = answered(old, OLD_STEPS).service.results
     api = TestClient(create_api(new, answered(new, NEW_STEPS).service.results, dict, replaced=lambda: [Replaced(old, results)]))
-    (part,) = series(api, span="step", cohort="1.1", values=CAR)["earlier"]
-    assert (part["joined"], part["steps"]) == (True, list(range(BETWEEN)))
-    assert part["lines"][0]["frequencies"] == [None] * BETWEEN
-    (part,) = series(api, span="window", cohort="1.1", values=CAR)["earlier"]
-    assert part["lines"][0]["frequencies"] == [None, *(p.estimators["eb"].frequencies[0] for p in results.get(
-        [f"mode|window|{step}|1.1" for step in range(1, BETWEEN)]
-    ) if p is not None)]  # fmt: skip
+    for span in ("step", "window"):
+        (part,) = series(api, span=span, cohort="1.1", values=CAR)["earlier"]
+        assert (part["joined"], part["steps"]) == (True, list(range(BETWEEN)))
+        of_old = [p for p in results.get([f"mode|{span}|{step}|1.1" for step in range(BETWEEN)]) if p is not None]
+        shares = [p.estimators["eb"].frequencies[0] if shown else None for p in of_old]
+        assert part["lines"][0]["frequencies"] == shares
     (part,) = series(api, span="step", cohort="1.0", values=CAR)["earlier"]
     assert (part["joined"], part["steps"], part["reason"]) == (False, [], "travel has no such cohort")
     assert series(api, span="step", values=CAR)["earlier"][0]["joined"]

@@ -18,7 +18,7 @@ from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.local_level import Filtered
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.estimators.sets import mean_choices, mean_of_filtered
+from ldpstream.estimators.sets import mean_choices, mean_of_filtered, shares_of_people
 from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.padded_sampling import PaddedSampling
@@ -74,7 +74,7 @@ def test_shares_of_people_are_three_times_the_shares_of_drawn_members(span: str,
     np.testing.assert_allclose(p.estimators["mi"].estimate().frequencies, 3 * raw.frequencies)
     np.testing.assert_allclose(p.estimators["mi"].estimate().standard_errors, 3 * raw.standard_errors)
     assert np.sum(p.estimators["mi"].estimate().frequencies) == pytest.approx(3)
-    np.testing.assert_allclose(p.estimators["eb"].estimate().frequencies, np.minimum(3 * default.frequencies, 1))
+    np.testing.assert_allclose(p.estimators["eb"].estimate().frequencies, shares_of_people(default, 3).frequencies)
     low, high = default.interval()
     np.testing.assert_allclose(with_nan(p.estimators["eb"].low or []), 3 * low)
     np.testing.assert_allclose(with_nan(p.estimators["eb"].high or []), np.minimum(3 * high, 1))
@@ -231,3 +231,19 @@ def test_intervals_of_a_window_of_a_spaced_level_cover_what_they_state() -> None
             inside, alone = (inside + held, alone) if steps == reports else (inside, alone + held)
     assert 0.918 < inside / 200 < 0.982
     assert alone / 100 < 0.918
+
+
+def test_fewer_answers_never_have_a_larger_share() -> None:
+    """People with no answer are among those with at most one. The unbiased shares of 40 reports often say otherwise."""
+    m, rng, broken = SURVEY.mechanisms[0][0], np.random.default_rng(5), 0
+    for _ in range(20):
+        table = m.tabulate(m.simulate(rng.choice([0, 1, 3, 7], 40), rng))
+        for estimate in (empirical_bayes(m, table), matrix_inversion(m, table)):
+            few = shares_of_people(estimate, 3)
+            assert (np.diff(few.frequencies[-3:]) <= 0).all()
+            low, high = few.interval()
+            assert (low <= few.frequencies).all()
+            assert (few.frequencies <= high).all()
+            broken += bool((np.diff(3 * estimate.frequencies[-3:]) > 0).any())
+            np.testing.assert_array_equal(few.frequencies[:-3], np.minimum(3 * estimate.frequencies[:-3], 1))
+    assert broken > 10

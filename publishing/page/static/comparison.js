@@ -3,13 +3,14 @@ import { barChart, colour } from "./charts.js";
 import { $, capital, element, grouped, percent, points, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { MOST_ROWS, select } from "./histogram.js";
+import { named, value } from "./quantiles.js";
 import { about, asked, comparisonQuery, fileName, path, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
 
 const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
   separate: "A device reports in one cohort at a step, so the two estimates are independent of each other.",
-  any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors. It is wide enough for any dependence, and often wider than necessary. Matrix inversion of an attribute with one level often has a shorter interval.",
+  any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors. It is wide enough for any dependence, and often wider than necessary.",
 };
 const WINDOWS = "The interval adds both standard errors. It is wide enough even if people move between the cohorts within the window, and often wider than necessary. A single step has shorter intervals.";
 const MOST_LISTED = 8;
@@ -52,6 +53,7 @@ export function drawComparison(c, h) {
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));
+  if (known) $("comparison-list").append(...Object.entries(c.numbers).map(([name, x]) => element("li", numberSentence(name, x))));
   if (clear.length > MOST_LISTED) $("comparison-list").append(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
   $("differences").setAttribute("aria-label", `Differences of ${subject(c)} between ${two}. Arrow keys read single values.`);
   barChart($("differences"), bars, { view: null, read, zoom: () => {}, unit: "" });
@@ -69,6 +71,11 @@ function sentence(c, i) {
   const interval = c.low[i] === null ? "no interval" : `95 % interval ${at(c.low[i])} to ${at(c.high[i])}`;
   const truth = c.truth ? `, truth ${at(c.truth[i])}` : "";
   return `${c.labels[i]}: ${at(c.differences[i])} percentage points, ${interval}${truth} (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`;
+}
+
+function numberSentence(name, { value: size, low, high }) {
+  const signed = (x) => `${x > 0 ? "+" : ""}${value(x)}`;
+  return `${capital(named({ name }))}: ${signed(size)}${low === null ? "" : `, 95 % interval ${signed(low)} to ${signed(high)}`}`;
 }
 
 function read(i) {

@@ -91,7 +91,7 @@ function words(s, jumps, here, joined) {
   }
   const name = capital(about(s.estimator).label);
   const now = s.lines.some((line) => line.frequencies.at(-1) !== null) ? "" : "in the last step with reports";
-  const which = state.values ? "the chosen values" : `the ${s.lines.length} most frequent values ${now}`.trim();
+  const which = state.values ? "the chosen values" : s.too_few ? `${s.lines.length} values (too few reports to tell which are the most frequent)` : `the ${s.lines.length} most frequent values ${now}`.trim();
   const trusted = s.interval_withheld.some(Boolean) ? " where they can be trusted" : "";
   const gap = s.span === "filtered" ? "A step without reports is predicted from earlier steps." : `In a gap no report was counted${s.cohort === null ? "" : ", or the cohort is below the least size"}${joined ? ", or the value is unknown" : ""}.`;
   const marked = `${jumps ? " A dashed line in a value's colour marks a jump." : ""}${here ? " A grey or blue dashed line marks the times shown above." : ""}`;

@@ -14,6 +14,8 @@ export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
 
+export const TOO_FEW = "Too few reports to tell which values are more frequent.";
+
 // The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
 

@@ -22,7 +22,7 @@ const WHY = {
   difference: "The later share minus the earlier share, or one cohort's share minus the other's, in percentage points.",
   ends: "The interval contains the true difference in about 95 of 100 cases or more, for each value by itself.",
   clear: "Clear: the difference is more than chance. Of the values that are marked so, about 5 of 100 or fewer have no true difference. Without any true difference, some value would be marked in about 5 of 100 comparisons or fewer.",
-  together: "The reports of both attributes together give the cells. The reports of each attribute alone also count, for the sums of the rows and columns. The cells are without bias, so the share of a rare combination can be negative.",
+  together: "The reports of both attributes together give the cells. The reports of each attribute alone also count, for the sums of the rows and columns. The histogram shows the same shares of the cells.",
   cell: "The interval contains the true share in about 95 of 100 cases, for each cell by itself. If a row or a column may have no people at all, nothing is known about the shares within it: the share is missing, and its interval goes from 0 to 100 %.",
   independence: "A chi-squared test that allows for the noise of the reports. If the two attributes are independent, a chance below 5 % occurs in about 5 of 100 cases.",
   rejected: "Envelopes (one or more reports) that the service refused to count, since the survey began, with the reason.",

@@ -1,7 +1,7 @@
 // The histogram: its values, order, zoom, and the table of its numbers.
 import { crowdText } from "./alerts.js";
 import { barChart, colour, colourOf } from "./charts.js";
-import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
+import { $, capital, element, grouped, percent, plural, silence, table, TOO_FEW } from "./dom.js";
 import { explained } from "./explain.js";
 import { about, asked, fileName, histogramQuery, order, path, shownValues, state, subject } from "./state.js";
 import { periodOf, withZone } from "./times.js";
@@ -83,6 +83,7 @@ function summary(h, known) {
 function remarks(h, known) {
   const box = $("summary");
   if (h.interval_withheld) box.append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
+  if (h.too_few) box.append(" ", element("strong", TOO_FEW));
   if (h.diagnostics.failed.length) box.append(" ", element("span", `Could not be calculated from these counts: ${h.diagnostics.failed.join(", ")}.`, { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);
   if (h.reports && h.span !== "window" && sampled.length) {
@@ -101,7 +102,7 @@ function remarks(h, known) {
     box.append(` ${plural(kept.length, "value")} of ${searched} with “${state.find.trim()}”.`);
   }
   else if (left) {
-    box.append(` The ${grouped(kept.length)} most frequent of ${grouped(asked().k)} values`);
+    box.append(h.too_few ? ` The ${grouped(kept.length)} largest estimates of ${grouped(asked().k)} values` : ` The ${grouped(kept.length)} most frequent of ${grouped(asked().k)} values`);
     if (others !== null) box.append("; the ", explained("others", "others"), ` have ${percent(others)} together`);
     box.append(".");
   }

@@ -51,7 +51,8 @@ function rowsOf(overview, choose) {
     if (i === 0) {
       const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
       const top = element("td", "", { class: "top wraps", rowspan: levels.length, "data-name": "most frequent" });
-      if (overview.top.length) top.append(...overview.top.flatMap((share, j) => [j ? ", " : "", `${share.label} `, element("span", percent(share.frequency, 1))]));
+      if (overview.too_few) top.append("too few reports to tell");
+      else if (overview.top.length) top.append(...overview.top.flatMap((share, j) => [j ? ", " : "", `${share.label} `, element("span", percent(share.frequency, 1))]));
       else top.append(overview.reports ? "no estimate from these counts" : silence(overview.complete));
       row.append(people, top);
     }

@@ -15,11 +15,11 @@ const SOURCE = {
 };
 let shown = null;
 
-const named = (line) => (asked().choices ? "mean number of values" : NAMES[line.name]);
+export const named = (line) => (asked().choices ? "mean number of values" : NAMES[line.name]);
 const title = () => (asked().choices ? "Mean number of values" : "Mean and percentiles");
 
 // Number in the attribute's unit, with four digits.
-const value = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
+export const value = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
 
 // Draws the numbers. view: [first, last] step, or null for all. period(steps) zooms.
 export function drawQuantiles(s, view, period) {

@@ -22,7 +22,7 @@ export const asked = () => state.survey.attributes.find((attribute) => attribute
 
 // A cohort has fewer spans than all people, and only the default estimator.
 export const spans = () => asked().spans.filter((span) => state.cohort === null || span !== "filtered");
-const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.slice(0, 1));
+const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.filter((name) => name !== "joint").slice(0, 1));
 const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
 export const estimators = () => (state.span === "filtered" ? filters() : ofCounts());
 // The API's description of an estimator. An earlier version may have published one that the API no longer lists.
