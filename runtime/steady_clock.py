@@ -66,8 +66,8 @@ class SteadyClock:
         if abs(jump_ms) > _SMALLEST_MS and abs(jump_ms) > self._limit_ms():
             self._tell(jump_ms)
             raise ClockJumped(
-                f"this machine's clock has jumped by {jump_ms / 1000:+,.1f} s, to {shown(wall_ms)}: set it right, or, if it is "
-                "right now, restart this process"
+                f"this machine's clock has jumped by {jump_ms / 1000:+,.1f} s: set it right, or restart this process if it is "
+                "right now"
             )
         self._offset_ms = offset_ms
         if self._jumped:
