@@ -23,7 +23,10 @@ def raise_limit() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
     if soft != resource.RLIM_INFINITY and soft < limit:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (ValueError, OSError):  # macOS allows less than its hard limit
+            return soft
         return limit
     return WANTED if soft == resource.RLIM_INFINITY else soft
 

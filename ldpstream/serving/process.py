@@ -34,7 +34,6 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         UserError: if no survey can be used, or a setting, the folder or an address cannot be used.
     """
     watch = SurveyWatch(paths)
-    compiled.load()
     with closing(DataFolder(data)) as folder:
         if (moved := folder.moved()) != "here":
             what = "the data were moved" if moved == "moved" else "a move of the data has begun"
@@ -44,6 +43,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         if watch.only_file is not None:  # a changed survey is refused before anything starts
             for text in list(watch.surveys.values()):
                 keeper.check(text.survey, write=True)
+        compiled.load()
         estimates = _Estimates(paths, settings, folder, clock)
         check, logs = partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget, clock)
 
