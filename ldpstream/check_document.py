@@ -21,7 +21,7 @@ FORMAT = 2
 
 
 class CheckedChance(msgspec.Struct, frozen=True, kw_only=True):
-    """The probability that the best guesser guesses a value right.
+    """The probability that the best guesser guesses a value right, who at first considers all values equally likely.
 
     Attributes:
         chance: the probability, or its upper bound.

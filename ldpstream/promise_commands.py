@@ -137,7 +137,8 @@ def ledger(
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
     console.print(
         "Right guess: of 100 people, how many the best guesser gets right from the reports of this attribute. Largest: the "
-        "largest chance for any one person, the one whose reports reveal most."
+        "largest chance for any one person, the one whose reports reveal most. Both are for a guesser who at first considers "
+        "all values equally likely."
     )
     if not all(row["eps_sequence_exact"] for row in rows):
         console.print("* an upper bound; the other numbers of that column are exact")

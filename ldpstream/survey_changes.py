@@ -46,7 +46,10 @@ def devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
     ]
     if chances:
         told = ", ".join(f"{name} at most {percent_up(chance)}" for name, chance in chances.items())
-        lines.append(f"Chance of a right guess of an unchanged value, from all reports in both surveys: {told}.")
+        lines.append(
+            f"Chance of a right guess of an unchanged value, from all reports in both surveys: {told}. At first, all values "
+            "are equally likely."
+        )
     if old.name == new.name:
         lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
     return lines

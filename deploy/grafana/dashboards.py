@@ -86,7 +86,7 @@ GUESS = 'max(ldpstream_privacy_guess_%s_ratio{survey="$survey", attribute="$attr
 WHOLE = "{{attribute}} · {{level}}, whole device"
 RIGHT = (
     "Of 100 people, how many the best guesser gets right, from all reports of this attribute so far "
-    "(whole device: of all attributes, with the strongest possible hints)"
+    "(whole device: of all attributes, with the strongest possible hints; at first, all values are equally likely)"
 )
 # the most frequent values of the last estimate within the time shown, even if the estimator has stopped since
 TOP = f"topk(10, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
@@ -152,7 +152,7 @@ POPULATION = (
 
 PRIVACY = (
     Panel(promises, "Chance of a right guess, and privacy loss in nats",
-          f"{RIGHT}, from a uniform prior. Bound used: ε_t / ε∞, for an unchanged value; "
+          f"{RIGHT}. Bound used: ε_t / ε∞, for an unchanged value; "
           "at a level with lifetime_reports: ε_sequence / ε_lifetime, for any values.", "percentunit",
           ((f"{BY_LEVEL} (ldpstream_privacy_guess_without_report_ratio{LEVELS})", NO_REPORT),
            (f"{BY_LEVEL} (ldpstream_privacy_guess_unchanged_ratio{LEVELS})", UNCHANGED),

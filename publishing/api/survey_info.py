@@ -24,7 +24,8 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
     the loss of `lifetime_reports` reports; None without this key. `eps_survey`: bound of the loss of all reports until the
     survey ends, for any values; None without `ends`.
 
-    `guess_1`: chance of a right guess of a value that never changes, from one report. `guess_inf`: the same from any number of
+    `guess_1`: chance of a right guess of a value that never changes, from one report, if all values are equally likely at
+    first. `guess_inf`: the same from any number of
     reports of a memoized level, or from all reports that a device may make at a one-time level.
     `guess_year`: the same for the value at one step, from all reports of a year, if the value may change. `bounds`: the names
     of the chances that are upper bounds.

@@ -218,6 +218,7 @@ def test_the_chances_after_deletions_are_exact() -> None:
     assert right == list(exact.values())
     assert [str(DISTANCE.guess_memos(n)) for n in exact] == right
     assert DELETIONS == (2, 4, 9)
+    assert f"and {DISTANCE.guess_memos(SHARING)} if four people share a value." in " ".join(README.split())
     assert f"become {DISTANCE.guess_memos(SHARING)}. `ldpstream check SURVEY` prints this chance for each level" in PLAIN
     said = ", ".join(exact[n].removesuffix(" %") for n in (3, 5, 10))
     assert f"after [2, 4, 9] deletions the best guesser gets [{said}] right" in TEXT
