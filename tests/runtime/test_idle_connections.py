@@ -5,6 +5,7 @@ import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from unittest.mock import Mock
 
 import pytest
 from fastapi import FastAPI
@@ -68,6 +69,9 @@ def test_the_limit_is_raised_and_the_servers_leave_a_quarter(
     found = raise_limit()
     assert (found, shares()) == (expected or (65_536, ConnectionShares(2000, 400, 64)))
     assert limits[-1][1] == limit[1]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", Mock(side_effect=ValueError("not allowed")))
+    assert raise_limit() == 256
     for most in (64, 256, 1024, 4096):
         monkeypatch.setattr(resource, "getrlimit", lambda _, most=most: (most, most))
         gateway, page_share, monitoring_share = shares()
