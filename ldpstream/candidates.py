@@ -6,7 +6,6 @@ budget if a survey begins `spacing` steps after the end of the survey before.
 
 import re
 import tomllib
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.questions import LABEL, LABEL_CHARACTERS, Attribute
+from ldpstream.surveys.texts import look
 from ldpstream.toml_text import document_text, toml_time
 
 FALSE_ALARM = 0.05  # chance that a candidate without people is found, for all candidates together
@@ -84,7 +84,7 @@ def read_candidates(path: Path, attribute: Attribute) -> list[str]:
         raise CandidatesError(f"{path}: cannot be read: {error.strerror}") from None
     if len(raw) > MOST_BYTES:
         raise CandidatesError(f"{path}: a list of candidates must have at most {MOST_BYTES >> 20} MiB")
-    lines: dict[str, int] = {}
+    found, lines = list[str](), dict[str, int]()
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         try:
             text = line.removesuffix(b"\r").decode("utf-8")
@@ -93,10 +93,11 @@ def read_candidates(path: Path, attribute: Attribute) -> list[str]:
         if text and (wrong := _wrong(text, attribute, lines)):
             raise CandidatesError(f"{path} line {number}: {wrong}")
         if text:
-            lines[text] = number
+            found.append(text)
+            lines[look(text)] = number
     if not lines:
         raise CandidatesError(f"{path}: has no candidate; write one in a line")
-    return list(lines)
+    return found
 
 
 def _wrong(text: str, attribute: Attribute, lines: Mapping[str, int]) -> str | None:
@@ -107,21 +108,11 @@ def _wrong(text: str, attribute: Attribute, lines: Mapping[str, int]) -> str | N
         return f"a value must not contain control characters, got {shown}"
     if text != text.strip():
         return f"{shown} begins or ends with a space, and devices compare texts exactly"
-    if text in lines:
-        return f"{shown} is already in line {lines[text]}"
-    if text in attribute.labels:
-        return f"{shown} is already a value of {attribute.name}"
+    if look(text) in lines:
+        return f"{shown} is already in line {lines[look(text)]}, or looks like it"
+    if look(text) in map(look, attribute.labels):
+        return f"{shown} is already a value of {attribute.name}, or looks like one"
     return f"{shown} is an alias in the survey" if text in attribute.aliases else None
-
-
-def same_looking(attribute: Attribute, candidates: Sequence[str]) -> list[str]:
-    """Candidates that differ from a value or an earlier candidate only in their Unicode form: é as one or two characters."""
-    seen, found = {unicodedata.normalize("NFC", label) for label in attribute.labels}, []
-    for text in candidates:
-        if (form := unicodedata.normalize("NFC", text)) in seen:
-            found.append(text)
-        seen.add(form)
-    return found
 
 
 def open_attribute(survey: Survey, name: str | None) -> int:

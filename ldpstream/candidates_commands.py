@@ -3,7 +3,6 @@
 import math
 import shlex
 import time
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,12 +70,11 @@ def candidates_command(
         open_attribute,
         read_candidates,
         rounds,
-        same_looking,
     )
-    from ldpstream.surveys.survey_file import read_survey
+    from ldpstream.surveys.survey_file import read_survey, toml_document
 
     survey, text = read_survey(survey_file)
-    document = tomllib.loads(text)
+    document = toml_document(text)
     index = open_attribute(survey, attribute)
     wanted = read_candidates(listed, survey.attributes[index])
     before = survey if after is None else surveys.load_survey(after)
@@ -112,12 +110,6 @@ def candidates_command(
     if number < len(wanted):
         left_out = plural(len(wanted) - number, "candidate")
         tell(f"{left_out} at the end of the list left out: with more candidates, the least share is larger.")
-    if alike := same_looking(asked, wanted[:number]):
-        tell(
-            f"Looks the same as another value, but has other Unicode characters: {alike[0]}"
-            + (f", and {len(alike) - 1} more" if len(alike) > 1 else "")
-            + ". Devices compare texts exactly."
-        )
     if (ends := found[0].survey.n_steps) is not None and found[0].survey.opens_ms(ends) <= time.time() * 1000:
         tell(f"{found[0].survey.name} has ended already. Give a later --start.")
     for level, name, factor in lighter(found[0].survey, index):

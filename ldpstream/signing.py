@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from tomllib import loads
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from ldpstream.surveys.signatures import (
     sha256,
     statement,
 )
+from ldpstream.surveys.survey_file import toml_document
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -203,7 +203,7 @@ def read_bytes(path: Path) -> bytes:
 
 def _survey(toml: str) -> Survey | None:
     try:
-        return parse_survey(loads(toml))
+        return parse_survey(toml_document(toml))
     except (ValueError, RecursionError):  # also excessive numbers
         return None
 

@@ -15,7 +15,6 @@ from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.vitals import Vitals
 from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.runtime.settings import SettingsError
 from ldpstream.runtime.waiting import Unreachable
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.surveys import Survey
@@ -23,7 +22,6 @@ from ldpstream.surveys.errors import UserError
 
 log = structlog.get_logger("ldpstream.estimator")
 
-MAX_PUBLISHED_K = 100_000
 TICK_MS, SHORTEST_TICK_MS = 200, 20
 MOST_TICKS = 10  # with many surveys, the pause of a waiting survey is at most 2 s
 RETRY_MS = 2_000
@@ -156,11 +154,6 @@ class SurveyEstimator:
         self._topic_lost = False
 
     def _open(self) -> None:
-        for attribute in self.survey.attributes:
-            if attribute.k > MAX_PUBLISHED_K:
-                raise SettingsError(
-                    f"attribute {attribute.name} has {attribute.k} values; at most {MAX_PUBLISHED_K} can be published"
-                )
         position, self._topic = self._engine.open(self.survey, self._reader)
         self._prometheus.show(self.results.landmarks())
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._margin_ms, self._prometheus, self.registry)

@@ -307,11 +307,11 @@ def _is_secret(field: FieldInfo) -> bool:
 
 def _read_secret(variable: str, path: str) -> str:
     try:
-        secret = Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+        secret = Path(path).read_text(encoding="utf-8-sig").removesuffix("\n").removesuffix("\r")
     except OSError as error:
         raise SettingsError(f"{variable}: the file cannot be read: {error.strerror}, got {path!r}") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"{variable}: the file is not text in UTF-8, got {path!r}") from None
+        raise SettingsError(f"{variable}: the file is not text in UTF-8 (it may be UTF-16), got {path!r}") from None
     if not secret or "\n" in secret:
         raise SettingsError(f"{variable}: the file must hold the secret in one line, got {path!r}")
     return secret

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from tomllib import loads
 from typing import NamedTuple
 
 from ldpstream.runtime.clock import now_ms
@@ -10,6 +9,7 @@ from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.folder import SurveyFolder, SurveyText, change_refused
 from ldpstream.surveys.lineage import changes_open
+from ldpstream.surveys.survey_file import toml_document
 
 
 class OpenSurveyChanged(UserError):
@@ -96,7 +96,7 @@ def kept_survey(place: str, kept: Kept) -> Survey:
         KeptUnreadable: if this version cannot read the text, or reads it as another survey.
     """
     try:
-        survey = parse_survey(loads(kept.toml), place)
+        survey = parse_survey(toml_document(kept.toml), place)
     except (ValueError, RecursionError) as error:
         raise KeptUnreadable(f"{place} holds survey {kept.fingerprint}, which this version cannot read: {error}") from None
     if survey.fingerprint.hex() != kept.fingerprint:

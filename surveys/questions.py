@@ -12,8 +12,9 @@ from msgspec import Meta, Struct, field, structs
 
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
+from ldpstream.surveys.texts import require_apart
 
-MAX_LABELS = 2**24
+MAX_VALUES = 100_000  # of an attribute; limits the bytes of a report, of a publication and of the API's answers
 MAX_COHORTS = 64
 MAX_PAIR_VALUES = 1024  # cells of a cross table, such as 32 × 32
 ANY = "any"
@@ -91,6 +92,7 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     def __post_init__(self) -> None:
         distinct("cohort", list(self.values))
+        require_apart("values", self.values)
 
     def index(self, value: str | None) -> int:
         """The index of a cohort.
@@ -123,9 +125,9 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     """
 
     name: Name
-    values: tuple[Label, ...] | None = None
-    size: Annotated[int, Meta(ge=2, le=MAX_LABELS)] | None = None
-    bins: tuple[float, ...] | None = None
+    values: Annotated[tuple[Label, ...], Meta(max_length=MAX_VALUES)] | None = None
+    size: Annotated[int, Meta(ge=2, le=MAX_VALUES)] | None = None
+    bins: Annotated[tuple[float, ...], Meta(max_length=MAX_VALUES + 1)] | None = None
     pair: tuple[Name, Name] | None = None
     choices: Annotated[int, Meta(ge=1, le=MAX_SET_VALUES)] | Literal["any"] | None = None
     unlisted: Label | None = None
@@ -145,6 +147,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if self.values is not None and len(set(self.values)) < len(self.values):
             twice = next(text for i, text in enumerate(self.values) if text in self.values[:i])
             raise ValueError(f"values must be different texts, got {twice!r} twice")
+        if self.pair is None:
+            require_apart("values", self.values or ())
         if self.bins is not None and (
             len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
         ):

@@ -81,9 +81,7 @@ from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Name, distinct
 
-MAX_REPORT_BYTES = 900_000  # one report must fit an envelope
-MAX_TABLE_BYTES = 2**26  # for one count table; Redis needs half a second to write a table of this size (docs/counting.md)
-MAX_OPEN_BYTES = 2**27  # for all count tables of open steps together; one commit may write all of them
+MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all of them, in a second (docs/counting.md)
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
 FINGERPRINT_BYTES = 8
 RELAY_LATENESS = 2  # least `lateness_steps` with a relay: a step for the moment of sending, and a step for further attempts
@@ -99,18 +97,6 @@ class SurveyError(UserError, ValueError):
 Collection = Literal["smp", "spl", "rs+fd"]
 Relay = Literal["required"]
 Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LABEL)]
-
-
-def _table_bytes(m: Mechanism) -> int:
-    if m.report_dtype.itemsize > MAX_REPORT_BYTES:
-        raise ValueError(f"a report must take at most {MAX_REPORT_BYTES} bytes, got {m.report_dtype.itemsize}")
-    table_bytes = 8 * math.prod(m.table_shape)
-    if table_bytes > MAX_TABLE_BYTES:
-        raise ValueError(
-            f"a count table must take at most {MAX_TABLE_BYTES >> 20} MiB, got {table_bytes / 2**20:.0f} MiB "
-            f"for {m.signature}: use fewer values or another mechanism"
-        )
-    return table_bytes
 
 
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
@@ -183,7 +169,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                         raise ValueError('choices needs collection = "smp" or "spl", got rs+fd')
                     if level.mechanism in NUMERIC and attribute.values is not None:
                         raise ValueError(f"{level.mechanism} needs numbers: bins or size instead of values")
-                    tables_bytes += _table_bytes(attribute.build(level, self.share))
+                    tables_bytes += 8 * math.prod(attribute.build(level, self.share).table_shape)
                     if (level.every_steps or 1) > self.window_steps:
                         raise ValueError(
                             f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "

@@ -21,6 +21,10 @@ _CHOICES = {
     "collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside),
     "relay": get_args(Relay), "choices": (ANY, "a whole number"),
 }  # fmt: skip
+MAX_CHARACTERS = 4 * 2**20  # of a survey's text; with escapes, it fits a record of the survey's topic
+MAX_PARTS = 16  # of a key such as a.b.c
+_TEXTS = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*')  # texts and comments
+_LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?>\s*\.\s*[\w-]++){{{MAX_PARTS}}}")
 _WORDS = {
     "int": "an integer",
     "float": "a number",
@@ -46,6 +50,22 @@ def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:
         raise SurveyError(f"{source}: {_explain(str(error), document)}") from error
 
 
+def toml_document(text: str) -> dict[str, Any]:
+    """Parses TOML of bounded size: the parser's time and memory grow with the square of the parts of a key.
+
+    Raises:
+        ValueError: if the text is not TOML or exceeds a limit.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"a survey has at most {MAX_CHARACTERS >> 20} Mi characters")
+    if _LONG_KEY.search(_TEXTS.sub("x", text)):  # a text may be a part of a key
+        raise ValueError(f"a key has at most {MAX_PARTS} parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def load_survey(path: str | Path) -> Survey:
     """Reads and checks a survey file.
 
@@ -56,14 +76,23 @@ def load_survey(path: str | Path) -> Survey:
 
 
 def read_survey(path: str | Path) -> tuple[Survey, str]:
-    """Like `load_survey`, and also returns the file's text."""
+    """Like `load_survey`, and also returns the file's text, without a byte order mark."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        with Path(path).open("rb") as file:
+            raw = file.read(4 * MAX_CHARACTERS + 1)
     except OSError as error:
         raise SurveyError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # the file is not UTF-8 or not TOML, or has excessive numbers or nesting
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        kind = "UTF-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else f"not UTF-8 ({error.reason} in byte {error.start})"
+        raise SurveyError(f"{path}: is {kind}; save the survey as UTF-8") from None
+    try:
+        document = toml_document(text)
+    except ValueError as error:  # also excessive numbers
         hint = "; write each of several tables as [[attribute]] and [[attribute.level]]" if "twice" in str(error) else ""
+        if not re.search(r"^\s*(\[|[\w\"'.-]+\s*=)", text, re.MULTILINE):
+            hint = "; no line has a key and a value. `ldpstream init --from FILE` proposes a survey for a table of people"
         raise SurveyError(f"{path}: not TOML: {error}{hint}") from None
     try:
         return parse_survey(document, str(path)), text

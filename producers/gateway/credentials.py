@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def read_tokens(settings: Settings) -> list[str]:
     if path is None:
         return []
     try:
-        tokens = path.read_text(encoding="ascii").split()
+        tokens = path.read_bytes().removeprefix(BOM_UTF8).decode("ascii").split()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not ASCII"
         raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None

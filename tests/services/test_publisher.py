@@ -13,11 +13,11 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.publication import FORMAT, Publication
-from ldpstream.publishing.survey_estimator import MAX_PUBLISHED_K
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import TopicError, ensure_topics
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.questions import MAX_VALUES
 
 from .rig import KafkaNode
 
@@ -183,7 +183,7 @@ def test_the_largest_publication_is_accepted(kafka: str, topic: str) -> None:
     """The publication has the maximum number of values, each of the maximum length in JSON."""
     survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
-    longest: list[float | None] = [-1.2345678901234567e-100] * MAX_PUBLISHED_K
+    longest: list[float | None] = [-1.2345678901234567e-100] * MAX_VALUES
     raw = Frequencies(frequencies=longest, standard_errors=longest, iterations=10_000, converged=False)
     shares = msgspec.structs.replace(raw, low=longest, high=longest)
     large = msgspec.structs.replace(publication(survey, 0, complete=True), estimators={"eb": shares, "mi": raw})

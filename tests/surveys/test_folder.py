@@ -219,11 +219,11 @@ def test_a_file_that_may_be_read_again_is_no_longer_broken(place: Path, monkeypa
     folder = opened([place])
     write(place / "a.toml", toml("a", size=6))
 
-    def refuse(path: Path, *_: object, **__: object) -> str:
+    def refuse(path: Path, *_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", refuse)
+        patch.setattr(Path, "open", refuse)
         assert two_looks(folder).broken == {place / "a.toml": "cannot be read: Permission denied"}
         assert folder.look() == NOTHING
     changes = folder.look()

@@ -16,6 +16,7 @@ from msgspec.structs import replace as structs_replace
 from ldpstream.producers.device.device import value_index
 from ldpstream.surveys import Attribute, Survey, SurveyError, load_survey, parse_survey
 from ldpstream.surveys.differences import Difference, differences
+from ldpstream.surveys.survey_file import read_survey
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 DOCUMENT = tomllib.loads("""
@@ -37,7 +38,8 @@ level = [{ name = "l", mechanism = "GRR", eps = 1 }]
 
 COHORT = {"name": "version", "values": ["1.0", "1.1"], "least": 1000}
 LEVEL = DOCUMENT["attribute"][1]["level"]
-WIDE = [{"name": "l", "mechanism": "OUE", "eps": 1.0}]
+
+HASHED = [{"name": "l", "mechanism": "OLH", "eps": 12.0}]
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
@@ -86,9 +88,16 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("start", tomllib.loads("t = 2026-01-05T00:00:00")["t"], ["start", "time zone"]),
         ("attribute.1", {"name": "b", "bins": [0.0, float("nan"), 5.0], "level": LEVEL}, ["attribute[1]", "finite"]),
         ("attribute.1", {"name": "b", "bins": [0.0, 1.0, float("inf")], "level": LEVEL}, ["attribute[1]", "finite"]),
-        ("attribute.1", {"name": "b", "size": 2**24, "level": WIDE}, ["attribute[1].level[0]", "bytes", "2097152"]),
-        ("attribute.1", {"name": "b", "size": 2**23 + 1, "level": LEVEL}, ["attribute[1].level[0]", "64 MiB", "table"]),
-        ("attribute.1", {"name": "b", "size": 2**23, "level": LEVEL}, ["steps that are open", "128 MiB", "192 MiB"]),
+        ("attribute.1", {"name": "b", "size": 100_000, "level": HASHED}, ["steps that are open", "128 MiB", "181 MiB"]),
+        ("attribute.1.size", 100_001, ["attribute[1].size", "<= 100000", "got 100001"]),
+        ("attribute.0.values", [f"{i}" for i in range(100_001)], ["attribute[0].values", "length <= 100000"]),
+        ("attribute.1", {"name": "b", "bins": [*range(100_002)], "level": LEVEL}, ["attribute[1].bins", "length <= 100001"]),
+        ("attribute.0.values", ["walk", "walk "], ["attribute[0]", "people can tell apart", "'walk' and 'walk '"]),
+        ("attribute.0.values", ["\u00fc", "u\u0308"], ["tell apart", "'\\xfc' and 'u\\u0308'"]),
+        ("attribute.0.values", ["New York", "New\u00a0York"], ["tell apart", "'New\\xa0York'"]),
+        ("attribute.0.values", ["bus", "b\u200bus"], ["tell apart", "'b\\u200bus'"]),
+        ("attribute.0.values", ["Car", "\u0421ar"], ["tell apart", "'\\u0421ar'"]),
+        ("cohort", {**COHORT, "values": ["1.0", "1.0 "]}, ["cohort: values must be texts that people can tell apart"]),
         ("attribute.0.size", 3, ["attribute[0]", "values and size"]),
         ("attribute.1.size", 1, ["attribute[1].size", "got 1"]),
         ("attribute.1.name", "a", ["two attributes are named a"]),
@@ -169,7 +178,7 @@ def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(SurveyError, match=r"step_seconds: must be an integer <= \d+, got a number of 20,000 bits"):
         load_survey(tmp_path / "hexadecimal.toml")
     for name in ("missing.toml", "bad.toml", "binary.toml", "deep.toml", "huge.toml", "."):
-        with pytest.raises(SurveyError, match=r"not TOML|cannot be read|nested"):
+        with pytest.raises(SurveyError, match=r"not TOML|cannot be read|UTF-16"):
             load_survey(tmp_path / name)
 
 
@@ -446,3 +455,35 @@ def test_cohorts_multiply_the_tables_and_the_estimates() -> None:
     hashed = {"mechanism": "L-OLH", "eps_inf": 7.0, "eps_1": 6.9}  # a table of several MB
     with pytest.raises(SurveyError, match=r"128 MiB, got \d+ MiB: use fewer attributes, values, cohorts or lateness_steps"):
         parse_survey(document(1500, 64, hashed))
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ("name = 1\n".encode("utf-16"), "is UTF-16; save the survey as UTF-8"),
+        (b'name = "\xff"\n', "is not UTF-8 (invalid start byte in byte 8); save the survey as UTF-8"),
+        (b"mode,zone\ncar,1\n", "no line has a key and a value. `ldpstream init --from FILE` proposes a survey"),
+        (b"PAR1\x00\x01", "no line has a key and a value"),
+        (b".".join([b"a"] * 20_000) + b" = 1\n", "not TOML: a key has at most 16 parts"),
+        (b"[" + b" . ".join([b'"a"', b"'b c'", b"d"] * 6000) + b"]\n", "not TOML: a key has at most 16 parts"),
+        (b"x = { y = 1, " + b".".join([b"a"] * 17) + b" = 1 }\n", "not TOML: a key has at most 16 parts"),
+        (b"x = " + b"[" * 5000 + b"]" * 5000, "nested too deeply"),
+        (b"#" * (4 * 2**20 + 1), "a survey has at most 4 Mi characters"),
+    ],
+)
+def test_a_file_that_is_no_survey_is_refused_before_it_costs_anything(tmp_path: Path, raw: bytes, said: str) -> None:
+    path = tmp_path / "survey.toml"
+    path.write_bytes(raw)
+    with pytest.raises(SurveyError) as refused:
+        load_survey(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_byte_order_mark_and_carriage_returns_change_nothing(tmp_path: Path) -> None:
+    text = 'title = "a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r"\n' + SAMPLES[0].read_text().replace("title", "purpose")
+    plain, marked = tmp_path / "plain.toml", tmp_path / "marked.toml"
+    plain.write_text(text)
+    marked.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    assert read_survey(marked) == read_survey(plain)
