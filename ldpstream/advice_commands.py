@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from ldpstream.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.producers.table_file import attribute_name
@@ -17,6 +18,7 @@ from ldpstream.terminal import activity, console, job_bar, tell
 
 if TYPE_CHECKING:
     from ldpstream.advice.question import Question
+    from ldpstream.mechanisms.arguments import FloatArray
 
 app = typer.Typer()
 LEAST = 10  # a usual threshold of disclosure control
@@ -79,6 +81,7 @@ def advise_command(
         Path | None, typer.Option(metavar="FILE", help="one value per line, or CSV", show_default="five shapes")
     ] = None,
     column: Annotated[str | None, typer.Option(help="column of the values, if the sample is a CSV file")] = None,
+    missing: Missing = None,
     name: Annotated[str, typer.Option(help="name of the attribute in the survey")] = "value",
     repeats: Annotated[
         int | None, typer.Option(help="repetitions for each distribution", show_default="100, for numbers 20")
@@ -93,7 +96,7 @@ def advise_command(
     from ldpstream.advice import advice_tables
     from ldpstream.advice.advise import advise, check_attribute, check_runs
     from ldpstream.advice.question import AdviceError, Question
-    from ldpstream.advice.sample_file import read_sample, read_sets
+    from ldpstream.advice.sample_file import read_numbers, read_sample, read_sets
     from ldpstream.plots import draw_panels
     from ldpstream.surveys.questions import ANY
 
@@ -105,14 +108,16 @@ def advise_command(
     if limits is not None:
         if k is not None or choices is not None or metric != "mse" or picture is not None:
             raise AdviceError("--range is for numbers, which have no --k, --choices, --metric and --picture")
-        _advise_numbers(asked, limits, "histogram" if target is None else target, sample, column, name, runs, seed, json)
+        numbers = None if sample is None else partial(read_numbers, sample, column, missing_words(missing), tell)
+        _advise_numbers(asked, limits, "histogram" if target is None else target, numbers, name, runs, seed, json)
         return
     if target is not None:
         raise AdviceError("--for is for numbers: give --range LOW HIGH")
     most = _choices(choices)
     counts, labels = None, None
     if sample is not None:
-        counts, labels = read_sample(sample, column, k) if choices is None else read_sets(sample, column, k, most)
+        read = partial(read_sample, k=k) if choices is None else partial(read_sets, k=k, choices=most)
+        counts, labels = read(sample, column, missing=missing_words(missing), tell=tell)
     if labels is not None and metric == "emd":
         raise AdviceError("emd needs values on a line: use numbers in the sample, because labels have no order")
     size = k if counts is None else k or len(labels or counts)
@@ -140,8 +145,7 @@ def _advise_numbers(
     asked: Callable[..., "Question"],
     limits: tuple[float, float],
     target: str,
-    sample: Path | None,
-    column: str | None,
+    read: "Callable[[], FloatArray] | None",
     name: str,
     repeats: int,
     seed: int,
@@ -150,13 +154,12 @@ def _advise_numbers(
     from ldpstream.advice import number_tables
     from ldpstream.advice.advise import check_attribute
     from ldpstream.advice.numbers import BINS, advise_numbers, check_target, even_bins
-    from ldpstream.advice.sample_file import read_numbers
 
     check_target(target)
     edges = even_bins(*limits)
     question = asked(k=BINS[0], numbers=True)
     check_attribute(question, name, None)
-    numbers = None if sample is None else read_numbers(sample, column)
+    numbers = None if read is None else read()
     with job_bar() as progress:
         advice = advise_numbers(question, edges, target, numbers, repeats=repeats, seed=seed, seen=progress)
     survey, why = number_tables.stanza(advice, name), number_tables.reasons(advice)
@@ -198,6 +201,7 @@ def init_command(
     sets: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="columns with several answers (a;b)", show_default="recognised")
     ] = None,
+    missing: Missing = None,
     eps_inf: Annotated[
         float | None, typer.Option(help="loss of any number of reports of an unchanged value, in nats", show_default="2")
     ] = None,
@@ -212,30 +216,34 @@ def init_command(
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream import tables
-    from ldpstream.advice.proposal import PROMISES, plan_survey, propose_survey
+    from ldpstream.advice.proposal import PROMISES, notes, plan_survey, propose_survey
     from ldpstream.forecast_tables import growth_table
 
     if out.exists():
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    name = attribute_name(sample.stem)
+    name = attribute_name(sample.stem) or "survey"
     if eps is None and eps_inf is None:
         eps_inf = 2.0
     plan = plan_survey(
-        sample, eps=eps, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets)
-    )
+        sample, eps=eps, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets),
+        missing=missing_words(missing), tell=tell,
+    )  # fmt: skip
     with job_bar() as progress:
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:
         file.write(found.text)
     console.print(tables.proposal_table(plan, found))
     console.print(growth_table(found.survey, n or plan.n_people))
+    for line in notes(plan, found):
+        tell(line)
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
     tell(f"The survey lists only values that at least {least} people of the sample share (--least).")
     tell(f"{PROMISES[eps is None]}.")
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
+    data += "" if missing is None else f" --missing {shlex.quote(missing)}"
     checks = (f"check {file_name}", f"check {file_name} --people {n or plan.n_people}")
     for command in (*checks, f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
         tell(f"    ldpstream {command}")

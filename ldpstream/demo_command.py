@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, Users, values
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, Seed, Steps, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.signals import ends_on_signal
@@ -33,6 +33,7 @@ def demo(
     seed: Seed = 1,
     data: DataFile = None,
     first_step: FirstStep = None,
+    missing: Missing = None,
     json: JsonFile = None,
     page: Annotated[
         bool | None, typer.Option(help="serve the live page until Ctrl-C", show_default="on a terminal, without --json")
@@ -42,7 +43,7 @@ def demo(
     from ldpstream.demo import Demo
 
     survey = surveys.load_survey(survey_file)
-    source = values(survey, data, first_step, users, steps, seed)
+    source = values(survey, data, first_step, users, steps, seed, missing)
     pipeline = Demo(survey, source, seed)
     if page is None:
         page = sys.stdout.isatty() and json is None

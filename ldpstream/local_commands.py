@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Seed, Steps, SurveyOrDemo
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, Seed, Steps, SurveyOrDemo, values
+from ldpstream.outputs import OutputError
 from ldpstream.terminal import tell
 
 app = typer.Typer()
@@ -66,6 +67,7 @@ def try_command(
     seed: Seed = 1,
     data: DataFile = None,
     first_step: FirstStep = None,
+    missing: Missing = None,
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
     on_kafka: Annotated[
         bool, typer.Option("--services", help="run Kafka, Redis, an agent, the estimator and the gateway instead of `serve`")
@@ -78,18 +80,20 @@ def try_command(
 
     The ports are those of LDPSTREAM_PAGE_PORT and LDPSTREAM_GATEWAY_PORT; a taken port is replaced.
     """
-    from ldpstream.producers.people_file import open_data
     from ldpstream.runtime.settings import load_settings
 
     survey, settings = surveys.load_survey(survey_file), load_settings()
-    if data is not None:
-        open_data(data, survey, first_step, steps, tell)  # the devices read the file again; a mistake ends the command here
+    if data is not None:  # the devices read the file again; a mistake ends the command here
+        if data.exists() and not data.is_file():
+            raise OutputError(f"{data}: must be a file, since the simulated devices read it again")
+        values(survey, data, first_step, 0, steps, seed, missing)
     from ldpstream.local.pipeline import Ports, Trial
 
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
     devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed)]
     devices += [] if first_step is None else ["--first-step", str(first_step)]
+    devices += [] if missing is None else ["--missing", missing]
     devices += [] if data is None else ["--data", str(data.absolute())]
     with until_ctrl_c(), _temporary() as folder:
         Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell, on_kafka, relay).run()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ldpstream.arguments import DataFile, FirstStep, Seed, Steps, SurveyFile, SurveyPaths, Users, values
+from ldpstream.arguments import DataFile, FirstStep, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.sinks import Sink
@@ -37,6 +37,7 @@ def produce(
     seed: Seed = 1,
     data: DataFile = None,
     first_step: FirstStep = None,
+    missing: Missing = None,
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
     relay: Annotated[
@@ -53,7 +54,7 @@ def produce(
     from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
-    source = values(survey, data, first_step, users, steps, seed)
+    source = values(survey, data, first_step, users, steps, seed, missing)
     stop, answered = ends_on_signal(), []
 
     def sleep(seconds: float) -> bool:

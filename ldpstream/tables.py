@@ -234,7 +234,7 @@ def proposal_table(plan: "Plan", found: "Proposal") -> Table:
     for name in ("column", "missing", "in the survey", "mechanism"):
         shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
     for asked in found.asked:
-        shown.add_row(asked.column.name, f"{asked.column.missing:,}", asked.domain.words, asked.mechanism.name)
+        shown.add_row(asked.column.name, f"{asked.column.missing.total():,}", asked.domain.words, asked.mechanism.name)
     for column, dropped in plan.dropped:
-        shown.add_row(column.name, f"{column.missing:,}", f"not: {dropped.why}", "–", style="dim")
+        shown.add_row(column.name, f"{column.missing.total():,}", f"not: {dropped.why}", "–", style="dim")
     return shown

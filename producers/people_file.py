@@ -1,42 +1,53 @@
-"""A file with one row for each person, as a source of values that stay the same at every step.
+"""Reads people's true values and cohorts from a table (`producers.table_file`), which has one of two forms.
 
-The file is CSV with a header, as `producers.table_file` reads it. Each attribute of the survey, except pairs, has a column with
-the attribute's name. A column may give the cohort; others are ignored. A cell becomes a value of its attribute:
+One row for each person; the values stay the same at every step:
 
-- An empty cell, or a word such as NA that the survey does not list, is not a value: the person does not answer the attribute.
-- A number may have another spelling: 1.0, +1 and 1e0 mean 1. If the survey lists the text 1, but not the cell's own text, such
-  a cell means the text 1. For an attribute with `size` or `bins`, a cell that is no number is not a value; 01 is no number.
-- A text that differs only in case from exactly one listed value is this value, unless it is a word for a missing value.
-- Any other cell becomes the value that a device reports for it (`Attribute.find`), or none if a device refuses it.
-- For an attribute with `choices`, a cell has the person's listed values, separated by semicolons, in the survey's spelling. A
-  lone semicolon is a person with none of the values.
+    mode,zone
+    bus,17
+    car,
+
+Or one row for each person and step. The first column is the person, the second the step:
+
+    person,step,mode,zone
+    8f3a,0,bus,17
+    8f3a,1,car,
+    c071,1,bus,4
+
+A step is an integer, or a date or time such as 2026-01-05 or 2026-01-05T08:00Z, without a time zone in UTC. A date gives the
+step by the survey's clock. A person has at most one row for a step.
+
+Each attribute of the survey, except pairs, has a column with its name. In a table of steps with three columns, the third column
+is the only attribute, whatever its name. A column may give the cohort; others are ignored. A cell becomes a value as follows:
+
+- A text is a listed value if both are equal, if it looks like exactly one listed value (`surveys.texts.look`), or if it differs
+  from exactly one listed value only in case.
+- Any other empty cell, or a word for no answer such as NA, is no answer.
+- Any other cell becomes the value that a device reports for it (`Attribute.find`), or no answer if a device refuses it. A
+  number may have another spelling: 1.0, +1 and 1e0 mean 1. 01 is no number.
+- For an attribute with `choices`, a cell has the person's values, separated by semicolons. A lone semicolon is a person with
+  none of the values.
 """
 
+import re
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from ldpstream.mechanisms.arguments import IntArray, integer
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.cohort_column import with_cohorts
-from ldpstream.producers.table_file import (
-    DataError,
-    TableFile,
-    find_column,
-    has_steps,
-    is_missing,
-    number_text,
-    require_names,
-)
-from ldpstream.producers.values import MAX_STEPS, ValueSource, find_cell, int64, load_values
+from ldpstream.producers.table_file import MISSING, DataError, PeopleTable, number_text, open_table, tell_columns
+from ldpstream.producers.values import MAX_STEPS, ValueSource
 from ldpstream.surveys import Attribute, Survey
+from ldpstream.surveys.questions import OTHER, SEPARATOR
+from ldpstream.surveys.texts import look, plain
 
 CHANGED = {
     "nearest": ("number", "numbers", "outside the survey's {domain} became the nearest value, as on a device."),
-    "unlisted": ("text", "texts", "that the survey does not list became {rest}, as on a device."),
+    "unlisted": ("cell", "cells", "with a text that the survey does not list became {rest}, as on a device."),
     "respelt": (
         "cell is a listed value",
         "cells are listed values",
@@ -45,124 +56,278 @@ CHANGED = {
     "refused": (
         "cell is not a value",
         "cells are not values",
-        "of the survey ({domain}): these people do not answer the attribute. A device refuses such values, and its silence "
-        "can reveal them.",
+        "of the survey ({domain}): no answer. A device refuses such values, and its silence can reveal them.",
     ),
 }
 
 
-class UnchangingValues:
-    """Values of people that stay the same at every step.
+class Spellings:
+    """The listed texts, found by their spellings."""
 
-    Args:
-        columns: for every attribute the arrays (person, value) of the people with a value, each (n,) int64.
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = set(texts)
+        self._by_key: list[dict[str, str | None]] = []
+        for key in (look, lambda text: look(text).casefold()):
+            found: dict[str, str | None] = {}
+            for text in texts:
+                found[key(text)] = None if key(text) in found else text
+            self._by_key.append(found)
+
+    def find(self, text: str) -> str | None:
+        """Returns the listed text that a text means; None if there is none, or more than one."""
+        if text in self._texts:
+            return text
+        seen = look(text)
+        return self._by_key[0].get(seen) or self._by_key[1].get(seen.casefold())
+
+
+class CellReader:
+    """Turns cells of one attribute into values; the module's docstring gives the rules.
+
+    Attributes:
+        told: number of cells of each kind of `CHANGED`.
+        words: number of cells with each word for no answer.
     """
 
-    def __init__(self, n_people: int, n_steps: int, columns: list[tuple[IntArray, IntArray]]) -> None:
-        self.n_people, self.n_steps = n_people, n_steps
-        self._columns = columns
+    def __init__(self, attribute: Attribute, is_missing: Callable[[str], bool]) -> None:
+        self.attribute, self.told, self.words = attribute, Counter[str](), Counter[str]()
+        self._is_missing, self._spellings = is_missing, Spellings(attribute.values or ())
+        self._known: dict[str, tuple[int | None, str]] = {}
+
+    def value(self, cell: str) -> int | None:
+        """Returns the value of a plain cell (with `choices`, the code of a set); None for no answer."""
+        if cell not in self._known:
+            self._known[cell] = self._value(cell)
+        value, how = self._known[cell]
+        self.told[how] += 1
+        if how == "missing" and cell:
+            self.words[cell] += 1
+        return value
+
+    def _value(self, cell: str) -> tuple[int | None, str]:
+        try:
+            if self.attribute.values is None:
+                if self._is_missing(cell):
+                    return None, "missing"
+                number = number_text(cell)
+                value, inside = self.attribute.find(cell if number is None else number)
+                return (value, "" if inside else "nearest") if number is not None else (None, "refused")
+            if self._spellings.find(cell) is None and self._is_missing(cell):
+                return None, "missing"
+            if self.attribute.most is None:
+                value, inside, same = self._listed(cell)
+            else:
+                found = [self._listed(part) for part in split_cell(cell)]
+                value = self.attribute.set_code([part[:2] for part in found])
+                inside, same = all(part[1] for part in found), all(part[2] for part in found)
+            return value, "unlisted" if not inside else "" if same else "respelt"
+        except ValueError:
+            return None, "refused"
+
+    def _listed(self, text: str) -> tuple[int, bool, bool]:
+        spelt = self._spellings.find(text)
+        value, inside = self.attribute.find(text if spelt is None else spelt)
+        return value, inside, spelt in (None, text)
+
+
+class FileValues:
+    """Values that were read from a file, in memory.
+
+    Args:
+        columns: for every attribute the arrays (person, step, value) of its entries, each (n,) int64; the step is None if the
+            values stay the same at every step.
+
+    Attributes:
+        cohorts: (n_people,) int64, the index of each person's cohort; None if the file has none.
+    """
+
+    def __init__(
+        self,
+        n_people: int,
+        n_steps: int,
+        columns: list[tuple[IntArray, IntArray | None, IntArray]],
+        cohorts: IntArray | None = None,
+    ) -> None:
+        self.n_people, self.n_steps, self.cohorts = n_people, n_steps, cohorts
+        self._columns = []
+        for people, steps, values in columns:
+            if steps is not None:
+                order = np.argsort(steps, kind="stable")
+                people, steps, values = people[order], steps[order], values[order]
+            self._columns.append((people, steps, values))
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """See `ValueSource.at`."""
         integer("step", step, 0, self.n_steps - 1)
-        return self._columns[attribute]
+        people, steps, values = self._columns[attribute]
+        if steps is None:
+            return people, values
+        first, end = np.searchsorted(steps, [step, step + 1])
+        return people[first:end], values[first:end]
 
 
-def open_data(path: Path, survey: Survey, first_step: int | None, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
-    """Reads a file of values with steps, or with one row for each person; also the people's cohorts.
+def read_people(
+    path: Path,
+    survey: Survey,
+    first_step: int | None = None,
+    n_steps: int = 1,
+    tell: Callable[[str], None] = lambda _: None,
+    missing: Sequence[str] = MISSING,
+) -> ValueSource:
+    """Reads a table of people's values, and their cohorts; the module's docstring gives the format.
 
     Args:
-        path: the file; it has steps if `first_step` is given, or if its second column is called ``step``.
-        first_step: the file's number for the survey's step 0; None for 0.
-        n_steps: number of steps, for a file with one row for each person.
-        tell: receives lines about the people, and about the cells that were not used as they are.
+        first_step: the number in the file, or the survey's step of a date, that is the first step; None for 0. The table has
+            steps if it is given, or if the second column is called ``step``.
+        n_steps: number of steps, for a table with one row for each person.
+        tell: receives lines about the people, and about cells that were not used as they are.
+        missing: words for no answer.
 
     Raises:
-        DataError: as for `load_values` or `load_people`, and `with_cohorts`.
-    """
-    steps = first_step is not None or has_steps(TableFile(path).header())
-    source: ValueSource = (
-        load_values(path, survey, first_step or 0, tell) if steps else load_people(path, survey, n_steps, tell)
-    )
-    return source if survey.cohort is None else with_cohorts(source, path, survey.cohort, steps, tell)
-
-
-def load_people(path: Path, survey: Survey, n_steps: int, tell: Callable[[str], None]) -> UnchangingValues:
-    """Reads a file with one row for each person; the module's docstring gives the format.
-
-    Raises:
-        DataError: if the file cannot be read, has no proper header, or a column is missing or has no value.
+        DataError: if the file cannot be read or is no table, a column is missing or has no value, a step is out of range, a
+            person has two rows for a step or two cohorts, or a cell gives no cohort.
     """
     integer("n_steps", n_steps, 1, MAX_STEPS)
-    table = TableFile(path)
-    rows = table.rows()
-    header = next(rows)
-    require_names(table, header)
-    asked = [attribute for attribute in survey.attributes if attribute.pair is None]  # `WithPairs` derives the pairs' values
-    try:
-        columns = [_Column(attribute, find_column(table, header, attribute.name)) for attribute in asked]
-    except DataError as error:
-        raise DataError(f"{error}; if the second column is a step, give --first-step") from None
-    n_people = 0
-    for person, row in enumerate(rows):
-        n_people = person + 1
-        for column in columns:
-            column.add(person, row[column.place])
-    people = plural(n_people, "person", "people")
-    at = "the only step" if n_steps == 1 else f"all {n_steps:,} steps"
-    tell(f"{path}: {people}, one in each row, with the same values at {at}.")
-    for column in columns:
-        name, domain = column.attribute.name, column.attribute.domain
-        if not column.people:
-            raise DataError(f"{path}: no cell of column {column.place + 1} is a value of the attribute {name} ({domain})")
-        for how, (one, many, said) in CHANGED.items():
-            if n := column.changed[how]:
-                tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=column.attribute.catch_all)}")
-    nothing = np.zeros(0, np.int64)
-    found = {column.attribute.name: (int64(column.people), int64(column.values)) for column in columns}
-    return UnchangingValues(n_people, n_steps, [found.get(a.name, (nothing, nothing)) for a in survey.attributes])
+    with open_table(path, missing) as table:
+        reader = _Reader(table, survey, first_step)
+        for row in table.rows():
+            reader.add(row)
+    return reader.source(n_steps, tell)
 
 
-class _Column:
-    def __init__(self, attribute: Attribute, place: int) -> None:
-        self.attribute, self.place = attribute, place
-        self.people, self.values = array("q"), array("q")
-        self.changed = Counter[str]()
-        self._known: dict[str, tuple[int | None, str]] = {}
+class _Reader:
+    def __init__(self, table: PeopleTable, survey: Survey, first_step: int | None) -> None:
+        self._table, self._survey, self._first_step = table, survey, first_step or 0
+        self._has_steps = first_step is not None or table.has_steps
+        asked = [
+            attribute for attribute in survey.attributes if attribute.pair is None
+        ]  # `WithPairs` derives the pairs' values
+        first = 2 if self._has_steps else 0
+        if self._has_steps and len(survey.attributes) == 1 and len(table.header) == 3:
+            places = [2]
+        else:
+            try:
+                places = [table.find(attribute.name, first) for attribute in asked]
+            except DataError as error:
+                hint = "" if self._has_steps else "; if the second column is a step, give --first-step"
+                raise DataError(f"{error}{hint}") from None
+        self._columns = [(i, CellReader(a, table.is_missing), array("q")) for i, a in zip(places, asked, strict=True)]
+        self._cohorts: dict[int, int] = {}
+        self._cohort_place = None
+        if survey.cohort is not None:
+            self._cohort_texts = Spellings(survey.cohort.values)
+            if survey.cohort.name in table.header or survey.cohort.name in table.names:
+                self._cohort_place = table.find(survey.cohort.name)
+        self._person_ids: dict[str, int] = {}
+        self._step_of: dict[str, int] = {}  # cache: each different text is parsed once
+        self._lines, self._people, self._steps = array("q"), array("q"), array("q")  # one entry per row
 
-    def add(self, person: int, cell: str) -> None:
-        cell = cell.strip()
-        if is_missing(cell) and cell not in (self.attribute.values or ()):
-            return
-        if cell not in self._known:
-            self._known[cell] = value_of(self.attribute, cell)
-        value, how = self._known[cell]
-        self.changed[how] += 1
-        if value is None:
-            return
-        self.people.append(person)
-        self.values.append(value)
+    def add(self, row: list[str]) -> None:
+        person = len(self._people)
+        if self._has_steps:
+            if not row[0]:
+                self._table.refuse("the person is empty")
+            person = self._person_ids.setdefault(row[0], len(self._person_ids))
+            step = self._step_of.get(row[1])
+            self._steps.append(self._step(row[1]) if step is None else step)
+            self._lines.append(self._table.line)
+        self._people.append(person)
+        for place, reader, values in self._columns:
+            value = reader.value(row[place])
+            values.append(-1 if value is None else value)
+        if self._cohort_place is not None:
+            self._add_cohort(person, row[self._cohort_place])
+
+    def _add_cohort(self, person: int, cell: str) -> None:
+        cohort = self._survey.cohort
+        assert cohort is not None
+        found = self._cohort_texts.find(cell) or (OTHER if OTHER in cohort.values else None)
+        if found is None:
+            self._table.refuse(f"not a cohort of the survey ({cohort.name}: {', '.join(cohort.values)})")
+        index = cohort.index(found)
+        if self._cohorts.setdefault(person, index) != index:
+            self._table.refuse(
+                f"another {cohort.name} than in an earlier row of this person; a simulated person keeps one cohort"
+            )
+
+    def _step(self, text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            step = int(text)
+        else:
+            try:
+                time = datetime.fromisoformat(text)
+                time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+                step = self._survey.step_at(round(time.timestamp() * 1000))
+            except (ValueError, OverflowError):
+                self._table.refuse(
+                    "the step (second column) must be an integer, such as 0 and not 0.0, or a date such as 2026-01-05"
+                )
+        step -= self._first_step
+        if not 0 <= step < MAX_STEPS:
+            last = self._first_step + MAX_STEPS - 1
+            self._table.refuse(
+                f"the step (second column) must be from {self._first_step}, the first step, to {last}; for another first step "
+                "give --first-step"
+            )
+        self._step_of[text] = step
+        return step
+
+    def source(self, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
+        table, people, steps = self._table, int64(self._people), int64(self._steps) if self._has_steps else None
+        n_people = len(self._person_ids) if self._has_steps else len(people)
+        persons = plural(n_people, "person", "people")
+        if steps is not None:
+            self._require_one_row_a_step(people, steps)
+            n_steps = int(steps.max(initial=0)) + 1
+            tell(f"{table.path}: {persons} in {plural(n_steps, 'step')}.")
+        else:
+            at = "the only step" if n_steps == 1 else f"all {n_steps:,} steps"
+            tell(f"{table.path}: {persons}, one in each row, with the same values at {at}.")
+        tell_columns(table, tell, 2 if self._has_steps else 0)
+        found = {}
+        for place, reader, cells in self._columns:
+            values = int64(cells)
+            given = values >= 0
+            name, domain = reader.attribute.name, reader.attribute.domain
+            if not given.any():
+                raise DataError(f"{table.path}: no cell of column {place + 1} is a value of the attribute {name} ({domain})")
+            if reader.words:
+                tell(f"{name}: {missing_words(reader.words)}")
+            for how, (one, many, said) in CHANGED.items():
+                if n := reader.told[how]:
+                    tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=reader.attribute.catch_all)}")
+            found[name] = people[given], None if steps is None else steps[given], values[given]
+        nothing = np.zeros(0, np.int64)
+        columns = [found.get(a.name, (nothing, None, nothing)) for a in self._survey.attributes]
+        cohorts = None
+        if self._cohort_place is not None:
+            cohorts = np.array([self._cohorts[person] for person in range(n_people)], np.int64)
+        elif self._survey.cohort is not None:
+            tell(f"{table.path}: no column named {self._survey.cohort.name}; everybody's cohort is drawn.")
+        return FileValues(n_people, n_steps, columns, cohorts)
+
+    def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
+        order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order
+        again = (np.diff(people[order]) == 0) & (np.diff(steps[order]) == 0)
+        if again.any():
+            self._table.line = int(int64(self._lines)[order[1:][again]].min())
+            self._table.refuse("a second row of the same person for the same step")
 
 
-def value_of(attribute: Attribute, cell: str) -> tuple[int | None, str]:
-    if attribute.most is not None:
-        try:
-            code, inside = find_cell(attribute, cell)
-        except ValueError:
-            return None, "refused"
-        return code, "" if inside else "unlisted"
-    number = number_text(cell)
-    given = cell if attribute.values is not None else number
-    if attribute.values is not None and cell not in attribute.values:
-        spellings = [text for text in attribute.values if text.casefold() == cell.casefold()]
-        known = [number] if number in attribute.values else spellings
-        given = known[0] if len(known) == 1 else cell
-    try:
-        if given is None:
-            return None, "refused"
-        index, inside = attribute.find(given)
-    except ValueError:
-        return None, "refused"
-    if not inside:
-        return index, "unlisted" if attribute.values is not None else "nearest"
-    return index, "respelt" if attribute.values is not None and given != cell else ""
+def missing_words(words: Counter[str]) -> str:
+    """A sentence about the words that were taken as no answer."""
+    count = plural(words.total(), "cell counts", "cells count")
+    return f"{count} as no answer: {', '.join(sorted(words))}. The option --missing replaces the list of such words."
+
+
+def split_cell(cell: str) -> list[str]:
+    """Returns the texts of the values of a set in a file's cell; a lone separator is the empty set.
+
+    >>> split_cell("chat; maps"), split_cell(";")
+    (['chat', 'maps'], [])
+    """
+    return [part for part in (plain(text) for text in cell.split(SEPARATOR)) if part]
+
+
+def int64(numbers: "array[int]") -> IntArray:
+    return np.array(numbers, np.int64)

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import IntArray, integer
-from ldpstream.producers.cohort_column import PeopleInCohorts
 from ldpstream.producers.memos import Memos
+from ldpstream.producers.people_file import FileValues
 from ldpstream.producers.randomness import Purpose, stream
 from ldpstream.producers.values import ValueSource, WithPairs
 from ldpstream.surveys import Survey
@@ -69,7 +69,7 @@ class Population:
 def _cohorts(survey: Survey, source: ValueSource, seed: int) -> npt.NDArray[np.uint8]:
     if survey.cohort is None:
         return np.zeros(source.n_people, np.uint8)
-    if isinstance(source, PeopleInCohorts):
+    if isinstance(source, FileValues) and source.cohorts is not None:
         return source.cohorts.astype(np.uint8)
     cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
     drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]

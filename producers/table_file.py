@@ -1,61 +1,122 @@
-"""Reads a table of people's values: a CSV file in UTF-8 with a header. No message shows the contents of a cell.
+"""Reads a table of people's values: a CSV file in UTF-8 with a header, or a Parquet file. No message shows a cell's contents.
 
-The header line decides which of comma, semicolon and tab separates the cells. A byte order mark and empty lines are skipped.
+All cells are texts. A cell is read without blanks at its ends (`surveys.texts.plain`). Rows without any contents are skipped.
+The separator is a comma, semicolon, tab or vertical bar: the one that splits the header and the first rows into equally many
+cells. A first line such as ``sep=;`` names it. The file is read once, from its beginning to its end, and may be a pipe.
 """
 
 import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
-from itertools import chain
+from io import BufferedReader, BytesIO, TextIOWrapper
+from itertools import chain, islice
 from pathlib import Path
 from typing import NoReturn
 
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.texts import plain
 
-DELIMITERS = ",;\t"
-MISSING = {"", "na", "n/a", "nan", "null", "none"}  # cells without a value, in lower case
+DELIMITERS = ",;\t|"
+SAMPLE = 100  # number of lines that decide the separator
+MISSING = ("NA", "N/A", "#N/A", "<NA>", "n.a.", "NaN", "NULL", "None", "-", "–", "—")  # words for no answer, in any case
+OTHER_FILES = {
+    b"PK\x03\x04": "an Excel workbook or another archive",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    b"\x1f\x8b": "compressed",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 
 
 class DataError(UserError, ValueError):
     """A file of values cannot be used."""
 
 
-class TableFile:
-    """A CSV file of people's values.
+class PeopleTable:
+    """A table of people's values.
 
     Attributes:
-        line: number of the last line that was read; the first line is 1.
+        header: the names in the first line; "" for a column without a name.
+        names: for every column the name that an attribute may have, all different. A column whose name has no letters or digits
+            of ASCII, or the same `attribute_name` as another column, is called ``column_2`` by its place.
+        line: line of the file at which the present row begins; the first line is 1. In a Parquet file, the row's number.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.line = path, 0
+    def __init__(self, path: Path, file: BufferedReader, missing: Sequence[str]) -> None:
+        self.path, self.line = path, 1
+        self.missing = {"", *(plain(word).casefold() for word in missing)}
+        start = file.peek(4)[:4]
+        for magic, kind in OTHER_FILES.items():
+            if start.startswith(magic):
+                raise DataError(f"{path}: is {kind}; save the table as CSV in UTF-8")
+        self._rows = self._parquet(file) if start == b"PAR1" else self._csv(file)
+        self.header = [plain(name) for name in next(self._rows, [])]
+        if not any(self.header):
+            raise DataError(f"{path}: is empty; the first line must name the columns")
+        self.names = own_names(self.header)
+        self.unnamed = [i + 1 for i, name in enumerate(self.header) if not name]
 
-    def rows(self) -> Generator[list[str]]:
-        """Yields the header, then every row as a list of cells. All rows have as many cells as the header.
+    @property
+    def has_steps(self) -> bool:
+        """True if the second column is called ``step``: every row is then a person at a step."""
+        return len(self.header) > 1 and self.header[1].casefold() == "step"
+
+    def rows(self) -> Iterator[list[str]]:
+        """Yields each row as a list of cells, at least as many as there are columns up to the last one with a name.
 
         Raises:
-            DataError: if the file cannot be read, is empty, is not CSV in UTF-8, or has a row of another length.
+            DataError: if the file is not CSV in UTF-8, or a row has another number of cells than the header. Cells beyond the
+                header may be empty, and cells below columns without a name at the end may lack.
         """
-        try:
-            with self.path.open(encoding="utf-8-sig", newline="") as file:
-                yield from self._parsed(file)
-        except OSError as error:
-            raise DataError(f"{self.path}: cannot be read: {error.strerror}") from error
-        except UnicodeDecodeError:  # not chained: the exception contains text of the file
-            self.line = self._first_line_not_utf8()
-            self.refuse("not UTF-8")
-        except csv.Error as error:
-            self.refuse(f"not CSV: {error}")
+        width = len(self.header)
+        least = max(i for i, name in enumerate(self.header, 1) if name)
+        for row in self._rows:
+            if len(row) != width and (len(row) < least or any(plain(cell) for cell in row[width:])):
+                columns = plural(len(row), "column")
+                self.refuse(f"has {columns}, the header {width}; remove titles and comments above the names of the columns")
+            yield [plain(cell) for cell in row]
 
-    def header(self) -> list[str]:
-        """Returns the header."""
-        with closing(self.rows()) as rows:
-            return next(rows)
+    def is_missing(self, cell: str) -> bool:
+        """True if a plain cell is empty or has a word for no answer."""
+        return cell.casefold() in self.missing
+
+    def places(self, name: str, first: int = 0) -> list[int]:
+        """Returns the indices of the columns whose header is a name, otherwise of the column that `names` calls so.
+
+        Args:
+            first: index of the first column to search.
+
+        Raises:
+            DataError: if no column fits. The message shows no other name of a column: in a file without a header, the first
+                line has a person's values.
+        """
+        places = [i for i, header in enumerate(self.header) if header == plain(name) and i >= first]
+        places = places or [i for i, own in enumerate(self.names) if own == name and i >= first]
+        if not places:
+            similar = [str(i + 1) for i, own in enumerate(self.header) if i >= first and did_you_mean(own, [name])]
+            hint = f"; column {' and '.join(similar)} has a similar name" if similar else "; the first line must name them"
+            raise self.error(f"none of its {plural(len(self.header), 'column')} is named {name}{hint}")
+        return places
+
+    def find(self, name: str, first: int = 0) -> int:
+        """Like `places`, and raises DataError if several columns fit."""
+        places = self.places(name, first)
+        if len(places) > 1:
+            self.refuse(f"columns {' and '.join(str(i + 1) for i in places)} are named {name}; only one may be")
+        return places[0]
+
+    def require_names(self, places: Sequence[int]) -> None:
+        """Raises DataError if the name of one of these columns shows that the first line is no header."""
+        for i in places:
+            name = self.header[i]
+            wrong = "a number" if number_text(name) else "an address" if "@" in name else None
+            if wrong is not None:
+                self.refuse(f"not a header, since column {i + 1} is {wrong}; the first line must name the columns")
 
     def refuse(self, why: str) -> NoReturn:
         raise self.error(why) from None
@@ -63,88 +124,115 @@ class TableFile:
     def error(self, why: str) -> DataError:
         return DataError(f"{self.path}, line {self.line}: {why}")
 
-    def _parsed(self, file: Iterator[str]) -> Iterator[list[str]]:
-        lines = self._counted(file)
-        first = next((line for line in lines if line.strip()), None)
-        if first is None:
-            raise DataError(f"{self.path}: is empty; the first line must name the columns")
-        delimiter = max(DELIMITERS, key=first.count)  # the comma if there is none
-        width = 0
-        for row in csv.reader(chain([first], lines), delimiter=delimiter, strict=True):
-            if not row:
-                continue  # an empty line
-            width = width or len(row)
-            if len(row) != width:
-                self.refuse(f"has {plural(len(row), 'column')}, the header {width}")
-            yield row
+    def _csv(self, file: BufferedReader) -> Iterator[list[str]]:
+        lines = self._lines(file)
+        sample = list(islice(lines, SAMPLE))
+        skipped = next((i for i, line in enumerate(sample) if plain(line)), len(sample))
+        named = re.fullmatch(r'"?sep=(.)"?\s*', sample[skipped]) if skipped < len(sample) else None
+        skipped += named is not None
+        delimiter = _delimiter(sample[skipped:]) if named is None else named[1]
+        reader = csv.reader(chain(sample[skipped:], lines), delimiter=delimiter, strict=True)
+        while True:
+            self.line = skipped + reader.line_num + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                self.refuse(f"not CSV: {error}; a quotation mark in a text must be doubled, and the text in quotation marks")
+            if row == [""] or plain("".join(row)):  # in a file of one column, "" is a person without an answer
+                yield row
 
-    def _counted(self, lines: Iterator[str]) -> Iterator[str]:
-        for self.line, line in enumerate(lines, 1):
-            yield line
+    def _lines(self, file: BufferedReader) -> Iterator[str]:
+        with TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
+            for number, line in enumerate(text, 1):
+                if "\0" in line:
+                    raise DataError(f"{self.path}, line {number}: has a NUL character; save the table as CSV in UTF-8")
+                if not line.isascii() and re.search("[\udc80-\udcff]", line):  # bytes that are not UTF-8
+                    raise DataError(f"{self.path}, line {number}: not UTF-8; save the table as CSV in UTF-8")
+                yield line
 
-    def _first_line_not_utf8(self) -> int:
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode()
-                except UnicodeDecodeError:
-                    return number
-        raise AssertionError("every line is UTF-8, but the file is not")
+    def _parquet(self, file: BufferedReader) -> Iterator[list[str]]:
+        try:
+            import polars as pl
+        except ImportError:
+            raise DataError(
+                f"{self.path}: a Parquet file needs Polars (the extra `export`); or save the table as CSV"
+            ) from None
+        try:
+            table = pl.read_parquet(BytesIO(file.read()))
+            lists = [name for name, kind in table.schema.items() if isinstance(kind, pl.List)]
+            for name in lists:
+                joined = pl.col(name).cast(pl.List(pl.String)).list.join(";")
+                table = table.with_columns(pl.when(joined == "").then(pl.lit(";")).otherwise(joined).alias(name))
+            texts = table.select(pl.all().cast(pl.String).fill_null(""))
+        except pl.exceptions.PolarsError as error:
+            raise DataError(f"{self.path}: cannot be read as Parquet: {type(error).__name__}") from None
+        yield texts.columns
+        for self.line, row in enumerate(texts.iter_rows(), 1):
+            if plain("".join(row)):
+                yield list(row)
 
 
-def has_steps(header: Sequence[str]) -> bool:
-    """True if the second column is called ``step``: every row is then a person at a step."""
-    return len(header) > 1 and header[1].strip().lower() == "step"
+@contextmanager
+def open_table(path: Path, missing: Sequence[str] = MISSING) -> Iterator[PeopleTable]:
+    """Opens a table and reads its header.
 
-
-def find_column(table: TableFile, header: Sequence[str], attribute: str, first: int = 0) -> int:
-    """Returns the index of the column with an attribute's name, otherwise of the column whose `attribute_name` is this name.
+    Args:
+        missing: words for no answer, beside empty cells.
 
     Raises:
-        DataError: if no column or more than one column fits. The message shows no other name of a column: in a file without a
-            header, the first line has a person's values.
+        DataError: if the file cannot be read, is empty, or is no table.
     """
-    names = [name.strip() for name in header]
-    for read in (names, [attribute_name(name) for name in names]):
-        places = [i for i, name in enumerate(read) if name == attribute and i >= first]
-        if len(places) > 1:
-            table.refuse(f"columns {_numbers(places)} are named {attribute}; only one may be")
-        if places:
-            return places[0]
-    similar = [i for i, name in enumerate(names) if i >= first and did_you_mean(name, [attribute])]
-    raise table.error(f"no column named {attribute}" + (f"; column {_numbers(similar)} has a similar name" if similar else ""))
+    try:
+        with path.open("rb") as file:
+            yield PeopleTable(path, file, missing)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def require_names(table: TableFile, header: Sequence[str]) -> None:
-    """Raises DataError if a name in the first line shows that it is no header, or two columns give one `attribute_name`."""
-    for i, name in enumerate(header, 1):
-        wrong = "empty" if is_missing(name) else "a number" if number_text(name) else "an address" if "@" in name else None
-        if wrong is not None:
-            table.refuse(f"not a header, since column {i} is {wrong}; the first line must name the columns")
+def _delimiter(lines: Sequence[str]) -> str:
+    best, found = (0, 0), ","
+    for delimiter in DELIMITERS:
+        widths = list[int]()
+        with suppress(csv.Error):  # also if the sample ends within a row
+            for row in csv.reader(lines, delimiter=delimiter, strict=True):
+                widths.append(len(row))
+        if widths and widths[0] > 1:
+            best, found = max((best, found), ((widths.count(widths[0]), widths[0]), delimiter), key=lambda one: one[0])
+    return found
+
+
+def tell_columns(table: PeopleTable, tell: Callable[[str], None], first: int = 0) -> None:
+    """Tells which columns are ignored because they have no name."""
+    if places := [str(place) for place in table.unnamed if place > first]:
+        has = "column {} has no name, and is" if len(places) == 1 else "columns {} have no names, and are"
+        tell(f"{table.path}: {has.format(', '.join(places))} ignored.")
+
+
+def own_names(header: Sequence[str]) -> list[str]:
+    """Returns a name for every column; see `PeopleTable`.
+
+    >>> own_names(["Größe (cm)", "年齢", "", "a b", "a-b", "a_b"])
+    ['Gro_e_cm', 'column_2', 'column_3', 'column_4', 'a-b', 'column_6']
+    """
     names = [attribute_name(name) for name in header]
-    for name, n in Counter(names).items():
-        if n > 1:
-            places = [i for i, other in enumerate(names) if other == name]
-            table.refuse(f"columns {_numbers(places)} have the same name; give every column its own name")
-
-
-def _numbers(places: Sequence[int]) -> str:
-    return " and ".join(str(i + 1) for i in places)
+    while True:
+        count = Counter(names)
+        own = [name if name and count[name] == 1 else f"column_{i}" for i, name in enumerate(names, 1)]
+        if own == names:
+            return own
+        names = own
 
 
 def attribute_name(column: str) -> str:
-    """Returns a valid name of an attribute for a column.
+    """Returns a valid name of an attribute for a column; "" if the column's name has no letters or digits of ASCII.
 
     >>> attribute_name(" Größe (cm) ")
     'Gro_e_cm'
     """
-    plain = "".join(c for c in unicodedata.normalize("NFKD", column) if not unicodedata.combining(c))
-    return re.sub(r"[^A-Za-z0-9.-]+", "_", plain).strip("_.-")[:64] or "column"
-
-
-def is_missing(cell: str) -> bool:
-    """True if the cell is empty or has a word for a missing value."""
-    return cell.strip().lower() in MISSING
+    decomposed = "".join(c for c in unicodedata.normalize("NFKD", column) if not unicodedata.combining(c))
+    return re.sub(r"[^A-Za-z0-9.-]+", "_", decomposed).strip("_.-")[:64]
 
 
 def number_text(cell: str) -> str | None:
@@ -156,7 +244,6 @@ def number_text(cell: str) -> str | None:
     >>> [number_text(cell) for cell in ("1.0", "+5", "1e3", "-0.50", "007", "0x1", "inf", "1_0")]
     ['1', '5', '1000', '-0.5', None, None, None, None]
     """
-    cell = cell.strip()
     if not re.fullmatch(r"[+-]?(?:0|[1-9]\d{0,14})?(?:\.\d{0,40})?(?:[eE][+-]?\d{1,2})?", cell, re.ASCII):
         return None
     try:

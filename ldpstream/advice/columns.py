@@ -1,7 +1,8 @@
 """Proposes how a survey asks for a column of a sample: as values, several values, integers from 0, bins, or not at all.
 
-- A text or number is listed only if at least `least` people have it. Texts that differ only in case count as one. The value
-  "other" stands for the rest, if there is one.
+- A text or number is listed only if at least `least` people have it. It is listed as it is written in the sample: 3.10 is
+  another value than 3.1. Texts that differ only in case, or that look alike, count as one. The value "other" stands for the
+  rest, if there is one.
 - `choices` is the largest number m for which at least `least` people have m or more of the values.
 - At least `least` people are at or beyond each end of the bins, before rounding.
 
@@ -14,26 +15,19 @@ The least count is a rule of disclosure control, without a formal guarantee.
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
 from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.table_file import (
-    DataError,
-    TableFile,
-    attribute_name,
-    has_steps,
-    is_missing,
-    number_text,
-    require_names,
-)
-from ldpstream.producers.values import split_cell
+from ldpstream.producers.people_file import split_cell
+from ldpstream.producers.table_file import MISSING, DataError, number_text, open_table, tell_columns
 from ldpstream.surveys.questions import OTHER, SEPARATOR
+from ldpstream.surveys.texts import look
 
 MAX_LISTED, MAX_NUMBERS = 500, 24  # largest number of values in a list of texts, and in a list of numbers
 SEVERAL = 0.1  # least share of cells with a separator in a column with several answers
@@ -42,6 +36,7 @@ MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
 BINS = 10  # wanted number of bins of equal width
 MAX_LABEL = 200
+NO_ANSWER = r"-[1-9]|-?[7-9]{1,9}"  # numbers that often stand for "no answer"
 IDENTIFIERS = {
     "id",
     "uuid",
@@ -65,15 +60,34 @@ class Column:
     """A column of a sample.
 
     Attributes:
-        cells: number of people with each cell that is not missing.
+        name: name of the attribute.
+        header: name of the column in the file.
+        cells: number of people with each cell that is not missing, as it is written.
+        missing: number of people with each word for no answer; "" for an empty cell.
+        numbers: cell -> the number's text (`number_text`), for cells that are numbers.
         first_text: line of the first cell that is neither missing nor a number; 0 if there is none.
     """
 
     name: str
+    header: str
     cells: Counter[str] = field(default_factory=Counter)
-    missing: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    numbers: dict[str, str] = field(default_factory=dict)
     first_text: int = 0
-    n_texts: int = 0
+
+    @property
+    def n_texts(self) -> int:
+        """Number of people with a cell that is neither missing nor a number."""
+        return sum(n for cell, n in self.cells.items() if cell not in self.numbers)
+
+    def add(self, cell: str, line: int) -> None:
+        if cell not in self.cells:
+            number = number_text(cell)
+            if number is not None:
+                self.numbers[cell] = number
+            else:
+                self.first_text = self.first_text or line
+        self.cells[cell] += 1
 
 
 @dataclass(frozen=True)
@@ -83,10 +97,12 @@ class Domain:
     Attributes:
         keys: the keys of the survey that state the values, such as `size`.
         words: the domain in words that may be public.
+        hint: a question to the author about the sample; "" for none.
     """
 
     keys: dict[str, Any]
     words: str
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,52 +112,49 @@ class Dropped:
     why: str
 
 
-def read_columns(path: Path, only: Sequence[str] = (), drop: Sequence[str] = ()) -> tuple[int, list[Column]]:
+def read_columns(
+    path: Path,
+    only: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda _: None,
+    missing: Sequence[str] = MISSING,
+) -> tuple[int, list[Column]]:
     """Returns the number of people and the columns of a sample with one row for each person.
 
     Args:
-        only: names of the columns to return, in any order; empty for all columns.
+        only: names of the columns to return, in any order; empty for all columns with a name.
+        tell: receives a line about columns without a name.
+        missing: words for no answer.
 
     Raises:
-        DataError: if the file is not a CSV file in UTF-8 with a header and one row for each person, or lacks a named column.
+        DataError: if the file is not a table (`open_table`) with a header and one row for each person, or lacks a named column.
     """
-    table = TableFile(path)
-    rows = table.rows()
-    header = next(rows)
-    require_names(table, header)
-    if has_steps(header):
-        table.refuse("the second column is the step; a sample has one row for each person, such as the rows of one step")
-    columns = [Column(attribute_name(name)) for name in header]
-    n_people = 0
-    for row in rows:
-        n_people += 1
-        for column, cell in zip(columns, row):
-            _add(column, cell.strip(), table.line)
+    with open_table(path, missing) as table:
+        wanted = [table.find(name) for name in only] or [i for i, name in enumerate(table.header) if name]
+        dropped = {i for name in drop for i in table.places(name)}
+        places = [i for i in sorted(set(wanted)) if i not in dropped]
+        if table.has_steps:
+            table.refuse("the second column is the step; a sample has one row for each person, such as the rows of one step")
+        table.require_names(places)
+        columns = [Column(table.names[i], table.header[i]) for i in places]
+        n_people = 0
+        for row in table.rows():
+            n_people += 1
+            for place, column in zip(places, columns, strict=True):
+                if table.is_missing(cell := row[place]):
+                    column.missing[cell] += 1
+                else:
+                    column.add(cell, table.line)
     if n_people == 0:
         raise DataError(f"{path}: has a header and no rows; every row must be a person")
-    for i, (name, column) in enumerate(zip(header, columns), 1):
-        if name.strip() in column.cells:  # the name would be a person's value
+    for place, column in zip(places, columns, strict=True):
+        if column.header in column.cells or column.header in column.missing:  # the name would be a person's value
             raise DataError(
-                f"{path}, line 1: not a header, since the text of column {i} occurs again in a later row; "
+                f"{path}, line 1: not a header, since the text of column {place + 1} occurs again in a later row; "
                 "the first line must name the columns"
             )
-    names = [{name.strip(), column.name} for name, column in zip(header, columns, strict=True)]
-    for name in (*only, *drop):
-        if not any(name in known for known in names):
-            raise DataError(f"{path}: line 1 names {plural(len(names), 'column')}, but not {name!r}")
-    chosen = [not known.isdisjoint(only or known) and known.isdisjoint(drop) for known in names]
-    return n_people, [column for column, wanted in zip(columns, chosen, strict=True) if wanted]
-
-
-def _add(column: Column, cell: str, line: int) -> None:
-    if is_missing(cell):
-        column.missing += 1
-        return
-    number = number_text(cell)
-    if number is None:
-        column.first_text = column.first_text or line
-        column.n_texts += 1
-    column.cells[number or cell] += 1
+    tell_columns(table, tell)
+    return n_people, columns
 
 
 def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain | Dropped:
@@ -168,75 +181,116 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     return _texts(column, least)
 
 
-def one_spelling(cells: Counter[str]) -> Counter[str]:
-    """Counts texts that differ only in case as the most frequent of them.
+def spellings(cells: Counter[str]) -> dict[str, str]:
+    """Returns for each text the most frequent of the texts that differ from it only in case, or look alike.
 
-    >>> one_spelling(Counter({"Yes": 5, "yes": 3, "no": 4}))
-    Counter({'Yes': 8, 'no': 4})
+    >>> spellings(Counter({"Yes": 5, "yes": 3, "no": 4}))
+    {'Yes': 'Yes', 'no': 'no', 'yes': 'Yes'}
     """
-    spelled: dict[str, str] = {}
-    merged = Counter[str]()
-    for text, count in sorted(cells.items(), key=lambda cell: (-cell[1], cell[0])):
-        merged[spelled.setdefault(text.casefold(), text)] += count
-    return merged
+    chosen: dict[str, str] = {}
+    ordered = sorted(cells.items(), key=lambda cell: (-cell[1], cell[0]))
+    return {text: chosen.setdefault(look(text).casefold(), text) for text, _ in ordered}
+
+
+def with_rest(kept: list[str], rare: bool) -> dict[str, Any]:
+    """The keys of listed values. The value for all others is a listed "other" in any case, or a new one if there are others.
+
+    >>> with_rest(["Bus", "Other"], True), with_rest(["Bus", "Car"], True)
+    ({'values': ['Bus', 'Other'], 'unlisted': 'Other'}, {'values': ['Bus', 'Car', 'other']})
+    """
+    rest = [text for text in kept if look(text).casefold() == OTHER]
+    if not rest:
+        return {"values": [*kept, OTHER] if rare else kept}
+    return {"values": kept} if rest == [OTHER] else {"values": kept, "unlisted": rest[0]}
 
 
 def _texts(column: Column, least: int) -> Domain | Dropped:
-    n, cells = column.cells.total(), one_spelling(column.cells)
+    n, cells, spelt = column.cells.total(), Counter[str](), spellings(column.cells)
+    for text, count in column.cells.items():
+        cells[spelt[text]] += count
     kept = sorted(text for text, count in cells.items() if count >= least)
     rare = n - sum(cells[text] for text in kept)
     if all(re.fullmatch(r"[+-]?\d+(,\d+)?", text) for text in column.cells) and any("," in text for text in column.cells):
         return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
     if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
         if 0 < column.n_texts < (1 - MOSTLY_NUMBERS) * n:
-            return Dropped(f"numbers mixed with texts; the first text is in line {column.first_text}")
+            return Dropped(
+                f"numbers mixed with texts; the first text is in line {column.first_text} (remove lines that are not a person)"
+            )
         return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
     merged = ""
     if len(cells) < len(column.cells):
-        merged = "; texts that differ only in case are one value, which the app must write as here"
-    return _listed(kept, rare, least, merged)
+        merged = "; texts that differ only in case, or look alike, are one value, which the app must write as here"
+    return _listed(column, kept, rare, least, merged)
 
 
 def _sets(column: Column, least: int) -> Domain | Dropped:
-    people = Counter[str]()
+    parts = Counter[str]()
     for cell, count in column.cells.items():
-        people.update(dict.fromkeys(split_cell(cell), count))
+        parts.update(dict.fromkeys(split_cell(cell), count))
+    spelt = spellings(parts)
+    sets = Counter[frozenset[str]]()
+    for cell, count in column.cells.items():
+        sets[frozenset(spelt[text] for text in split_cell(cell))] += count
+    people = Counter[str]()
+    for texts, count in sets.items():
+        people.update(dict.fromkeys(texts, count))
     kept = sorted(text for text, count in people.items() if count >= least and len(text) <= MAX_LABEL)
     if len(kept) < 2:
         return Dropped(f"several answers, but at least {least} people share only {plural(len(kept), 'value')}")
-    values = kept if len(kept) == len(people) or OTHER in kept else [*kept, OTHER]
+    keys = with_rest(kept, len(kept) < len(people))
+    values, rest = keys["values"], catch_all(keys)
     if len(values) > MAX_SET_VALUES:
         return Dropped(f"more than {MAX_SET_VALUES} values of several answers; ask for groups of values")
     sizes = Counter[int]()
-    for cell, count in column.cells.items():
-        sizes[len({text if text in kept else OTHER for text in split_cell(cell)})] += count
+    for texts, count in sets.items():
+        sizes[len({text if text in kept else rest for text in texts})] += count
     most = max((m for m in sizes if sum(sizes[size] for size in sizes if size >= m) >= least), default=0)
     if most == 0:
         return Dropped(f"several answers, but fewer than {least} people have any")
-    said = f"{plural(len(kept), 'value')}, each of at least {least} people of the sample"
-    rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
-    no_more = "; a device makes no report" if OTHER in values else ", nor"
+    no_more = "; a device makes no report" if rest else ", nor"
     more = "" if most == len(values) else f"{no_more} of more than {plural(most, 'answer')}"
-    return Domain({"values": values, "choices": most}, f"{said}{rest}{more}")
+    return Domain(keys | {"choices": most}, f"{_listed_words(kept, rest, least)}{more}")
 
 
-def _listed(kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:
+def catch_all(keys: dict[str, Any]) -> str | None:
+    return keys.get("unlisted") or (OTHER if OTHER in keys["values"] else None)
+
+
+def _listed_words(kept: list[str], rest: str | None, least: int) -> str:
+    others = f'; "{rest}" stands for all others' if rest else "; a device makes no report of any other text"
+    return f"{plural(len(kept), 'value')}, each of at least {least} people of the sample{others}"
+
+
+def _listed(column: Column, kept: list[str], rare: int, least: int, more: str = "", ordered: bool = False) -> Domain | Dropped:
     if len(kept) > MAX_LISTED:
         return Dropped(f"more than {MAX_LISTED} values that at least {least} people share")
-    values = kept if not rare or OTHER in kept else [*kept, OTHER]
-    if len(values) < 2 or (len(kept) == 1 and rare < least):
+    keys = with_rest(kept, rare > 0)
+    if len(keys["values"]) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
-    rest = f'; "{OTHER}" stands for all others' if OTHER in values else "; a device makes no report of any other text"
-    said = f"{plural(len(kept), 'value')}, each of at least {least} people of the sample{rest}{more}"
-    return Domain({"values": values} | ({"ordered": True} if ordered else {}), said + (ORDERED if ordered else ""))
+    said = f"{_listed_words(kept, catch_all(keys), least)}{more}{ORDERED if ordered else ''}"
+    written = [text for text in kept if column.numbers.get(text, text) != text]
+    hint = ""
+    if written:
+        hint = (
+            f"{', '.join(written[:3])}: listed as written in the sample. A device compares texts exactly: the app must write "
+            "these values in the same way."
+        )
+    return Domain(keys | ({"ordered": True} if ordered else {}), said, hint)
 
 
 def _numbers(column: Column, least: int) -> Domain | Dropped:
-    counts = {Decimal(text): count for text, count in column.cells.items()}
+    counts, written = Counter[Decimal](), dict[Decimal, list[str]]()
+    for cell, count in column.cells.items():
+        number = Decimal(column.numbers[cell])
+        counts[number] += count
+        written.setdefault(number, []).append(cell)
     n, integers = column.cells.total(), all(number == int(number) for number in counts)
     ordered = sorted(counts)
     if integers and len(counts) == n and (ordered[-1] - ordered[0] < 2 * n or _equal_lengths(column)):
         return Dropped("different integers for everybody: row numbers or identifiers")
+    twice = [f"{cells[0]} and {cells[1]}" for cells in written.values() if len(cells) > 1]
+    hint = _gap(counts, ordered, least)
     kept = [number for number in ordered if counts[number] >= least]
     rare = n - sum(counts[number] for number in kept)
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
@@ -244,9 +298,13 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
         above = sum(count for number, count in counts.items() if number > top)
         if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
-            return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
+            return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""), hint)
+        if twice:  # versions or other codes, such as 3.1 and 3.10
+            return _texts(column, least)
         steps = {b - a for a, b in pairwise(kept)}
-        return _listed([f"{number:f}" for number in kept], rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
+        texts = [written[number][0] for number in kept]
+        found = _listed(column, texts, rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
+        return replace(found, hint=" ".join(filter(None, (found.hint, hint)))) if isinstance(found, Domain) else found
     lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
     if lowest >= highest:
         return Dropped(f"fewer than {least} people differ from the most frequent values")
@@ -254,9 +312,30 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
     edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers)
     kind = "integers" if integers else "numbers"
+    if twice and not integers:
+        hint = f"{twice[0]} count as one number. If they are versions or codes, drop the column. {hint}".strip()
     return Domain(
-        {"bins": edges}, f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside"
+        {"bins": edges},
+        f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside",
+        hint,
     )
+
+
+def _gap(counts: Counter[Decimal], ordered: Sequence[Decimal], least: int) -> str:
+    """A hint about numbers such as 99 or -9, of at least `least` people each: far from all others, or alone below 0."""
+    for inwards in (ordered[::-1], ordered):
+        codes = list(takewhile(lambda number: re.fullmatch(NO_ANSWER, f"{number:f}") and counts[number] >= least, inwards[:3]))
+        while codes:
+            others = inwards[len(codes) :]
+            below_zero = codes[-1] < 0 <= min(others, default=-1)
+            if len(others) > 1 and (below_zero or abs(codes[-1] - others[0]) >= abs(others[0] - others[-1])):
+                people, named = sum(counts[code] for code in codes), [f"{code:f}" for code in reversed(codes)]
+                return (
+                    f"{plural(people, 'person has', 'people have')} {' or '.join(named)}, unlike all other numbers. If this "
+                    f"means no answer, give --missing {','.join(named)}."
+                )
+            codes.pop()
+    return ""
 
 
 def _end_of_run(kept: Sequence[Decimal]) -> int:
@@ -267,7 +346,7 @@ def _end_of_run(kept: Sequence[Decimal]) -> int:
 
 
 def _equal_lengths(column: Column) -> bool:
-    lengths = {len(text) for text in column.cells}
+    lengths = {len(text) for text in column.numbers.values()}
     return len(lengths) == 1 and lengths.pop() >= 7
 
 

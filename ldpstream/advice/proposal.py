@@ -3,6 +3,7 @@
 The survey's comments contain nothing about single people.
 """
 
+import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,8 +28,8 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.registry import lightest
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.people_file import value_of
-from ldpstream.producers.table_file import attribute_name
+from ldpstream.producers.people_file import CellReader, missing_words
+from ldpstream.producers.table_file import MISSING
 from ldpstream.surveys import Attribute, Survey, SurveyError, parse_survey
 from ldpstream.toml_text import toml_lines
 
@@ -96,6 +97,8 @@ def plan_survey(
     only: Sequence[str] = (),
     drop: Sequence[str] = (),
     several: Sequence[str] = (),
+    missing: Sequence[str] = MISSING,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Plan:
     """Decides what a survey asks for, from a CSV file with one row for each person.
 
@@ -104,14 +107,15 @@ def plan_survey(
         eps_inf: loss of any number of reports of an unchanged value, in nats.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
         n: number of devices expected; the number of people in the sample if left out.
+        only, drop, missing, tell: as in `read_columns`.
 
     Raises:
         DataError: as in `read_columns`.
         AdviceError: if no column is suitable, `several` names another column, or a loss is outside its range.
     """
-    n_people, columns = read_columns(path, only, drop)
-    sets = {attribute_name(name) for name in several}
-    if unknown := sorted(sets - {column.name for column in columns}):
+    n_people, columns = read_columns(path, only, drop, tell, missing)
+    sets = {column.name for column in columns if {column.name, column.header} & set(several)}
+    if unknown := sorted(set(several) - {name for column in columns for name in (column.name, column.header)}):
         raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
     if not columns:
         raise AdviceError(f"{path}: no column is left to ask for")
@@ -160,6 +164,14 @@ def propose_survey(
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
 
 
+def notes(plan: Plan, found: Proposal) -> list[str]:
+    """Lines for the author about words for no answer, and about numbers that may be codes."""
+    columns = [*(asked.column for asked in found.asked), *(column for column, _ in plan.dropped)]
+    words = [(column.name, Counter({word: n for word, n in column.missing.items() if word})) for column in columns]
+    hints = [f"{asked.column.name}: {asked.domain.hint}" for asked in found.asked if asked.domain.hint]
+    return [*(f"{name}: {missing_words(left)}" for name, left in words if left), *hints]
+
+
 def _category(column: Column, domain: Domain, advice: Advice) -> Asked:
     why = reasons(advice)[: 1 if advice.question.choices is None else 2]
     comments = [*why, f"use this published estimate: {use(advice)}"]
@@ -176,7 +188,7 @@ def _number(
     edges = next(edges for edges in options if len(edges) == bins + 1)
     words = domain.words.replace(plural(len(options[0]) - 1, "bin"), plural(bins, "bin"))
     built = msgspec.structs.replace(question, k=bins).build(advice.first.candidate.mechanism)
-    return Asked(column, Domain({"bins": edges}, words), built, number_reasons(advice)[:1])
+    return Asked(column, Domain({"bins": edges}, words, domain.hint), built, number_reasons(advice)[:1])
 
 
 def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
@@ -216,10 +228,10 @@ def _attribute_of(column: Column, domain: Domain) -> Attribute:
 
 
 def _people(column: Column, attribute: Attribute) -> IntArray:
-    found = Counter[int]()
+    found, reader = Counter[int](), CellReader(attribute, lambda _: False)
     for cell, people in column.cells.items():
-        # `value_of` refuses a number of more than 15 digits, as `column.cells` writes 1e20
-        value, _ = value_of(attribute, cell) if attribute.values is not None else attribute.find(cell)
+        # the reader refuses a number of more than 15 digits, such as 1e20 without its exponent
+        value = reader.value(cell) if attribute.values is not None else attribute.find(column.numbers[cell])[0]
         if value is not None:
             found[value] += people
     if attribute.most is not None:
@@ -238,8 +250,10 @@ def _attribute(asked: Asked) -> str:
     m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(EVERY_STEPS)
     keys = document(m, asked.column.name, asked.domain.keys)
     (level,) = keys.pop("level")
+    header = asked.column.header
     lines = [
         "[[attribute]]",
+        *([] if header == asked.column.name else [f"# column {json.dumps(header, ensure_ascii=False)}"]),
         f"# {asked.domain.words}",
         *toml_lines(keys),
         "[[attribute.level]]",

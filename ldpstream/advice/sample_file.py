@@ -2,7 +2,7 @@
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +11,28 @@ from ldpstream.advice.question import MAX_K, AdviceError
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.table_file import TableFile, is_missing, number_text
-from ldpstream.producers.values import split_cell
+from ldpstream.producers.people_file import missing_words, split_cell
+from ldpstream.producers.table_file import DELIMITERS, MISSING, number_text, open_table
+from ldpstream.surveys.texts import plain
 
-DELIMITERS = ",;\t|"
-NO_VALUE = {"NA", "NaN", "nan", "NULL", "null", "None"}
+Tell = Callable[[str], None]
 
 
-def read_sample(path: Path, column: str | None = None, k: int | None = None) -> tuple[IntArray, list[str] | None]:
+def read_sample(
+    path: Path,
+    column: str | None = None,
+    k: int | None = None,
+    missing: Sequence[str] = MISSING,
+    tell: Tell = lambda _: None,
+) -> tuple[IntArray, list[str] | None]:
     """The counts of a sample's values, and the values' labels if the values are not numbers.
 
     Args:
-        path: a text file with a value on each line (empty lines are skipped), or a CSV file with a header.
-        column: the column of a CSV file (`producers.table_file`); without a column, every line is a value.
+        path: a text file with a value on each line, or a table (`producers.table_file`).
+        column: the column of a table; without a column, every line is a value.
         k: domain size; if left out, the largest number plus one, or the number of labels.
+        missing: words for no answer. Empty cells and lines are no answer either.
+        tell: receives a line about words for no answer.
 
     Returns:
         (k,) counts, and the labels in alphabetical order; None in place of the labels for integers.
@@ -35,16 +43,9 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     """
     if k is not None and not 2 <= k <= MAX_K:
         raise AdviceError(f"k must be an integer in [2, {MAX_K}], got {k}")
-    try:
-        if column is not None:
-            found = Counter(value for value in _column(path, column) if value)
-        else:
-            found = Counter(value for value in _lines(path) if value)
-            _require_no_table(path, found)
-    except OSError as error:
-        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+    found = _cells(path, column, missing, tell)
+    if column is None:
+        _require_no_table(path, found)
     if len(found) < 2:
         raise AdviceError(f"{path}: needs at least two different values, got {len(found)}")
     if all(value.isascii() and value.isdigit() and len(value) < 10 for value in found):
@@ -57,9 +58,6 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
         counts = np.zeros(size, np.int64)
         np.add.at(counts, numbers, list(found.values()))
         return counts, None
-    if missing := sum(found[word] for word in NO_VALUE):
-        known = ", ".join(sorted(NO_VALUE))
-        raise AdviceError(f"{path}: remove the words for a missing value ({known}), got {plural(missing, 'such cell')}")
     words = sum(not _is_number(value) for value in found)
     if words == 0:
         raise AdviceError(f"{path}: numbers must be integers in [0, {MAX_K}); for other numbers give --range LOW HIGH")
@@ -79,15 +77,21 @@ def read_sample(path: Path, column: str | None = None, k: int | None = None) -> 
     return counts, labels
 
 
-def read_sets(path: Path, column: str | None, k: int | None, choices: int | None) -> tuple[IntArray, list[str]]:
+def read_sets(
+    path: Path,
+    column: str | None,
+    k: int | None,
+    choices: int | None,
+    missing: Sequence[str] = MISSING,
+    tell: Tell = lambda _: None,
+) -> tuple[IntArray, list[str]]:
     """The codes of a sample's sets, and the values in alphabetical order.
 
     Args:
-        path: a text file with a set on each line, or a CSV file with a header. Semicolons separate the values of a set. Cells
-            that are missing (`table_file.is_missing`) are left out.
+        path: a file as in `read_sample`. Semicolons separate the values of a set.
         k: number of values; if left out, that of the sample.
     """
-    cells = _cells(path, column)
+    cells = _cells(path, column, missing, tell)
     sets = {cell: split_cell(cell) for cell in cells}
     labels = sorted({text for texts in sets.values() for text in texts})
     people = cells.total()
@@ -114,13 +118,13 @@ def read_sets(path: Path, column: str | None, k: int | None, choices: int | None
     return np.repeat(codes, list(cells.values())), labels
 
 
-def read_numbers(path: Path, column: str | None) -> FloatArray:
-    """The numbers of a sample, (m,), from a file as in `read_sample`. Missing cells (`table_file.is_missing`) are left out.
+def read_numbers(path: Path, column: str | None, missing: Sequence[str], tell: Tell) -> FloatArray:
+    """The numbers of a sample, (m,), from a file as in `read_sample`.
 
     Raises:
         DataError, AdviceError: as in `read_sample`, and if a cell is not a number.
     """
-    cells = _cells(path, column)
+    cells = _cells(path, column, missing, tell)
     numbers = {cell: number_text(cell) for cell in cells}
     if wrong := sum(n for cell, n in cells.items() if numbers[cell] is None):
         raise AdviceError(f"{path}: {plural(wrong, 'cell is not a number', 'cells are not numbers')}")
@@ -129,27 +133,27 @@ def read_numbers(path: Path, column: str | None) -> FloatArray:
     return np.repeat([float(number) for number in numbers.values() if number is not None], list(cells.values()))
 
 
-def _cells(path: Path, column: str | None) -> Counter[str]:
-    try:
-        return Counter(cell for cell in (_column(path, column) if column is not None else _lines(path)) if not is_missing(cell))
-    except OSError as error:
-        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise AdviceError(f"{path}: not a text file of values: {type(error).__name__}") from None
+def _cells(path: Path, column: str | None, missing: Sequence[str], tell: Tell) -> Counter[str]:
+    if column is None:
+        cells, words = Counter(_lines(path)), {"", *(plain(word).casefold() for word in missing)}
+    else:
+        with open_table(path, missing) as table:
+            place, words = table.find(column), table.missing
+            cells = Counter(row[place] for row in table.rows())
+    left = Counter({cell: n for cell, n in cells.items() if cell.casefold() in words and cell})
+    if left:
+        tell(f"{path}: {missing_words(left)}")
+    return Counter({cell: n for cell, n in cells.items() if cell.casefold() not in words})
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from (line.strip() for line in file)
-
-
-def _column(path: Path, column: str) -> Iterator[str]:
-    rows = TableFile(path).rows()
-    header = [name.strip() for name in next(rows)]
-    if column not in header:
-        raise AdviceError(f"{path}: the first line names {plural(len(header), 'column')}, but not {column!r}")
-    place = header.index(column)
-    yield from (row[place].strip() for row in rows)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from (plain(line) for line in file)
+    except OSError as error:
+        raise AdviceError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise AdviceError(f"{path}: not a text file of values: UnicodeDecodeError") from None
 
 
 def _require_no_table(path: Path, found: Counter[str]) -> None:

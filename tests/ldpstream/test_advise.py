@@ -380,17 +380,16 @@ def test_labels_that_name_people_are_refused(tmp_path: Path) -> None:
 def test_an_error_does_not_show_a_file_without_a_header(tmp_path: Path) -> None:
     file = tmp_path / "people.csv"
     file.write_text("Secret,Ulm\nAnna,Bonn\n")
-    with pytest.raises(AdviceError, match="the first line names 2 columns, but not 'city'") as refused:
+    with pytest.raises(DataError, match="none of its 2 columns is named city") as refused:
         read_sample(file, "city")
     assert "Secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("text", "column", "k", "said"), [
     ("secret\nsecret\n", None, None, "two different"), ("", None, None, "two different"),
-    ("a\nb\n", "c", None, "1 column, but not 'c'"),
     ("0\n77\n77\n", None, 10, r"\[0, 10\) for k = 10, got 2 larger"), ("a\nb\nc\n" * 2, None, 2, r"\[3, "),
     ("0\n999999999\n", None, None, r"\[0, 100000\), got 1 larger number;"), ("\udc80", None, None, "not a text"),
-    ("1\n2\nNaN\n", None, None, "got 1 such cell"), ("a\nNULL\nNA\n", None, None, r"\(NA, NULL, Na.*got 2 such cells"),
+    ("1\nNaN\n", None, None, "two different"), ("a\nNULL\nNA\n", None, None, "two different"),
     ("secret\n1\n2\n10\n", None, None, "--column"), ("-1\n2\n", None, None, "integers"),
     ("1.5\n2\n", None, None, "integers"), ("1\n1234567890\n", None, None, "100000"),
 ])  # fmt: skip
@@ -399,7 +398,7 @@ def test_a_refused_sample_shows_no_value(tmp_path: Path, text: str, column: str 
     file.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(AdviceError, match=said) as refused:
         read_sample(file, column, k)
-    assert not re.search("secret|77|78|999999999", str(refused.value))
+    assert not re.search("secret|77|78|999999999", str(refused.value).removeprefix(str(file)))
     with pytest.raises(AdviceError, match="cannot be read"):
         read_sample(tmp_path / "none")
 

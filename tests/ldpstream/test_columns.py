@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ldpstream.advice.advise import rank_by_variance
-from ldpstream.advice.columns import Dropped, propose, read_columns
+from ldpstream.advice.columns import Domain, Dropped, propose, read_columns
 from ldpstream.advice.proposal import Proposal, plan_survey, propose_survey
 from ldpstream.advice.question import AdviceError, Question
 from ldpstream.producers.table_file import DataError
@@ -56,12 +56,19 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "codes": (some(1, 2, 5), {"values": ["1", "2", "5"]}),
     "codes from 0": (some(0, 1, 5, 10), {"values": ["0", "1", "5", "10"]}),
     "codes with rare ones": (rare(some(10, 20, 30), 77), {"values": ["10", "20", "30", "other"]}),
-    "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1", "1.5"], "ordered": True}),
+    "ratings": (some("0.5", "1.0", "1.50", "NA"), {"values": ["0.5", "1.0", "1.50"], "ordered": True}),
     "ages": ([round(18 + 70 * s) for s in SPREAD], {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
     "temperatures": ([round(-4.2 + 9 * s, 2) for s in SPREAD], {"bins": [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5]}),
     "incomes": ([round(10 ** (3 + 3 * s), 2) for s in SPREAD],
                 {"bins": [0, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000]}),
     "an extreme number": (rare([round(18 + 70 * s) for s in SPREAD], 99_000), {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
+    "versions": (some("3.10", "3.1", "3.10.1"), {"values": ["3.1", "3.10", "3.10.1"]}),
+    "versions of two numbers": (some("3.10", "3.1", "3.9"), {"values": ["3.1", "3.10", "3.9"]}),
+    "codes with exponents": (some("1E2", "2E3", "100"), {"values": ["100", "1E2", "2E3"]}),
+    "codes with a plus": (some("+1", "+49", "+44"), {"values": ["+1", "+44", "+49"]}),
+    "Other": (rare(some("Bus", "Other"), "x", "other"), {"values": ["Bus", "Other"], "unlisted": "Other"}),
+    "equal looks": (some("Zu\u0308rich", "Z\u00fcrich", "Z\u00fcrich\u200b", "Bern", "New York", "New\u00a0York"),
+                    {"values": ["Bern", "New York", "Z\u00fcrich"]}),
     "constant": (some("x"), "everybody has the same value"),
     "empty": (some("", "NA", "null"), "all cells are empty"),
     "names": ([f"8x7secret{i}" for i in range(N)], "fewer than 10 people share most"),
@@ -118,7 +125,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         ((), ["Household_size"], ["b", "c"]), (["b", "c"], ["b"], ["c"]),
     ):  # fmt: skip
         assert [column.name for column in read_columns(path, only, drop)[1]] == names
-    with pytest.raises(DataError, match=r"line 1 names 3 columns, but not 'B'"):
+    with pytest.raises(DataError, match=r"line 1: none of its 3 columns is named B"):
         read_columns(path, ["B"])
 
 
@@ -152,7 +159,8 @@ def test_the_progress_begins_before_the_first_repetition(tmp_path: Path) -> None
         ("8x7secret,b\nx,1\n8x7secret,2\n", "line 1: not a header, since the text of column 1 occurs again"),
         ("a,b\n1,2\n3\n", "line 3: has 1 column, the header 2"),
         ("person,step,mode\n1,2,3\n", "line 1: the second column is the step; a sample has one row for each person"),
-        ("a,Größe,Gro_e\n1,2,3\n", "line 1: columns 2 and 3 have the same name"),
+        ("1,b\n2,3\n", "line 1: not a header, since column 1 is a number"),
+        ("8x7secret@x.org,b\n2,3\n", "line 1: not a header, since column 1 is an address"),
     ],
 )
 def test_an_unusable_sample_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -210,3 +218,41 @@ def test_a_column_whose_values_no_survey_can_list_is_dropped(tmp_path: Path, cel
     assert said in dropped.why
     assert "8x7secret" not in dropped.why
     assert "none of" not in dropped.why
+
+
+@pytest.mark.parametrize(
+    ("cells", "hint"),
+    [
+        ([*range(90, 210)] * 3 + ["9999"] * 20 + ["7777"] * 20, "40 people have 7777 or 9999, unlike all other numbers"),
+        ([*range(90, 210)] * 3 + ["-9"] * 10 + ["-99"] * 31, "41 people have -9 or -99, unlike all other numbers"),
+        ([*range(90, 210)] * 3 + ["999"] * 9 + ["99"] * 31, ""),
+        ([f"{i / 10:.2f}" for i in range(360)] + ["3.1"] * 40, "3.10 and 3.1 count as one number"),
+        ([3.5, "4.50"] * 200, "4.50: listed as written in the sample"),
+    ],
+)
+def test_numbers_that_may_mean_something_else_get_a_hint(tmp_path: Path, cells: list[object], hint: str) -> None:
+    _, (column,) = read_columns(table(tmp_path, {"column": cells}))
+    found = propose(column, least=10)
+    assert not isinstance(found, Dropped)
+    assert found.hint.startswith(hint)
+    assert bool(found.hint) == bool(hint)
+
+
+def test_words_for_no_answer_may_be_other_words(tmp_path: Path) -> None:
+    path = table(tmp_path, {"pet": some("None", "Dog", "Cat", "NA"), "minutes": some(*range(90, 128), 7777, 9999)})
+    _, columns = read_columns(path, missing=["NA", "7777", "9999"])
+    assert [dict(column.missing) for column in columns] == [{"NA": 100}, {"7777": 10, "9999": 10}]
+    found = [propose(column, 10) for column in columns]
+    assert [domain.keys for domain in found if isinstance(domain, Domain)] == [
+        {"values": ["Cat", "Dog", "None"]}, {"bins": [90, 95, 100, 105, 110, 115, 120, 125, 130]}
+    ]  # fmt: skip
+
+
+def test_columns_that_are_not_asked_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text("Comment,Comment,2019,,kind\n" + "x,y,1,1,a\nx,y,2,2,b\n" * 50)
+    said: list[str] = []
+    assert [column.name for column in read_columns(path, ["kind"], tell=said.append)[1]] == ["kind"]
+    assert said == [f"{path}: column 4 has no name, and is ignored."]
+    assert [column.name for column in read_columns(path, drop=["Comment", "2019"])[1]] == ["kind"]
+    assert [column.name for column in read_columns(path, drop=["2019"])[1]] == ["column_1", "column_2", "kind"]

@@ -94,14 +94,18 @@ MISTAKES = {
     # people's values
     "no data": Mistake("demo --data nowhere.csv", ("nowhere.csv: ", "No such file")),
     "empty data": data("", "is empty; the first line must name the columns"),
-    "no header": data(f"1,home,{SECRET}\n", "line 1: not a header, since column 1 is a number"),
-    "misspelt column": data("id,screen,latency-ms\n1,home,2\n", "line 1: no column named latency_ms; column 3", "--first-step"),
+    "no header": data(f"1,home,{SECRET}\n", "line 1: none of its 3 columns is named screen"),
+    "misspelt column": data(
+        "id,screen,latency-ms\n1,home,2\n", "none of its 3 columns is named latency_ms; column 3", "--first-step"
+    ),
     "short row": data(PLAIN + f"{SECRET},home,3\n{SECRET},home\n", "line 3: has 2 columns, the header 3"),
     "not UTF-8": data(b"id,screen,latency_ms\n1,\xff,8\n", "line 2: not UTF-8"),
     "only unknown values": data(PLAIN + f"1,{SECRET},3\n", "column 2", "attribute screen (6 values, home … help)"),
     "step is a day's name": data(STEPS + f"{SECRET},Monday,home,3\n", "line 2: the step (second column) must be an integer"),
-    "unknown value at a step": data(STEPS + f"1,0,{SECRET},3\n", "line 2: not a value of the attribute screen (6 values"),
-    "sample with two columns of a name": init(f"{SECRET},{SECRET}\n1,2\n", "line 1: columns 1 and 2 have the same name"),
+    "unknown value at a step": data(STEPS + f"1,0,{SECRET},3\n", "no cell of column 3 is a value of the attribute screen"),
+    "sample with two columns of a name": init(
+        f"{SECRET},a,a\n1,2,3\n", "line 1: columns 2 and 3 are named a", options="--columns a"
+    ),
     "sample without a header": init(f"{SECRET},a\nx,b\n{SECRET},b\n", "line 1: not a header, since", "column 1 occurs"),
     "sample of few people": init(f"a,b\n1,{SECRET}\n2,y\n", "no column is suitable: column 1: only 2 people have a value"),
     "sample of a table of people": Mistake(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.producers.people_file import open_data
+from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
 from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import Survey
@@ -22,7 +22,7 @@ def survey(*values: str, name: str = "version") -> Survey:
 def counted(asked: Survey, file: Path, text: str, told: list[str] | None = None) -> list[list[tuple[int, list[int]]]]:
     """Returns each step's cohorts with the number of people with each value."""
     file.write_text(text, encoding="utf-8")
-    source = open_data(file, asked, None, 2, ([] if told is None else told).append)
+    source = read_people(file, asked, None, 2, ([] if told is None else told).append)
     population = Population(asked, source, 1)
     return [[(pane.cohort, pane.truth.tolist()) for pane in population.reports(step)] for step in range(2)]
 
@@ -56,7 +56,7 @@ def test_without_a_column_the_cohorts_are_drawn_and_the_user_is_told(tmp_path: P
         ("a,version\n1,1.0\n2,\n", ", line 3: not a cohort of the survey (version: 1.0, 1.1)"),
         ("person,step,a,version\nx,0,1,1.0\nx,1,1,1.1\n", ", line 3: another version than in an earlier row of this person; "
          "a simulated person keeps one cohort"),
-        ("a,version,version\n1,1.0,1.0\n", "columns 2 and 3 have the same name; give every column its own name"),
+        ("a,version,version\n1,1.0,1.0\n", "columns 2 and 3 are named version; only one may be"),
     ],
 )  # fmt: skip
 def test_a_wrong_cohort_is_one_line_without_the_cell(text: str, said: str, tmp_path: Path) -> None:
@@ -70,8 +70,7 @@ def test_the_columns_cohorts_change_no_report(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("a,version\n" + "".join(f"{i % 4},1.{i % 2}\n" for i in range(400)), encoding="utf-8")
     drawn, given = (
-        Population(asked, open_data(file, asked, None, 1, lambda line: None), 5)
-        for asked in (survey("1.0", "1.1", name="other"), survey("1.0", "1.1"))
+        Population(asked, read_people(file, asked), 5) for asked in (survey("1.0", "1.1", name="other"), survey("1.0", "1.1"))
     )
     everything = [np.sort(np.concatenate([pane.reports for pane in people.reports(0)])).tolist() for people in (drawn, given)]
     assert everything[0] == everything[1]

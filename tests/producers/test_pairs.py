@@ -8,9 +8,9 @@ import pytest
 
 from ldpstream.device import Device, StepForgotten
 from ldpstream.producers.device.device import index_of
-from ldpstream.producers.people_file import load_people
+from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
-from ldpstream.producers.values import MarkovValues, WithPairs, load_values
+from ldpstream.producers.values import MarkovValues, WithPairs
 from ldpstream.surveys import check_envelope
 from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
 from tests.small_survey import small_survey
@@ -130,8 +130,8 @@ def test_files_of_values_have_no_column_for_a_pair(tmp_path: Path) -> None:
     steps, people = tmp_path / "steps.csv", tmp_path / "people.csv"
     steps.write_text("person,step,mode,zone\na,0,bus,1\nb,0,,1\nc,0,car,\nd,0,car,9\na,1,car,3\n")
     people.write_text("mode,zone\nbus,1\n,1\ncar,\ncar,9\n")
-    source = WithPairs(survey, load_values(steps, survey))
+    source = WithPairs(survey, read_people(steps, survey))
     found = [[part.tolist() for part in source.at(step, 2)] for step in (0, 1)]
     assert found == [[[0, 3], [3, 2]], [[0], [1]]]
-    unchanging = WithPairs(survey, load_people(people, survey, 2, lambda _: None))
+    unchanging = WithPairs(survey, read_people(people, survey, n_steps=2))
     assert [part.tolist() for part in unchanging.at(1, 2)] == [[0, 3], [3, 2]]

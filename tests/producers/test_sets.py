@@ -9,10 +9,9 @@ import pytest
 from ldpstream.device import Device, Wallet
 from ldpstream.mechanisms.sets import code_of
 from ldpstream.producers.device.device import index_of
-from ldpstream.producers.people_file import load_people
+from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
-from ldpstream.producers.table_file import DataError
-from ldpstream.producers.values import MarkovValues, load_values
+from ldpstream.producers.values import MarkovValues
 from ldpstream.surveys import check_envelope
 from tests.set_survey import LEVEL, MODE, ONCE, set_survey
 
@@ -116,16 +115,13 @@ def test_files_have_the_values_of_a_set_in_one_cell(tmp_path: Path) -> None:
     steps, people = tmp_path / "steps.csv", tmp_path / "people.csv"
     steps.write_text("person,step,apps\na,0,chat;maps\nb,0,\nc,0,;\nd,0, fax ; mail \na,1,music\n")
     told: list[str] = []
-    source = load_values(steps, survey, tell=told.append)
+    source = read_people(steps, survey, tell=told.append)
     assert [part.tolist() for part in source.at(0, 0)] == [[0, 2, 3], [code_of([0, 2]), 0, code_of([1, 4])]]
     assert told == [
-        "apps: 1 value is not in the domain (5 values, chat … other, at most 3 of them). For a text that is not listed, a "
-        "device reports other."
+        f"{steps}: 4 people in 2 steps.",
+        "apps: 1 cell with a text that the survey does not list became other, as on a device.",
     ]
-    people.write_text("apps\nchat;maps\n\n;\nchat;chat\nchat;mail;maps;music\n")
-    unchanging = load_people(people, survey, 2, lambda _: None)
-    assert unchanging.at(0, 0)[1].tolist() == [code_of([0, 2]), 0]
-    for wrong, why in (("chat;chat", "given twice"), ("chat;mail;maps;music", "more than 3 values"), (" ", "not a value of")):
-        steps.write_text(f"person,step,apps\na,0,{wrong}\n")
-        with pytest.raises(DataError, match=why):
-            load_values(steps, survey)
+    people.write_text("apps\nchat;maps\n\n;\nchat;chat\nchat;mail;maps;music\nNA\n Chat ;MAPS\n")
+    told.clear()
+    assert read_people(people, survey, tell=told.append).at(0, 0)[1].tolist() == [code_of([0, 2]), 0, code_of([0, 2])]
+    assert [line.split(" ", 3)[1:3] for line in told[1:]] == [["1", "cell"]] * 2 + [["2", "cells"]]  # missing, respelt, refused

@@ -17,10 +17,10 @@ import redis
 from ldpstream.agents.tally import tally
 from ldpstream.embedded import EmbeddedService, MemoryLog
 from ldpstream.mechanisms import CountTable
+from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
-from ldpstream.producers.values import load_values
 from ldpstream.publishing.publication import Publication, publication_key
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.rehearse import rehearse
@@ -106,7 +106,7 @@ def visits(folder: Path) -> tuple[Path, int]:
 def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
     """Repeats the reports of these steps, with the same values and seed, into a log in memory."""
     log = MemoryLog(partitions, survey.opens_ms(steps[0]))
-    population = Population(survey, load_values(data, survey, 1), SEED)
+    population = Population(survey, read_people(data, survey, 1), SEED)
     for turn, step in enumerate(steps):
         log.now_ms = survey.opens_ms(step)
         produce_step(survey, population, MemorySink(log.append), step, turn=turn)
