@@ -292,7 +292,7 @@ def _sums(panes: Sequence[list[CountTable]]) -> tuple[tuple[int, tuple[int, ...]
 
 
 def conclude_filtered(
-    _: object, tables: list[CountTable], made: list[Published], state: bytes | None, __: bool, ___: object
+    _: object, tables: list[CountTable], made: list[Published], state: bytes | None, *__: object
 ) -> tuple[Published, bytes]:
     """Replaces `publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
     return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], state)
