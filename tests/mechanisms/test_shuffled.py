@@ -258,6 +258,24 @@ def test_a_small_step_adds_its_own_loss_to_fresh_reports() -> None:
         assert math.fsum(np.maximum(np.array(laws[0]) - math.exp(eps) * np.array(laws[1]), 0)) <= bound.delta(eps)
 
 
+@pytest.mark.parametrize(("name", "tables"), [("GRR", 2), ("OUE", 8)])
+def test_joined_losses_are_near_those_of_so_many_tables(name: str, tables: int) -> None:
+    """Each of the observations is one of two, of which the other reveals less."""
+    m = mechanism(name, 4, eps=1.0)
+    once, less, many = (m.shuffled(t, n, 1e-9) for t, n in ((1, 1000), (1, 9000), (tables, 1000)))
+    joined = joined_loss(((once, less),) * tables)
+    for eps in np.linspace(0, many.eps(1e-9), 20).tolist():
+        assert many.delta(eps) * 0.97 <= joined.delta(eps) <= many.delta(eps) * 1.03 + 1e-11
+    assert joined.guess(4) == pytest.approx(many.guess(4), rel=1e-3)
+    assert joined_loss(((once,),)) is once
+
+
+def test_the_error_of_the_calculation_is_far_below_delta() -> None:
+    """All probability beyond the largest loss, at the default δ and below it, is at most a tenth of δ up to 1000 reports."""
+    for t, n, delta_ in itertools.product((1, 45, 1000), (100, 100_000), (1e-9, 1e-6)):
+        assert mechanism("GRR", 4, eps=1.0).shuffled(t, n, delta_).infinite < delta_ / 10
+
+
 def test_linked_fresh_reports_lose_more_than_two_tables() -> None:
     """The control for the condition that nothing links the fresh reports of a device, such as a token of its own."""
     m, n = mechanism("GRR", 3, eps=1.0), 4

@@ -13,6 +13,7 @@ from functools import cache
 
 import pytest
 
+from ldpstream.mechanisms import mechanism
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.crowds import DELTA, Span, in_crowds, least_crowd
 
@@ -243,3 +244,20 @@ def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     survey = survey_of((3, FRESH[0][1].format(1.0)), collection="smp")
     with pytest.raises(ValueError, match="delta must be"):
         list(in_crowds(survey, "report", None, delta=delta))
+
+
+@pytest.mark.parametrize(("parts", "delta"), [(2, 0.1), (2, 1e-6), (4, 0.01)])
+def test_the_loss_holds_over_the_coins_that_draw_the_crowd(parts: int, delta: float) -> None:
+    """All histograms of the people who share the person's crowd, each with probability 1/parts, for many values of them."""
+    people, eps, r = 24, 2.0, rows(2, 2.0)
+    m, n = mechanism("GRR", 2, eps=eps), least_crowd(people, parts, delta / 2)
+    told = min(m.shuffled(1, n, delta, delta / 2).eps(delta), eps)
+    all_people = m.shuffled(1, people, delta).eps(delta)  # control: as if everybody were in the crowd
+    found, exceeded = 0.0, 0.0
+    for ones in range(0, people, 4):
+        others = [[1 - 1 / parts, *(p / parts for p in r[int(i < ones)])] for i in range(people - 1)]
+        laws = [histogram([[0.0, *r[v]], *others]) for v in (0, 1)]
+        for one, other in itertools.permutations(laws):
+            found = max(found, sum(max(p - math.exp(told) * other[x], 0) for x, p in one.items()))
+            exceeded = max(exceeded, sum(max(p - math.exp(all_people) * other[x], 0) for x, p in one.items()))
+    assert found <= delta < exceeded
