@@ -17,7 +17,9 @@ generation is dropped once no envelope of its records can be accepted again:
 At most `Survey.open_steps` generations exist at a time. The counts depend only on the log, not on the chunks or the times of
 the commits.
 
-Only the first `MAX_KEYS` keys of a generation are remembered. A record beyond this limit counts again if it is sent again.
+Only the first `MAX_KEYS` keys of a generation are remembered. A record beyond this limit counts again if it is sent again. The
+log of `ldpstream serve` takes no more keys. A gateway appends no more keys to a partition of Kafka; further gateways and other
+producers can.
 
 Only the first 8 bytes of a key are remembered. If two different keys have the same first 8 bytes, the later record is dropped
 wrongly. For n remembered random keys, the expected number of such pairs is about n^2 / 2^65.
@@ -34,9 +36,8 @@ import numpy.typing as npt
 from ldpstream.agents.tally import Records, Tally, tally
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.surveys import Reason, Survey
-from ldpstream.surveys.report_key import REPORT_KEY_BYTES
+from ldpstream.surveys.report_key import MAX_KEYS, REPORT_KEY_BYTES
 
-MAX_KEYS: Final = 2**22  # largest number of keys in a generation of a partition; 32 MiB in the agent and in Redis
 RATIO: Final = 4  # least ratio of the sizes of successive runs; a larger one means fewer runs to search and more merging
 
 Keys: TypeAlias = npt.NDArray[np.uint64]

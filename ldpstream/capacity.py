@@ -7,7 +7,6 @@ import math
 
 import msgspec
 
-from ldpstream.agents.remembered_keys import MAX_KEYS
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH
@@ -15,6 +14,7 @@ from ldpstream.runtime.retention import kept_ms
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import seal_rows
+from ldpstream.surveys.report_key import MAX_KEYS
 
 GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in the request
 AGENT_US = (0.9, 0.0011)  # processor time of a record, and of each byte of its envelope

@@ -48,8 +48,8 @@ def plan(
 
 
 def rows(found: "Deployment") -> list[tuple[str, str, str]]:
-    from ldpstream.agents.remembered_keys import MAX_KEYS
     from ldpstream.capacity import AGENT_US, COMMIT_S, GATEWAY_US
+    from ldpstream.surveys.report_key import MAX_KEYS
 
     gateway = f"{GATEWAY_US[0]:g} µs a request and {GATEWAY_US[1]:g} µs an envelope: {found.gateway_cores:.2g} cores on average"
     agent = f"{AGENT_US[0]:g} µs a record and {1000 * AGENT_US[1]:.2g} ns a byte: {found.agent_cores:.2g} cores on average"

@@ -39,6 +39,7 @@ def services_command(
         "REDIS": settings.redis.get_secret_value(),
         "PAGE_PORT": str(settings.page_port),
         "GATEWAY_PORT": str(settings.gateway_port),
+        "GATEWAY_TOKENS_FILE": str(settings.gateway_tokens_file),
     }
     wanted = Ports.of(settings)
     place = _temporary() if folder is None else nullcontext(folder.absolute())
@@ -46,7 +47,7 @@ def services_command(
         kept = "a temporary folder, deleted at the end" if folder is None else str(data)
         tell(f"Their data are in {kept}. Ctrl-C ends both.")
         tell("Open other terminals in this folder, and type one command in each:\n")
-        for line in what_to_type(running, wanted, survey_file, effective):
+        for line in what_to_type(running, wanted, survey_file, effective, data):
             tell(f"    {line}")
         watch([running.kafka, running.redis])
 

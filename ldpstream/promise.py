@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from ldpstream.false_reports import weight_line
+from ldpstream.false_reports import client_line, weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import percent
 from ldpstream.mechanisms.wording import plural, up
@@ -160,6 +160,7 @@ def promise(survey: Survey) -> list[str]:
         lines += _cohort(survey.cohort)
     if survey.relay is not None:
         lines.append(RELAY)
+    lines.append(client_line(survey))
     for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]

@@ -97,16 +97,16 @@ def kafka_sink(survey: "Survey", settings: "Settings", stop: Event) -> Sink:
 
 def gateway_sink(url: str, settings: "Settings") -> Sink:
     from ldpstream.producers.gateway.client import GatewaySink  # only here and in the gateway: these modules load slowly
-    from ldpstream.producers.gateway.credentials import read_tokens
+    from ldpstream.producers.gateway.credentials import token_to_send
 
-    return GatewaySink(url, next(iter(read_tokens(settings)), None))
+    return GatewaySink(url, token_to_send(settings))
 
 
 def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -> Sink:
-    from ldpstream.producers.gateway.credentials import read_tokens  # only here: these modules load slowly
+    from ldpstream.producers.gateway.credentials import token_to_send  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_sink import RelaySink
 
-    return RelaySink(survey, relay_of(url, gateway, settings), next(iter(read_tokens(settings)), None))
+    return RelaySink(survey, relay_of(url, gateway, settings), token_to_send(settings))
 
 
 def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":

@@ -44,6 +44,7 @@ class EstimatorLoop:
     Args:
         watch, stop, seen, settings: as for `estimator_process.serve`.
         clock: returns the present time in Unix ms, or raises `ClockJumped`; then no survey has a turn.
+        largest_client: returns `Status.largest_client` of the survey with this name.
     """
 
     def __init__(
@@ -54,7 +55,9 @@ class EstimatorLoop:
         seen: Callable[[Publication], None],
         settings: Settings,
         clock: Callable[[], int] = now_ms,
+        largest_client: Callable[[str], float | None] = lambda _: None,
     ) -> None:
+        self._largest_client = largest_client
         self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
         self._clock = clock
         self._alone = watch.only_file is not None
@@ -92,7 +95,10 @@ class EstimatorLoop:
             return
         if self._alone:
             (served,) = self.served.values()
-            api = create_api(served.survey, served.source, served.rejected, replaced=served.responses.replaced)
+            api = create_api(
+                served.survey, served.source, served.rejected, replaced=served.responses.replaced,
+                largest_client=served.largest_client,
+            )  # fmt: skip
         else:
             api = create_surveys_api(self.served)
         try:
@@ -147,7 +153,11 @@ class EstimatorLoop:
         )
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
-            survey, estimator.results, estimator.store.rejected, replaced=partial(self.replaced, survey)
+            survey,
+            estimator.results,
+            estimator.store.rejected,
+            replaced=partial(self.replaced, survey),
+            largest_client=partial(self._largest_client, survey.name),
         )
         self._turns.put(survey.fingerprint, _ticks_ms())
 

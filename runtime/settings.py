@@ -161,17 +161,20 @@ class Settings(BaseSettings):
     gateway_host: Host = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
-    """file of accepted bearer tokens, one a line, none twice, at least 16 characters; without this file anybody may report"""
+    """file of accepted bearer tokens, one a line, none twice, at least 16 characters; a line `collector TOKEN` has the token of
+    a collector, which may send many reports together and has no budget; without a token of devices anybody may report"""
     gateway_relay_keys_file: Path | None = None
     """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
+    gateway_relays: Annotated[str, AfterValidator(_networks)] = ""
+    """relays, as addresses or networks separated by commas; requests through them have no limits of a client"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
-    """limit of requests a second for one client (one token at one address, or in one IPv6 /64)"""
+    """limit of requests a second for one client (one token at one address, or in one IPv6 /48)"""
     gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
     """limit of bytes a second for one client"""
-    gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100_000.0
-    """limit of reports a second for one client"""
+    gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100.0
+    """limit of reports a second for one client that is no collector; a burst may have ten times as many"""
     gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
-    """limit of simultaneous connections from one address or IPv6 /64; behind proxies, the proxies must limit the connections"""
+    """limit of simultaneous connections from one address or IPv6 /48; behind proxies, the proxies must limit the connections"""
     gateway_tls_cert: Path | None = None
     """PEM file of the certificate, if the gateway itself uses TLS"""
     gateway_tls_key: Path | None = None

@@ -14,7 +14,7 @@ import msgspec
 
 from ldpstream.stores.data_folder import PARTITION, DataFolder, SurveyPart
 from ldpstream.surveys import Survey
-from ldpstream.surveys.report_key import batch_keys
+from ldpstream.surveys.report_key import KeyRoom, batch_keys
 
 READ_BYTES: Final = 8_000_000  # a read ends at most `CHUNK` requests after it has reached this size
 CHUNK: Final = 16
@@ -32,11 +32,16 @@ class StoredRecords(NamedTuple):
     keys: list[bytes]
 
 
+class NoRoom(Exception):
+    """The log cannot remember more report keys in this step."""
+
+
 class FolderLog:
     """The log of a survey."""
 
     def __init__(self, folder: DataFolder, survey: Survey, now_ms: Callable[[], int]) -> None:
-        self._part, self._now_ms = SurveyPart(folder, survey), now_ms
+        self._part, self._now_ms, self._survey = SurveyPart(folder, survey), now_ms, survey
+        self._room: KeyRoom | None = None  # None before the first append with a key, and after a failed one
 
     def append(self, db: Connection, envelopes: Sequence[bytes], key: bytes) -> int:
         """Appends the envelopes of a request, in the caller's transaction.
@@ -49,15 +54,41 @@ class FolderLog:
 
         Returns:
             The envelopes' append time, in Unix milliseconds.
+
+        Raises:
+            NoRoom: if there is no room for the keys; nothing is appended, and the transaction can go on.
         """
         me = self._part.id
         end, newest_ms = db.execute("SELECT end, newest_ms FROM survey WHERE id = ?", (me,)).fetchone()
         appended_ms = max(newest_ms, self._now_ms())
         n = len(envelopes)
+        if key and not self._take_room(db, n, appended_ms):
+            raise NoRoom
         row = (me, end, appended_ms, envelopes[0] if n == 1 else _pack(envelopes), key, n)
         db.execute("INSERT INTO record (survey, place, appended_ms, value, key, n) VALUES (?, ?, ?, ?, ?, ?)", row)
         db.execute("UPDATE survey SET end = ?, newest_ms = ? WHERE id = ?", (end + n, appended_ms, me))
         return int(appended_ms)
+
+    def _take_room(self, db: Connection, count: int, appended_ms: int) -> bool:
+        step = self._survey.step_at(appended_ms)
+        if self._room is None:
+            self._room = KeyRoom(step, self._keys_of(db, step))
+        return self._room.take(step, count)
+
+    def _keys_of(self, db: Connection, step: int) -> int:
+        """Returns the number of keys appended in a step: those that are remembered, and those of records not counted yet."""
+        me = self._part.id
+        found = db.execute("SELECT next_offset, keys FROM checkpoint WHERE survey = ? AND part = ?", (me, PARTITION)).fetchone()
+        counted, keys = (0, {}) if found is None else (found[0], msgspec.json.decode(found[1]))
+        (waiting,) = db.execute(
+            "SELECT coalesce(sum(n), 0) FROM record WHERE survey = ? AND place >= ? AND appended_ms >= ? AND key <> x''",
+            (me, counted, self._survey.opens_ms(step)),
+        ).fetchone()
+        return int(keys.get(str(step), 0)) + int(waiting)
+
+    def count_keys_again(self) -> None:
+        """Counts the keys again at the next append: call it after a failed transaction."""
+        self._room = None
 
     def read(self, offset: int, limit: int) -> StoredRecords:
         """Returns the first records from an offset on.

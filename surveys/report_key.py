@@ -6,6 +6,28 @@ from typing import Final
 HEADER: Final = "key"
 REPORT_KEY_BYTES: Final = 16
 MALFORMED_KEY: Final = b"?"  # replaces an empty or repeated header; its length is wrong for a key
+MAX_KEYS: Final = 2**22  # largest number of keys that a partition remembers for a step of the append time: 32 MiB
+
+
+class KeyRoom:
+    """The room for report keys in one partition: at most `MAX_KEYS` in a step of the append time.
+
+    Args:
+        step: the step of the latest append.
+        used: number of keys that were appended in this step.
+    """
+
+    def __init__(self, step: int = -(2**63), used: int = 0) -> None:
+        self.step, self.used = step, used
+
+    def take(self, step: int, count: int) -> bool:
+        """Takes the room for keys that are appended in a step; returns False, and takes nothing, if there is too little."""
+        if step > self.step:
+            self.step, self.used = step, 0
+        if self.used + count > MAX_KEYS:
+            return False
+        self.used += count
+        return True
 
 
 def batch_keys(hashed: bytes, count: int) -> list[bytes]:

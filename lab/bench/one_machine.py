@@ -66,12 +66,12 @@ class OneMachine:
 class Machine:
     def __init__(self, folder: Path, file: Path) -> None:
         self._folder, self._file, self.data = folder, file, folder / "data"
-        (folder / "tokens").write_text(f"{TOKEN}\n")
+        (folder / "tokens").write_text(f"collector {TOKEN}\n")
         [self.port] = free_ports(1)
         self.start()
 
     def start(self) -> None:
-        rates = dict.fromkeys((f"LDPSTREAM_GATEWAY_{name}" for name in ("RATE", "BYTES_RATE", "REPORTS_RATE")), "1e9")
+        rates = dict.fromkeys((f"LDPSTREAM_GATEWAY_{name}" for name in ("RATE", "BYTES_RATE")), "1e9")
         given = {
             "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0",
             "LDPSTREAM_GATEWAY_TOKENS_FILE": str(self._folder / "tokens"), "LDPSTREAM_GATEWAY_CONNECTIONS": "100000",

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from lab.bench.gateway_load import TOKEN
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Process, Site
 from lab.bench.service_survey import SEED, random_reports
@@ -56,6 +57,8 @@ def soak(settings: Settings, minutes: float, step_seconds: int) -> None:
     ):
         [port] = free_ports(1)
         gateway = {"LDPSTREAM_GATEWAY_HOST": "127.0.0.1", "LDPSTREAM_GATEWAY_PORT": str(port)}
+        (tokens := Path(place) / "tokens").write_text(f"collector {TOKEN}\n")
+        gateway["LDPSTREAM_GATEWAY_TOKENS_FILE"] = str(tokens)
         processes = [site.agent(), site.estimator(), site.gateway(**gateway)]
         _tell(f"{minutes:g} minutes, steps of {step_seconds} s, load average {os.getloadavg()[0]:.1f}")
         samples, statuses = _run(site, processes, port, minutes)
@@ -96,6 +99,7 @@ def _run(site: Site, processes: list[Process], port: int, minutes: float) -> tup
 
 def _post(port: int, envelope: bytes) -> int:
     headers = {"Content-Type": "application/vnd.ldpstream.envelope", "Idempotency-Key": secrets.token_urlsafe(16)}
+    headers["Authorization"] = f"Bearer {TOKEN}"
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
         try:
             connection.request("POST", "/v1/reports", envelope, headers)

@@ -1,6 +1,7 @@
 """Kafka and Redis on this machine, and the trial of a survey."""
 
 import json
+import secrets
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -92,15 +93,25 @@ def chosen_port(server: str, port: int, tell: Tell) -> int:
     return chosen
 
 
-def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective: dict[str, str]) -> list[str]:
+def tokens_file(folder: Path) -> str:
+    """Writes a fresh token of a collector: simulated devices send their reports together."""
+    path = folder / "tokens"
+    path.touch(mode=0o600)
+    path.write_text(f"collector {secrets.token_urlsafe(16)}\n")
+    return str(path)
+
+
+def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective: dict[str, str], folder: Path) -> list[str]:
     """Returns the lines to type: the settings for every terminal, if some differ, and then the commands.
 
     Args:
         wanted: the ports of page and gateway; a taken port is replaced by a free one.
         effective: the settings of a new terminal, without the prefix ``LDPSTREAM_``.
+        folder: folder for the tokens file.
     """
     page, gateway = port_or_free(wanted.page), port_or_free(wanted.gateway)
     settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+    settings["GATEWAY_TOKENS_FILE"] = tokens_file(folder)
     exports = [f"{PREFIX}{name}={value}" for name, value in settings.items() if effective[name] != value]
     commands = [
         f"ldpstream rehearse {shlex.quote(str(survey_file))} now.toml",
@@ -148,11 +159,11 @@ class Trial:
             gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
             now = self._folder / "now.toml"
             rehearse(self._source, now, self._step_seconds, time.time(), self._relay)
-            settings = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
+            settings = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway), "GATEWAY_TOKENS_FILE": tokens_file(self._folder)}
             settings |= {} if running is None else running.settings
             if self._relay:
                 rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
-                settings |= {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RATE": "1e9"}  # the relay is one client
+                settings |= {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RELAYS": LOOPBACK}
 
             def command(*arguments: str, port: int | None = None) -> CommandNode:
                 node: CommandNode = stack.enter_context(CommandNode(arguments, settings, self._folder, port))

@@ -16,7 +16,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_log import FolderLog, NoRoom
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.gateway")
@@ -101,8 +101,9 @@ class FolderLogs:
     async def _write(self, batch: list[_Append]) -> None:
         outcome, times = await asyncio.to_thread(self._append, batch)
         for one, appended_ms in zip(batch, times, strict=True):
+            full = outcome is Outcome.APPENDED and appended_ms is None
             try:
-                one.done(outcome, appended_ms)
+                one.done(Outcome.KEYS_FULL if full else outcome, appended_ms)
             except Exception:  # the other requests must get their answers
                 log.exception("internal error")
         self._writing, reachable = None, outcome is Outcome.APPENDED
@@ -121,7 +122,10 @@ class FolderLogs:
                 if not batch:
                     self._folder.probe(db)
                 for one in batch:
-                    times.append(one.log.append(db, one.envelopes, one.key))
+                    try:
+                        times.append(one.log.append(db, one.envelopes, one.key))
+                    except NoRoom:
+                        times.append(None)
                 outcome = Outcome.UNKNOWN  # the outcome if the end of the transaction fails
             return Outcome.APPENDED, times
         except (StoreUnavailable, StoreDamaged, ClockJumped) as error:
@@ -129,6 +133,8 @@ class FolderLogs:
                 log.error("reports cannot be stored", error=str(error))
         except Exception:  # later requests must get their answers
             log.exception("internal error")
+        for one in batch:
+            one.log.count_keys_again()
         return outcome, [None] * len(batch)
 
 

@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 from ldpstream.estimators import compiled
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
+from ldpstream.producers.gateway.metrics import largest_client
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
@@ -63,7 +64,7 @@ class _Estimates(Thread):
         watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
         engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock, settings.records_retention_ms)
         same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock)
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock, largest_client.of)
         self._error: BaseException | None = None
         try:
             self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses

@@ -5,36 +5,60 @@ import hmac
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Final, NamedTuple
 
 SCHEME = b"bearer "
+NO_TOKEN, NOT_ASKED = -1, -2  # in place of the number of a token: without one, and for a request that needs none
+PREFIX_BITS: Final = 48  # of IPv6: providers give a customer up to a whole /48 (RIPE-690)
+
+
+class Client(NamedTuple):
+    """The sender of a request, as the limits see it.
+
+    Attributes:
+        token: number of the token, `NO_TOKEN` or `NOT_ASKED`.
+        near: the address or network (`neighbourhood`).
+        collector: True with a collector's token.
+        relay: True for a request through a relay whose address is listed.
+    """
+
+    token: int
+    near: str
+    collector: bool = False
+    relay: bool = False
 
 
 class Tokens:
     """The accepted bearer tokens.
 
     Args:
-        tokens: the accepted tokens; without any, requests need none.
+        tokens: the tokens of devices; without any, devices need none.
+        collectors: the tokens of collectors.
     """
 
-    def __init__(self, tokens: Iterable[str]) -> None:
-        self._digests = [hashlib.sha256(token.encode()).digest() for token in tokens]
+    def __init__(self, tokens: Iterable[str] = (), collectors: Iterable[str] = ()) -> None:
+        devices, collecting = ([hashlib.sha256(token.encode()).digest() for token in some] for some in (tokens, collectors))
+        self._digests, self._n_devices = devices + collecting, len(devices)
 
     @property
     def required(self) -> bool:
-        return bool(self._digests)
+        """True if devices need a token."""
+        return self._n_devices > 0
 
-    def find(self, authorization: bytes) -> int | None:
-        """Returns the number of the token in the header's value; None if the token is not accepted, 0 if requests need no
-        token.
+    def find(self, authorization: bytes) -> tuple[int, bool] | None:
+        """Returns the number of the token in the header's value, and True for a collector's token.
+
+        Returns None if the token is not accepted, and `NO_TOKEN` for any other token if devices need none.
 
         Compares all tokens in constant time.
         """
-        if not self._digests:
-            return 0
-        shown = authorization[len(SCHEME) :] if authorization[: len(SCHEME)].lower() == SCHEME else b""
-        digest = hashlib.sha256(shown.strip()).digest()
-        same = [hmac.compare_digest(digest, other) for other in self._digests]
-        return same.index(True) if any(same) else None
+        if self._digests:
+            shown = authorization[len(SCHEME) :] if authorization[: len(SCHEME)].lower() == SCHEME else b""
+            digest = hashlib.sha256(shown.strip()).digest()
+            same = [hmac.compare_digest(digest, other) for other in self._digests]
+            if any(same):
+                return (number := same.index(True)), number >= self._n_devices
+        return None if self.required else (NO_TOKEN, False)
 
 
 class RateLimit:
@@ -54,10 +78,12 @@ class RateLimit:
 
     def wait_s(self, client: Hashable, now_s: float) -> float:
         """Returns 0 if the client's bucket holds at least 1; otherwise the seconds until the bucket holds 1."""
-        return max(0.0, self._full_at.get(client, now_s) - now_s - self._tolerance)
+        wait_s = self._full_at.get(client, now_s) - now_s - self._tolerance
+        return wait_s if wait_s > 0 else 0.0  # `max` takes twice the time
 
     def charge(self, client: Hashable, count: int, now_s: float) -> None:
-        self._full_at[client] = max(self._full_at.get(client, now_s), now_s) + count * self._interval
+        full_at = self._full_at.get(client, now_s)
+        self._full_at[client] = (full_at if full_at > now_s else now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
             self._full_at.popitem(last=False)
 
@@ -66,15 +92,39 @@ class RateLimit:
             del self._full_at[client]
 
 
-class Connections:
-    """A limit on the simultaneous connections from one neighbourhood."""
+class Networks:
+    """Addresses and networks, separated by commas, such as those of `Settings.gateway_relays`."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, text: str) -> None:
+        self._networks = [ip_network(network.strip()) for network in text.split(",")] if text else []
+
+    def __contains__(self, host: str) -> bool:
+        if not self._networks:
+            return False
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return False
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self._networks)
+
+
+class Connections:
+    """A limit on the simultaneous connections from one neighbourhood.
+
+    Args:
+        relays: addresses that have no limit.
+    """
+
+    def __init__(self, limit: int, relays: str = "") -> None:
+        self._limit, self._relays = limit, Networks(relays)
         self._open: Counter[str] = Counter()
 
     def enter(self, host: str) -> bool:
         """Counts a new connection; if the limit is reached, counts nothing and returns False."""
+        if host in self._relays:
+            return True
         near = neighbourhood(host)
         if self._open[near] >= self._limit:
             return False
@@ -82,6 +132,8 @@ class Connections:
         return True
 
     def leave(self, host: str) -> None:
+        if host in self._relays:
+            return
         near = neighbourhood(host)
         self._open[near] -= 1
         if not self._open[near]:
@@ -89,10 +141,10 @@ class Connections:
 
 
 def neighbourhood(host: str) -> str:
-    """Returns the network whose addresses share limits: the IPv4 address, or the IPv6 /64, which one client usually owns.
+    """Returns the network whose addresses share limits: the IPv4 address, or the IPv6 /48, which one client may own.
 
     >>> neighbourhood("192.0.2.7"), neighbourhood("2001:db8:1:2:3::4"), neighbourhood("::ffff:192.0.2.7")
-    ('192.0.2.7', '2001:db8:1:2::/64', '192.0.2.7')
+    ('192.0.2.7', '2001:db8:1::/48', '192.0.2.7')
     """
     if ":" not in host:
         return host
@@ -104,34 +156,48 @@ def neighbourhood(host: str) -> str:
         return host
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
-    return str(ip_network((int(address) >> 64 << 64, 64)))
+    return str(ip_network((int(address), PREFIX_BITS), strict=False))
 
 
 class Busy(Exception):
-    """Raised when a body would exceed the memory limit."""
+    """Raised when a body would exceed the memory limit, or the client's share of it."""
 
 
 class MemoryLimit:
-    """A limit on the bytes of request bodies in memory."""
+    """A limit on the bytes of request bodies in memory. One client gets a part of them."""
+
+    PARTS: Final = 8  # a client gets one part in 8; relays get all
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes, self.taken_bytes = limit_bytes, 0
+        self.taken_by = dict[str, int]()  # only clients with requests in memory
 
 
 class Reservation:
     """The part of a `MemoryLimit` that one body uses."""
 
-    def __init__(self, memory: MemoryLimit) -> None:
-        self._memory, self._size = memory, 0
+    def __init__(self, memory: MemoryLimit, client: Client) -> None:
+        self._memory, self._client, self._size = memory, client, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Reserves further bytes; raises Busy, and reserves nothing, if they would exceed the limit."""
-        if self._memory.taken_bytes + n_bytes > self._memory.limit_bytes:
+        """Reserves further bytes; raises Busy, and reserves nothing, if they would exceed a limit."""
+        memory, client = self._memory, self._client
+        taken, of_all = memory.taken_by.get(client.near, 0) + n_bytes, memory.taken_bytes + n_bytes
+        limit = memory.limit_bytes
+        if of_all > limit or (taken > limit // memory.PARTS and not client.relay):
             raise Busy
-        self._memory.taken_bytes += n_bytes
+        memory.taken_bytes, memory.taken_by[client.near] = of_all, taken
         self._size += n_bytes
 
     def release(self) -> None:
         """Releases all bytes."""
-        self._memory.taken_bytes -= self._size
+        if not self._size:
+            return
+        memory, near = self._memory, self._client.near
+        memory.taken_bytes -= self._size
+        left = memory.taken_by[near] - self._size
+        if left:
+            memory.taken_by[near] = left
+        else:
+            del memory.taken_by[near]
         self._size = 0

@@ -127,21 +127,32 @@ class Checks:
 
     Attributes:
         survey: the survey of the envelopes; None until an envelope names one of the surveys.
+        panes: number of reports that passed `check`, by attribute and step.
     """
 
     __slots__ = (
         "_fingerprint", "_incomplete", "_passed", "_patience_ms", "_refused", "_several", "_surveys", "_unknown",
-        "earliest_step", "latest_step", "now_ms", "reports", "survey",
+        "earliest_step", "latest_step", "now_ms", "panes", "reports", "survey",
     )  # fmt: skip
 
     def __init__(self, surveys: Mapping[bytes, Survey], now_ms: int, incomplete: bool = False, patience_ms: int = 0) -> None:
         self._surveys, self.now_ms, self._incomplete, self._patience_ms = surveys, now_ms, incomplete, patience_ms
         self.survey: Survey | None = None
         self.reports, self.earliest_step, self.latest_step = 0, 2**63, -1
+        self.panes = dict[tuple[int, int], int]()
         self._passed = list[tuple[int, int]]()  # step and number of reports of each envelope
         self._refused = list[Element]()
         self._fingerprint: bytes | None = None
         self._several = self._unknown = False
+
+    def _add(self, envelope: AnyEnvelope, reports: int) -> None:
+        self.reports += reports
+        pane = envelope.attribute, envelope.step
+        self.panes[pane] = self.panes.get(pane, 0) + reports
+        if envelope.step < self.earliest_step:
+            self.earliest_step = envelope.step
+        if envelope.step > self.latest_step:
+            self.latest_step = envelope.step
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`."""
@@ -175,11 +186,7 @@ class Checks:
                 self._refused.append(element)
             else:
                 self._passed.append((envelope.step, envelope.n))
-                self.reports += envelope.n
-                if envelope.step < self.earliest_step:
-                    self.earliest_step = envelope.step
-                if envelope.step > self.latest_step:
-                    self.latest_step = envelope.step
+                self._add(envelope, envelope.n)
                 if len(envelopes) > 1 and same is None and encode(envelope) == raw:
                     header = raw[: len(raw) - len(envelope.payload)]
                     alike[len(raw)] = _Alike(header, envelope, self._passed[-1], [], [])
@@ -190,7 +197,7 @@ class Checks:
     def _check_payloads(self, alike: _Alike) -> None:
         envelope = alike.envelope
         mechanism = self._surveys[envelope.fingerprint].mechanisms[envelope.attribute][envelope.level]
-        self.reports += envelope.n * len(alike.indices)
+        self._add(envelope, envelope.n * len(alike.indices))
         row, start = mechanism.report_dtype, len(alike.header)
         payloads = b"".join([raw[start:] for raw in alike.raws])
         valid = mechanism.valid(np.frombuffer(payloads, row.base).reshape(-1, *row.shape))

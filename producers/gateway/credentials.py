@@ -18,32 +18,46 @@ log = structlog.get_logger("ldpstream.gateway")
 
 LOOK_S = 1.0  # time between two looks
 MIN_TOKEN = 16
+COLLECTOR = "collector"  # before the token of a collector, in the tokens file
 
 
-def read_tokens(settings: Settings) -> list[str]:
-    """Returns the bearer tokens of the tokens file; none if the setting names no file.
+def read_tokens(settings: Settings) -> tuple[list[str], list[str]]:
+    """Returns the bearer tokens of devices and of collectors in the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII, has no token, has a token of fewer than 16 characters, or has
-            a token twice.
+        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token twice; or if a line is not a token
+            of at least 16 characters, or the word ``collector`` and such a token.
     """
     path = settings.gateway_tokens_file
     if path is None:
-        return []
+        return [], []
     try:
-        tokens = path.read_bytes().removeprefix(BOM_UTF8).decode("ascii").split()
+        text = path.read_bytes().removeprefix(BOM_UTF8).decode("ascii")
+        lines = [line.split() for line in text.splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not ASCII"
         raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: cannot be read: {reason}") from None
-    if not tokens or min(map(len, tokens)) < MIN_TOKEN:
+    words = [line[:-1] for line in lines]
+    if (
+        not lines
+        or any(before not in ([], [COLLECTOR]) for before in words)
+        or min(len(line[-1]) for line in lines) < MIN_TOKEN
+    ):
         raise SettingsError(
-            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line"
+            f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line, "
+            f"for a collector after the word {COLLECTOR!r}"
         )
     numbers: dict[str, int] = {}
-    for n, token in enumerate(tokens, 1):
-        if (first := numbers.setdefault(token, n)) != n:
+    for n, line in enumerate(lines, 1):
+        if (first := numbers.setdefault(line[-1], n)) != n:
             raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {n} are equal")
-    return tokens
+    return [line[-1] for line in lines if len(line) == 1], [line[-1] for line in lines if len(line) > 1]
+
+
+def token_to_send(settings: Settings) -> str | None:
+    """Returns the token that our own producers send: a collector's token if there is one."""
+    devices, collectors = read_tokens(settings)
+    return next(iter(collectors + devices), None)
 
 
 def read_relay_keys(settings: Settings) -> RelayKeys | None:
@@ -96,7 +110,7 @@ class Credentials:
         self._token_files = _Files([settings.gateway_tokens_file])
         self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
         self._relay_files = _Files([settings.gateway_relay_keys_file])
-        self.tokens = read_tokens(settings)
+        self.tokens, self.collectors = read_tokens(settings)
         self.relay_keys = read_relay_keys(settings)
         load_certificate(settings)
 
@@ -107,9 +121,9 @@ class Credentials:
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
         def tokens() -> None:
-            self.tokens = read_tokens(self._settings)
-            intake.tokens = Tokens(self.tokens)
-            log.info("tokens changed", tokens=len(self.tokens))
+            self.tokens, self.collectors = read_tokens(self._settings)
+            intake.tokens = Tokens(self.tokens, self.collectors)
+            log.info("tokens changed", tokens=len(self.tokens), collectors=len(self.collectors))
 
         def certificate() -> None:
             load_certificate(self._settings, context)

@@ -13,6 +13,7 @@ class Outcome(Enum):
 
     APPENDED = "appended"  # they are stored in the log: in Kafka, every in-sync replica has them
     NOT_APPENDED = "not appended"  # they are not in the log and never will be
+    KEYS_FULL = "keys full"  # as NOT_APPENDED: the log cannot remember their report keys
     UNKNOWN = "unknown"  # they may be in the log, or may reach the log later
 
 
@@ -21,6 +22,10 @@ Done = Callable[[Outcome, int | None], None]  # with the append time in ms since
 
 class NotAppended(Exception):
     """The envelopes are not in the log and never will be."""
+
+
+class KeysFull(NotAppended):
+    """The envelopes are not in the log and never will be: the log cannot remember their report keys."""
 
 
 class Keyed(NamedTuple):
@@ -52,5 +57,5 @@ class GatewayLog(Protocol):
             done: called once, after this method has returned, with the outcome and the append time.
 
         Raises:
-            NotAppended: if no envelope is in the log; `done` is then never called.
+            NotAppended: if no envelope is in the log; `done` is then never called. `KeysFull` if the keys are the reason.
         """

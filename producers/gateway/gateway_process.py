@@ -125,13 +125,17 @@ def _run(
     surveys = GatewaySurveys()
     served = ServedSurveys(watch, surveys, logs, check, counted)
     limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
-    intake = Intake(surveys, credentials.tokens, limits, now_ms=clock)
+    intake = Intake(
+        surveys, credentials.tokens, limits, now_ms=clock, collectors=credentials.collectors, relays=settings.gateway_relays
+    )
     intake.relay_keys, intake.works = credentials.relay_keys, works
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
     most = shares()
-    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, origins, most.gateway)
+    protocol = gateway_protocol(
+        intake, SECURITY, settings.gateway_proxies, connections, origins, most.gateway, settings.gateway_relays
+    )
     config = uvicorn.Config(
         create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
         lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most.gateway,
@@ -199,7 +203,9 @@ def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) 
     except ValueError:
         local = False
     if not tokens and not local:
-        log.warning("anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE is not set")
+        log.warning(
+            "anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE names no device's token"
+        )
 
 
 class _GatewayServer(uvicorn.Server):

@@ -1,21 +1,30 @@
 """The gateway's handling of a request; `producers.gateway.app` explains the guarantees.
 
-`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports. Both
-make the same checks and give the same answers.
+`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports.
 """
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 
 from ldpstream.producers.gateway import metrics
-from ldpstream.producers.gateway.admission import Busy, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
+from ldpstream.producers.gateway.admission import (
+    NOT_ASKED,
+    Busy,
+    Client,
+    MemoryLimit,
+    Networks,
+    RateLimit,
+    Reservation,
+    Tokens,
+    neighbourhood,
+)
 from ldpstream.producers.gateway.bodies import (
     Checks,
     Headers,
@@ -26,7 +35,8 @@ from ldpstream.producers.gateway.bodies import (
     read_headers,
     unpack,
 )
-from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, NotAppended, Outcome
+from ldpstream.producers.gateway.budgets import KEYS, Budgets
+from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, KeysFull, NotAppended, Outcome
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
 from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.shuffle import Shuffle
@@ -43,31 +53,34 @@ STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the proce
 TIDY_S = 5.0
 PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
 BREATH = 250  # number of envelopes checked before other tasks run
+WAITS_A_STEP: Final = 8  # a client that has used its share waits for this part of a step
+DEVICE_BATCH: Final = 100  # largest number of envelopes in a request of a device
 
-Client = tuple[int, str]  # number of the token, neighbourhood of the address
 Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
-NO_TOKEN = -1  # in place of the number of a token
 
 
 class Limits(NamedTuple):
-    """Rates of one client, per second."""
+    """Rates of one client, per second. Collectors have no limit of reports, relays have no limit."""
 
     requests: float = 50.0
     body_bytes: float = 5e6
-    reports: float = 100_000.0
+    reports: float = 100.0
 
 
 DEFAULT_LIMITS = Limits()
+BURSTS: Final = Limits(2, 2, 10)  # size of a burst, in seconds at the rate
 
 
 class Intake:
     """Accepts requests with reports, and answers them.
 
     Args:
-        limits: rates of one client, per second; a burst may be twice as large, plus one request.
+        tokens, collectors: the tokens of devices and of collectors, as in `Tokens`.
+        limits: rates of one client, per second; a burst may be `BURSTS` times as large, plus one request.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         shuffle: holds the requests that come through a relay and pass the checks, and later their answers.
+        relays: addresses and networks of relays, as in `Settings.gateway_relays`.
     """
 
     def __init__(
@@ -78,10 +91,15 @@ class Intake:
         memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = now_ms,
         shuffle: Shuffle | None = None,
+        collectors: Iterable[str] = (),
+        relays: str = "",
     ) -> None:
-        self.surveys, self.tokens = surveys, Tokens(tokens)
-        self._requests, self._bytes, self._reports = (RateLimit(rate, 2 * rate) for rate in limits)
-        self._memory = MemoryLimit(memory_bytes)
+        self.surveys, self.tokens = surveys, Tokens(tokens, collectors)
+        self._requests, self._bytes, self._reports = (
+            RateLimit(rate, burst * rate) for rate, burst in zip(limits, BURSTS, strict=True)
+        )
+        self._budgets: dict[bytes, Budgets] = {}  # by fingerprint of the survey
+        self._memory, self._relays = MemoryLimit(memory_bytes), Networks(relays)
         self.relay_keys: RelayKeys | None = None
         self.works: Callable[[], bool] = lambda: True
         self.now_ms = now_ms
@@ -93,6 +111,7 @@ class Intake:
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.surveys.ready)
         metrics.survey_ready.states = lambda: ((name, ready and self._clock_agrees()) for name, ready in self.surveys.states())
+        metrics.largest_client.shares = self.largest_shares
 
     @property
     def ready(self) -> bool:
@@ -104,6 +123,14 @@ class Intake:
             self.now_ms()
             return True
         return False
+
+    def largest_shares(self) -> dict[str, float]:
+        """Returns for each survey the `Budgets.largest_share`. Any thread may call it."""
+        return {
+            survey.name: budgets.largest_share()
+            for fingerprint, survey in list(self.surveys.by_fingerprint.items())
+            if (budgets := self._budgets.get(fingerprint)) is not None
+        }
 
     def stop(self) -> None:
         """Refuses further requests, and shortens the time limits of bodies and acknowledgements in progress."""
@@ -122,6 +149,10 @@ class Intake:
             now = time.monotonic()
             for limit in (self._requests, self._bytes, self._reports):
                 limit.forget(now)
+            self._budgets = {one: of for one, of in self._budgets.items() if one in self.surveys.by_fingerprint}
+            with suppress(ClockJumped):
+                for budgets in self._budgets.values():
+                    budgets.forget(self.now_ms() - PATIENCE_MS)
 
     # ---- a request
 
@@ -132,34 +163,21 @@ class Intake:
             answer: called once, now or later, with the number of reports that count, or with the problem.
             relayed: True if the request came through a relay, inside another request.
         """
-        begun_s, reservation = time.monotonic(), Reservation(self._memory)
+        waiting = _Waiting(partial(self._answer_later, answer) if relayed else answer)
         try:
             headers = read_headers(pairs)
-            client = self._admit(headers, host, begun_s)
+            client = self._client(headers, host, waiting.begun_s, relayed)
             batch, key = is_batch(headers), idempotency_key(headers)
             if len(body) > largest_body(batch):
                 raise oversized(largest_body(batch))
-            self._bytes.charge(client, len(body), begun_s)
-            reservation.grow(OVERHEAD_BYTES + len(body))
-            envelopes, checks = unpack(body, batch), self._checks()
-            checks.check(envelopes)
-            log = self._log(checks.require_countable(batch), relayed)
-            later = partial(self._answer_later, answer) if relayed else answer
-            waiting = _Waiting(begun_s, begun_s, reservation, later, batch)
-            append = partial(self._append, log, envelopes, body, key, checks, client, waiting)
-            if relayed:
-                self._shuffle.hold(partial(waiting.go_on, append))
-            else:
-                append()
-        except Busy:
-            _answer(_busy(), begun_s, answer)
-        except Problem as problem:
-            reservation.release()
-            _answer(problem, begun_s, answer)
-        except BaseException:
-            reservation.release()
-            _answer(Problem("internal error", "see the gateway's log"), begun_s, answer)
-            raise
+            if not client.relay:
+                self._bytes.charge(client, len(body), waiting.begun_s)
+            waiting.reservation = self._reserve(client, len(body))
+            for _ in self._handle(client, body, batch, key, waiting, relayed):
+                pass
+        except BaseException as error:
+            waiting.answer = answer  # a refusal of the present moment does not wait for the shuffle
+            waiting.fail(error)
 
     def _answer_later(self, answer: Answer, result: int | Problem) -> None:
         """Answers at the end of the present batch: the order of the answers must not show which record is whose."""
@@ -171,33 +189,24 @@ class Intake:
         Raises:
             Problem: if the request is refused or its outcome is unknown.
         """
-        begun_s, reservation = time.monotonic(), Reservation(self._memory)
         future = asyncio.get_running_loop().create_future()
 
         def answer(result: int | Problem) -> None:
             if not future.done():
                 future.set_result(result)
 
+        waiting = _Waiting(answer)
         try:
             headers = read_headers(request.scope["headers"])
-            client = self._admit(headers, _host(request), begun_s)
+            client = self._client(headers, _host(request), waiting.begun_s)
             batch, key = is_batch(headers), idempotency_key(headers)
-            body = await self._read(request, headers, largest_body(batch), client, reservation)
-            envelopes, checks = unpack(body, batch), self._checks()
-            for first in range(0, len(envelopes), BREATH):
-                if first:
-                    await asyncio.sleep(0)  # let other tasks run
-                checks.check(envelopes[first : first + BREATH], first)
-            log = self._log(checks.require_countable(batch))
-            waiting = _Waiting(begun_s, time.monotonic(), reservation, answer, batch)
-            self._append(log, envelopes, body, key, checks, client, waiting)
-        except Problem as problem:
-            reservation.release()
-            _answer(problem, begun_s, answer)
-        except BaseException:
-            reservation.release()
-            metrics.counts.requests["internal error"] += 1
-            raise
+            waiting.reservation = self._reserve(client)
+            body = await self._read(request, headers, largest_body(batch), client, waiting.reservation)
+            waiting.since_s = time.monotonic()
+            for _ in self._handle(client, body, batch, key, waiting):
+                await asyncio.sleep(0)  # let other tasks run
+        except BaseException as error:
+            waiting.fail(error)
         result = await future
         if isinstance(result, Problem):
             raise result
@@ -205,67 +214,82 @@ class Intake:
 
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        headers, reservation = read_headers(request.scope["headers"]), Reservation(self._memory)
-        client = self.admit_anybody(request)
+        headers, client = read_headers(request.scope["headers"]), self.admit_anybody(_host(request), relay=True)
+        reservation = self._reserve(client)
         try:
             yield await self._read(request, headers, limit, client, reservation)
         finally:
             reservation.release()
 
     def admit_capsule(self, host: str, size: int) -> Reservation:
-        now_s, client, reservation = time.monotonic(), (NO_TOKEN, neighbourhood(host)), Reservation(self._memory)
+        client = self.admit_anybody(host, relay=True)
+        if not client.relay:
+            self._bytes.charge(client, size, time.monotonic())
+        return self._reserve(client, size)
+
+    def admit(self, request: Request) -> None:
+        """Checks the token and the rates for a request without a body, and charges the client.
+
+        Raises:
+            Problem: if the token is not accepted, the client has exceeded a rate, or the process is stopping.
+        """
+        self._client(read_headers(request.scope["headers"]), _host(request), time.monotonic())
+
+    def admit_anybody(self, host: str, relay: bool = False) -> Client:
+        """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
+
+        Args:
+            relay: True for a request that a relay may send.
+
+        Raises:
+            Problem: if the client has exceeded a rate, or the process is stopping.
+        """
+        client = Client(NOT_ASKED, neighbourhood(host), relay=relay and host in self._relays)
+        self._charge(client, time.monotonic())
+        return client
+
+    def _client(self, headers: Headers, host: str, now_s: float, relayed: bool = False) -> Client:
+        found = self.tokens.find(headers.get(b"authorization", b""))
+        if found is None:
+            raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
+        token, collector = found
+        client = Client(token, neighbourhood(host), collector, relayed and host in self._relays)
         self._charge(client, now_s)
-        self._bytes.charge(client, size, now_s)
+        return client
+
+    def _charge(self, client: Client, now_s: float) -> None:
+        if not client.relay:
+            waits = (
+                self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s)
+            )  # fmt: skip
+            if any(waits):
+                kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
+                retry_s = min(int(max(waits)) + 1, MAX_RETRY_S)
+                raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
+            self._requests.charge(client, 1, now_s)
+        if self._stopping:
+            raise _stopping()
+
+    def _reserve(self, client: Client, size: int = 0) -> Reservation:
+        reservation = Reservation(self._memory, client)
         try:
             reservation.grow(OVERHEAD_BYTES + size)
         except Busy:
             raise _busy() from None
         return reservation
 
-    def admit(self, request: Request) -> None:
-        headers = read_headers(request.scope["headers"])
-        self._admit(headers, _host(request), time.monotonic())
-
-    def admit_anybody(self, request: Request) -> Client:
-        """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
-
-        Raises:
-            Problem: if the client has exceeded a rate, or the process is stopping.
-        """
-        client = (NO_TOKEN, neighbourhood(_host(request)))
-        self._charge(client, time.monotonic())
-        return client
-
-    def _admit(self, headers: Headers, host: str, now_s: float) -> Client:
-        token = self.tokens.find(headers.get(b"authorization", b""))
-        if token is None:
-            raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
-        client = (token, neighbourhood(host))
-        self._charge(client, now_s)
-        return client
-
-    def _charge(self, client: Client, now_s: float) -> None:
-        waits = (self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s))
-        if any(waits):
-            kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
-            retry_s = min(int(max(waits)) + 1, MAX_RETRY_S)
-            raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
-        self._requests.charge(client, 1, now_s)
-        if self._stopping:
-            raise _stopping()
-
     async def _read(self, request: Request, headers: Headers, limit: int, client: Client, reservation: Reservation) -> bytes:
         declared, size, parts = headers.get(b"content-length", b""), 0, list[bytes]()
         if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
             raise oversized(limit)
         try:
-            reservation.grow(OVERHEAD_BYTES)
             async with asyncio.timeout(STOPPING_BODY_S if self._stopping else BODY_S) as reading:
                 self._reading.add(reading)
                 try:
                     async for chunk in request.stream():
                         size += len(chunk)
-                        self._bytes.charge(client, len(chunk), time.monotonic())
+                        if not client.relay:
+                            self._bytes.charge(client, len(chunk), time.monotonic())
                         if size > limit:
                             raise oversized(limit)
                         reservation.grow(len(chunk))
@@ -283,6 +307,30 @@ class Intake:
             raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
         return b"".join(parts)
 
+    def _handle(
+        self, client: Client, body: bytes, batch: bool, key: bytes | None, waiting: "_Waiting", relayed: bool = False
+    ) -> Iterator[None]:
+        """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
+        envelopes, checks = unpack(body, batch), self._checks()
+        if len(envelopes) > DEVICE_BATCH and not client.collector:
+            raise _collector_required()
+        for first in range(0, len(envelopes), BREATH):
+            if first:
+                yield
+            checks.check(envelopes[first : first + BREATH], first)
+        survey = checks.require_countable(batch)
+        if checks.reports > len(envelopes) and not client.collector:
+            raise _collector_required()
+        if survey.relay is not None and not relayed:
+            raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
+        log = self.surveys.log_of(survey)
+        waiting.batch, waiting.checks, waiting.envelopes, waiting.keyed = batch, checks, len(envelopes), key is not None
+        if relayed:
+            append = partial(self._append, log, survey, envelopes, body, key, checks, client, waiting)
+            self._shuffle.hold(partial(waiting.go_on, append))
+        else:
+            self._append(log, survey, envelopes, body, key, checks, client, waiting)
+
     def _checks(self) -> Checks:
         try:
             return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
@@ -292,14 +340,10 @@ class Intake:
 
     # ---- to the log
 
-    def _log(self, survey: Survey, relayed: bool = False) -> GatewayLog:
-        if survey.relay is not None and not relayed:
-            raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
-        return self.surveys.log_of(survey)
-
     def _append(
         self,
         log: GatewayLog,
+        survey: Survey,
         envelopes: Sequence[bytes],
         body: bytes,
         key: bytes | None,
@@ -307,13 +351,23 @@ class Intake:
         client: Client,
         waiting: "_Waiting",
     ) -> None:
-        waiting.envelopes, waiting.checks, waiting.keyed = len(envelopes), checks, key is not None
-        keyed = None if key is None else Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
-        self._reports.charge(client, checks.reports, waiting.since_s)
+        keyed, amounts = None, checks.panes
+        if key is not None:
+            keyed = Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
+            amounts[KEYS, survey.step_at(checks.now_ms)] = len(envelopes)
+        if (budgets := self._budgets.get(survey.fingerprint)) is None:
+            budgets = self._budgets[survey.fingerprint] = Budgets(survey)
+        budgeted = None if client.collector or client.relay else client.near
+        if not budgets.charge(budgeted, amounts):
+            raise _share_used(survey)
+        waiting.charged = budgets, budgeted
+        if budgeted is not None:
+            self._reports.charge(client, checks.reports, waiting.since_s)
         try:
             log.append(envelopes, keyed, waiting.done)
-        except NotAppended:
-            raise _unavailable() from None
+        except NotAppended as error:
+            waiting.take_back()
+            raise (_keys_full(survey, checks.now_ms) if isinstance(error, KeysFull) else _unavailable()) from None
         while self._waiting and self._waiting[0].answer is None:
             self._waiting.popleft()
         self._waiting.append(waiting)
@@ -340,23 +394,33 @@ class Intake:
 
 
 class _Waiting:
-    __slots__ = ("answer", "batch", "begun_s", "checks", "envelopes", "keyed", "reservation", "since_s")
+    """A request on its way to its answer."""
 
-    def __init__(self, begun_s: float, since_s: float, reservation: Reservation, answer: Answer, batch: bool) -> None:
-        self.begun_s, self.since_s, self.reservation, self.batch = begun_s, since_s, reservation, batch
+    __slots__ = (
+        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "keyed", "reservation", "since_s",
+    )  # fmt: skip
+
+    def __init__(self, answer: Answer) -> None:
+        self.begun_s = self.since_s = time.monotonic()
         self.answer: Answer | None = answer
-        self.envelopes, self.keyed = 0, False
+        self.reservation: Reservation | None = None
+        self.batch, self.envelopes, self.keyed = False, 0, False
         self.checks: Checks | None = None
+        self.charged: tuple[Budgets, Hashable] | None = None  # the budgets, and the client that was charged
 
     def go_on(self, append: Callable[[], None]) -> None:
         self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
         except BaseException as error:
-            self.reservation.release()
-            self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
-            if not isinstance(error, Problem):
-                raise
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Answers with the problem. Raises any other error again."""
+        self._release()
+        self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
+        if not isinstance(error, Problem):
+            raise error
 
     def give(self, result: int | Problem) -> None:
         answer, self.answer = self.answer, None
@@ -364,13 +428,29 @@ class _Waiting:
             _answer(result, self.begun_s, answer)
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
-        self.reservation.release()
-        if outcome is Outcome.APPENDED and self.checks is not None:
+        self._release()
+        checks = self.checks
+        assert checks is not None
+        assert checks.survey is not None
+        if outcome is Outcome.APPENDED:
             metrics.counts.envelopes += self.envelopes
-            metrics.counts.reports += self.checks.reports
-            self.give(self.checks.count(appended_ms, self.batch, self.keyed))
+            metrics.counts.reports += checks.reports
+            self.give(checks.count(appended_ms, self.batch, self.keyed))
+        elif outcome is Outcome.UNKNOWN:
+            self.give(_unacknowledged())
         else:
-            self.give(_unavailable() if outcome is Outcome.NOT_APPENDED else _unacknowledged())
+            self.take_back()
+            self.give(_keys_full(checks.survey, checks.now_ms) if outcome is Outcome.KEYS_FULL else _unavailable())
+
+    def take_back(self) -> None:
+        """Returns the charge of the client's budgets."""
+        if self.charged is not None and self.checks is not None:
+            budgets, client = self.charged
+            budgets.take_back(client, self.checks.panes)
+
+    def _release(self) -> None:
+        if self.reservation is not None:
+            self.reservation.release()
 
 
 def _answer(result: int | Problem, begun_s: float, answer: Answer) -> None:
@@ -384,7 +464,25 @@ def _host(request: Request) -> str:
 
 
 def _busy() -> Problem:
-    return Problem("busy", "too many bytes wait for the log; no report of this attempt is in the log")
+    return Problem(
+        "busy", "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
+    )
+
+
+def _collector_required() -> Problem:
+    detail = f"more than one report in an envelope, or {DEVICE_BATCH} envelopes in a batch, need the token of a collector"
+    return Problem("collector required", detail)
+
+
+def _share_used(survey: Survey) -> Problem:
+    detail = "this client has sent its share of a step's reports; no report of this attempt is in the log"
+    return Problem("share used", detail, retry_s=min(MAX_RETRY_S, -(-survey.step_seconds // WAITS_A_STEP)))
+
+
+def _keys_full(survey: Survey, now_ms: int) -> Problem:
+    wait_s = -(-(survey.opens_ms(survey.step_at(now_ms) + 1) - now_ms) // 1000)
+    detail = "the log cannot remember more idempotency keys in this step; no report of this attempt is in the log"
+    return Problem("keys full", detail, retry_s=min(MAX_RETRY_S, wait_s))
 
 
 def _stopping() -> Problem:

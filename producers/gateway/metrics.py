@@ -41,9 +41,30 @@ class SurveyReady(Collector):
         yield family
 
 
-counts, survey_ready = RequestCounts(), SurveyReady()
-REGISTRY.register(counts)
-REGISTRY.register(survey_ready)
+class LargestClient(Collector):
+    """The gauge of the largest client."""
+
+    def __init__(self) -> None:
+        self.shares: Callable[[], dict[str, float]] = dict
+
+    def of(self, survey: str) -> float | None:
+        """Returns the value for a survey, None before its first report. Any thread may call it."""
+        return self.shares().get(survey)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "ldpstream_gateway_largest_client_ratio",
+            "Upper bound of the largest share of one client in the reports of an attribute and an open step.",
+            labels=["survey"],
+        )
+        for name, share in self.shares().items():
+            family.add_metric([name], share)
+        yield family
+
+
+counts, survey_ready, largest_client = RequestCounts(), SurveyReady(), LargestClient()
+for collector in (counts, survey_ready, largest_client):
+    REGISTRY.register(collector)
 request_seconds = Histogram(
     "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"
 )

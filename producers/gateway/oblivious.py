@@ -10,7 +10,8 @@ request inside gets the checks and answers of a plain request, with these differ
 - The request inside must have an ``Idempotency-Key``.
 - The request inside must hold one envelope: a batch would link its reports.
 - The survey may have ``relay = "required"``.
-- All requests of a relay with one token share the limits of a client at the relay's address.
+- Requests through a relay that the settings list have no limits of a client. All requests of another relay share the limits
+  of a client at the relay's address.
 - The gateway delays the requests that pass its checks, and their answers, and mixes them with others
   (`producers.gateway.shuffle`).
 
@@ -65,7 +66,7 @@ def oblivious_routes(intake: Intake) -> list[Route]:
         try:
             if intake.relay_keys is None:
                 raise _no_relay()
-            intake.admit_anybody(request)
+            intake.admit_anybody(request.client.host if request.client else "")
             return Response(intake.relay_keys.published(intake.now_ms() / 1000), media_type=KEYS_TYPE)
         except Problem as problem:
             return problem.response()

@@ -30,15 +30,18 @@ Cause = (
         "unknown key configuration",
         "unauthorized",
         "relay required",
+        "collector required",
         "not found",
         "method not allowed",
         "too slow",
         "unsupported content type",
         "several surveys",
         "too many requests",
+        "share used",
         "internal error",
         "unsupported transfer coding",
         "busy",
+        "keys full",
         "log unavailable",
         "survey unavailable",
         "outcome unknown",
@@ -51,6 +54,7 @@ STATUS: Final[dict[Cause, int]] = {
     "unknown key configuration": 400,
     "unauthorized": 401,
     "relay required": 403,
+    "collector required": 403,
     "not found": 404,
     "method not allowed": 405,
     "too slow": 408,
@@ -69,9 +73,11 @@ STATUS: Final[dict[Cause, int]] = {
     "survey ended": 422,
     "step too old": 422,
     "too many requests": 429,
+    "share used": 429,
     "internal error": 500,
     "unsupported transfer coding": 501,
     "busy": 503,
+    "keys full": 503,
     "log unavailable": 503,
     "survey unavailable": 503,
     "stopping": 503,
@@ -80,8 +86,9 @@ STATUS: Final[dict[Cause, int]] = {
 FINAL: Final = 422  # after this status, and no other, the same body is never accepted
 MEND_FIRST: Final = (400, 401, 403, 404, 405, 415, 501)  # a fault of the head, the token or the way, which somebody must mend
 RETRY_S: Final[dict[Cause, int]] = {
-    "too slow": 1, "unknown version": 3600, "wrong survey": 3600, "step in the future": 1, "too many requests": 1, "busy": 1,
-    "log unavailable": 2, "survey unavailable": 15, "stopping": 1, "outcome unknown": 2,
+    "too slow": 1, "unknown version": 3600, "wrong survey": 3600, "step in the future": 1, "too many requests": 1,
+    "share used": 60, "busy": 1, "keys full": 60, "log unavailable": 2,
+    "survey unavailable": 15, "stopping": 1, "outcome unknown": 2,
 }  # fmt: skip
 MAX_RETRY_S = 86_400
 MAX_ELEMENTS = 100

@@ -58,18 +58,20 @@ def gateway_protocol(
     connections: int | None = None,
     origins: Sequence[str] = (),
     most: int = 2000,
+    relays: str = "",
 ) -> type[HttpToolsProtocol]:
     """Returns the gateway's protocol.
 
     Args:
         proxies: trusted proxies, as in `Settings.gateway_proxies`.
-        connections: largest number of simultaneous connections from one address, or one IPv6 /64; None for no limit.
+        connections: largest number of simultaneous connections from one address, or one IPv6 /48; None for no limit.
         most: largest number of simultaneous connections (`runtime.descriptors`).
+        relays: addresses and networks of relays, whose connections have no limit.
     """
     fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
         "intake": intake, "fixed": fixed, "most": most, "proxies": _TrustedHosts(proxies) if proxies else None,
-        "addresses": None if connections is None else Connections(connections),
+        "addresses": None if connections is None else Connections(connections, relays),
         "crowded": SecurityHeaders(allow(_crowded, origins), headers),
         "permissions": permissions(origins),
     }  # fmt: skip

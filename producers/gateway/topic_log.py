@@ -14,12 +14,12 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
-from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, KeysFull, NotAppended, Outcome
 from ldpstream.producers.gateway.kafka_clients import Clients
 from ldpstream.producers.gateway.partitions import OLD_MS, Unsettled, View
 from ldpstream.producers.gateway.record_batches import RecordBatch
 from ldpstream.surveys import Survey
-from ldpstream.surveys.report_key import batch_keys
+from ldpstream.surveys.report_key import KeyRoom, batch_keys
 
 log = structlog.get_logger("ldpstream.gateway")
 
@@ -48,6 +48,7 @@ class TopicLog:
         self._clients: Clients | None = None
         self._view = View(0, [])
         self._turn = 0
+        self._rooms: defaultdict[int, KeyRoom] = defaultdict(KeyRoom)  # by partition; this gateway's keys since its start
         self._collected: defaultdict[int, deque[RecordBatch]] = defaultdict(deque)  # by partition, oldest first
         self._sending: dict[int, asyncio.Task[None]] = {}  # by partition
         self._timer: asyncio.TimerHandle | None = None
@@ -79,6 +80,8 @@ class TopicLog:
                 partition = self._view.partition(self._survey, keyed.step, keyed.hashed, keyed.now_ms)
             except Unsettled as error:
                 raise NotAppended(str(error)) from None
+            if not self._rooms[partition].take(self._survey.step_at(keyed.now_ms), len(envelopes)):
+                raise KeysFull(f"partition {partition} remembers no more report keys in this step")
             keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))
         collected = self._collected[partition]
         if not collected or not collected[-1].add(envelopes, keys, done):

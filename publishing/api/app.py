@@ -66,8 +66,9 @@ def create_api(
     truth: Truths | None = None,
     clock: Callable[[], int] = now_ms,
     replaced: Callable[[], Sequence[Replaced]] = tuple,
+    largest_client: Callable[[], float | None] = lambda: None,
 ) -> Api:
-    only = Served(survey, source, rejected, truth, clock, replaced)
+    only = Served(survey, source, rejected, truth, clock, replaced, largest_client)
 
     async def served() -> Served:
         return only

@@ -89,12 +89,15 @@ class ApiResponses:
         progress = self._source.progress()
         return None if progress is None or progress.next_step == progress.first_step else progress.next_step - 1
 
-    def status(self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True) -> Status:
+    def status(
+        self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True, largest_client: float | None = None
+    ) -> Status:
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
         return Status(
             attributes=[] if latest is None else self._overviews(span, latest, outlook),
             rejected=rejected,
+            largest_client=largest_client,
             first_step=None if progress is None or latest is None else max(progress.first_step, latest - s.retention_steps + 1),
             latest_step=latest,
             now_ms=now_ms,

@@ -77,6 +77,7 @@ class Served:
     Args:
         rejected: returns the number of envelopes rejected so far, by reason.
         truth: returns the true frequencies of a publication's span; only for a simulation.
+        largest_client: returns `Status.largest_client`.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class Served:
         truth: Truths | None = None,
         clock: Callable[[], int] = now_ms,
         replaced: Callable[[], Sequence[Replaced]] = tuple,
+        largest_client: Callable[[], float | None] = lambda: None,
     ) -> None:
+        self.largest_client = largest_client
         self.survey, self.source, self.rejected, self.clock = survey, source, rejected, clock
         self.responses, self.news = ApiResponses(survey, source, truth, replaced), News(source)
         self.summarizer = Summarizer(survey, source, self.responses)
@@ -110,7 +113,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/status", responses=describe(Status))
     def get_status(span: SpanOf = "window", of: Served = found) -> Response:
         """Summary: each attribute's latest estimate and privacy loss, and the rejected envelopes."""
-        return _json(of.responses.status(span, of.rejected(), of.clock()))
+        return _json(of.responses.status(span, of.rejected(), of.clock(), largest_client=of.largest_client()))
 
     @api.get("/api/v1/attributes/{attribute}/histogram", responses=describe(Histogram))
     def get_histogram(

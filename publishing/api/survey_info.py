@@ -11,7 +11,7 @@ from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.tables import JOINT
 from ldpstream.publishing.catalogue import INVERSION, estimators
 from ldpstream.publishing.publication import COHORT_SPANS, Span, number_names, spans
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
 
@@ -99,6 +99,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     fit_limit: float = FIT_LIMIT
     alarm_chance: float = ALARM_CHANCE
     overdue_ms: int = OVERDUE_MS
+    client_limit: float = CLIENT_LIMIT
 
 
 JOINT_INFO = EstimatorInfo(

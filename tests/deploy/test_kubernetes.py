@@ -173,7 +173,8 @@ def test_the_settings_fit_together(folder: str, component: str, tmp_path: Path, 
     loaded = load_settings()
     assert loaded.kafka_security_protocol == ("SASL_SSL" if folder == "overlays/production" else "PLAINTEXT")
     assert loaded.kafka_options()
-    assert read_tokens(loaded) == (["a-secret-of-a-test-only"] if (folder, component) == (OVERLAYS[1], "gateway") else [])
+    expected = ["a-secret-of-a-test-only"] if (folder, component) == (OVERLAYS[1], "gateway") else []
+    assert read_tokens(loaded) == (expected, [])
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, LOAD_LIMIT, LOAD_MOST, OVERDUE_MS
+from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, LAG_LIMIT, LOAD_LIMIT, LOAD_MOST, OVERDUE_MS
 
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]
@@ -24,6 +24,7 @@ CODE = [
     ("ldpstream_drift_p", [f"< {CHANCE}"]),
     ("ldpstream_levels_p", [f"< {CHANCE}"]),
     ("ldpstream_lag_records", [f"> {LAG_LIMIT}"]),
+    ("ldpstream_gateway_largest_client_ratio", [f"> {CLIENT_LIMIT:g}"]),
     ("ldpstream_next_estimate_due_timestamp_seconds", [f"> {OVERDUE_MS // 1000}"]),
 ])  # fmt: skip
 def test_the_alerts_have_the_thresholds(metric: str, limits: list[str]) -> None:

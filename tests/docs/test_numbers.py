@@ -20,7 +20,7 @@ from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
 from ldpstream.mechanisms import NAMES, local_hashing, mechanism
 from ldpstream.producers.device.memo_file import MAX_DROPPED
-from ldpstream.producers.gateway import bodies, credentials, gateway_log, problems
+from ldpstream.producers.gateway import bodies, credentials, gateway_log, intake, problems
 from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
@@ -59,7 +59,7 @@ SAID = [
     ),
     (
         "write_a_device.md",
-        f"1 to {spaced(gateway_log.MAX_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes",
+        f"1 to {spaced(intake.DEVICE_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes",
     ),
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),

@@ -42,7 +42,7 @@ from ldpstream.surveys.folder import SurveyFolder
 from tests.faults.invariant import numbers_of
 from tests.services.agent_site import SURVEY
 from tests.services.retries import REPORTS, Devices
-from tests.services.rig import PATIENCE_S, free_ports, get, start_command, wait_until
+from tests.services.rig import PATIENCE_S, free_ports, get, start_command, wait_until, with_collector
 
 KILLS, CLIENTS = 6, 3
 
@@ -69,6 +69,7 @@ class Served:
         settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
         settings["MARGIN_MS"] = 3_600_000  # has no effect: estimates must not wait for an hour
         environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()} | more
+        environment |= with_collector(self.data.parent)
         limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors} && exec "$0" "$@"']
         self.process = start_command(self._log, environment, "serve", self.survey_file, "--data", self.data, through=limited)
 

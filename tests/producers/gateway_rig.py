@@ -28,7 +28,8 @@ from tests.services.rig import PATIENCE_S
 
 SURVEY = make_survey()
 STEP = 5
-TOKEN = "a-token-for-the-tests"
+TOKEN, COLLECTOR = "a-token-for-the-tests", "a-collector-of-the-tests"
+COLLECTS = {"authorization": f"Bearer {COLLECTOR}"}
 KEYS = ["k" * 22, "l" * 22]
 NOW = during(SURVEY, STEP)
 TOML = "# the survey's file\n"
@@ -101,6 +102,7 @@ class Rig:
         self.surveys = GatewaySurveys()
         self.log = self.add(survey)
         usual: dict[str, Any] = {"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
+        usual["collectors"] = [COLLECTOR]
         self.intake = Intake(self.surveys, **(usual | options))
         self.app: Starlette = create_gateway(self.intake, origins)
 
@@ -165,7 +167,7 @@ class Served:
         assert not self._thread.is_alive()
 
 
-def envelopes(count: int, n: int = 3, step: int = STEP, seed: int = 1, survey: Survey = SURVEY) -> list[bytes]:
+def envelopes(count: int, n: int = 1, step: int = STEP, seed: int = 1, survey: Survey = SURVEY) -> list[bytes]:
     """Returns valid envelopes of n reports each, one pane after the other."""
     rng = np.random.default_rng(seed)
     return [sound(survey, rng, step, index % 3, n) for index in range(count)]

@@ -5,7 +5,17 @@ from collections.abc import Hashable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ldpstream.producers.gateway.admission import Busy, Connections, MemoryLimit, RateLimit, Reservation, Tokens, neighbourhood
+from ldpstream.producers.gateway.admission import (
+    NO_TOKEN,
+    Busy,
+    Client,
+    Connections,
+    MemoryLimit,
+    RateLimit,
+    Reservation,
+    Tokens,
+    neighbourhood,
+)
 
 RATE, BURST = 4.0, 8.0  # powers of two, with times in 1/16 s: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
@@ -101,20 +111,24 @@ def test_remembered_clients_are_limited_and_expire() -> None:
 
 
 def test_a_token_must_match_whole_and_with_its_scheme() -> None:
-    tokens = Tokens(["alpha", "beta"])
+    tokens = Tokens(["alpha", "beta"], ["gamma"])
     assert [tokens.find(b"Bearer " + token) for token in (b"alpha", b"beta", b"gamma", b"alph", b"alphaa", b"")] == [
-        0, 1, None, None, None, None
+        (0, False), (1, False), (2, True), None, None, None
     ]  # fmt: skip
-    assert tokens.find(b"bEARER beta") == 1
+    assert tokens.find(b"bEARER beta") == (1, False)
     assert tokens.find(b"beta") is None
     assert tokens.find(b"Bearer \xff") is None
-    assert Tokens([]).find(b"") == 0
+    open_to_all = Tokens([], ["gamma"])
+    assert [open_to_all.find(shown) for shown in (b"", b"Bearer beta")] == [(NO_TOKEN, False)] * 2
+    assert open_to_all.find(b"Bearer gamma") == (0, True)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=60))
-def test_the_memory_limit_holds_and_reservations_end(steps: list[tuple[int, int]]) -> None:
-    memory = MemoryLimit(100)
-    reservations = [Reservation(memory) for _ in range(4)]
+def test_the_memory_limits_hold_and_reservations_end(steps: list[tuple[int, int]]) -> None:
+    """Two requests of one client share the client's part, an eighth. A listed relay gets all."""
+    memory, limit = MemoryLimit(160), 20
+    clients = [Client(NO_TOKEN, "a"), Client(NO_TOKEN, "a"), Client(NO_TOKEN, "b"), Client(NO_TOKEN, "c", relay=True)]
+    reservations = [Reservation(memory, client) for client in clients]
     sizes = [0] * 4
     for which, n_bytes in steps:
         if n_bytes % 7 == 0:
@@ -125,9 +139,11 @@ def test_the_memory_limit_holds_and_reservations_end(steps: list[tuple[int, int]
             reservations[which].grow(n_bytes)
             sizes[which] += n_bytes
         except Busy:
-            assert sum(sizes) + n_bytes > 100
-        assert memory.taken_bytes == sum(sizes) <= 100
+            taken = [sizes[0] + sizes[1], sizes[0] + sizes[1], sizes[2], -160][which]
+            assert sum(sizes) + n_bytes > 160 or taken + n_bytes > limit
+        assert memory.taken_bytes == sum(sizes) <= 160
+        assert max(sizes[0] + sizes[1], sizes[2]) <= limit
     for reservation in reservations:
         reservation.release()
         reservation.release()
-    assert memory.taken_bytes == 0
+    assert (memory.taken_bytes, memory.taken_by) == (0, {})

@@ -35,7 +35,7 @@ def outcome(checks: Checks) -> tuple[object, ...]:
         checks.require_countable(batch=True)
     except Problem as problem:
         return problem.cause, problem.elements
-    return checks.reports, checks.earliest_step, checks.latest_step, checks._passed
+    return checks.reports, checks.earliest_step, checks.panes, checks._passed
 
 
 def test_a_batch_is_checked_as_its_envelopes_one_by_one() -> None:

@@ -15,7 +15,7 @@ from ldpstream.producers.gateway.intake import Limits
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
-from .gateway_rig import NOW, STEP, SURVEY, TOKEN, MakeServed, Served, envelopes
+from .gateway_rig import COLLECTOR, NOW, STEP, SURVEY, TOKEN, MakeServed, Served, envelopes
 
 
 def sent(one: Served) -> list[bytes]:
@@ -24,8 +24,8 @@ def sent(one: Served) -> list[bytes]:
 
 def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
-    sink = GatewaySink(one.url, TOKEN)
-    small, large = envelopes(40, n=1), envelopes(12, n=60_000)
+    sink = GatewaySink(one.url, COLLECTOR)
+    small, large = envelopes(40), envelopes(12, n=60_000)
     for envelope in [*small, *large]:
         sink.send(envelope)
     sink.flush()

@@ -66,11 +66,11 @@ async def test_a_file_that_could_not_be_read_is_read_again(tmp_path: Path, monke
     rig = Rig(tokens=credentials.tokens)
     path.write_text(OTHER)
 
-    def refuses(self: Path, encoding: str) -> str:
+    def refuses(self: Path) -> bytes:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patched, structlog.testing.capture_logs() as logged:
-        patched.setattr(Path, "read_text", refuses)
+        patched.setattr(Path, "read_bytes", refuses)
         for _ in range(4):
             credentials.look(rig.intake, None)
     assert [line["event"] for line in logged] == ["credentials not changed"]

@@ -322,7 +322,7 @@ def bodies_by_h11(stream: bytes) -> list[bytes]:
 
 def test_another_parser_finds_the_same_bodies(served: MakeServed) -> None:
     """No request is smuggled: what the gateway appends, h11 finds in the same streams. The envelopes of all streams differ."""
-    one, rng, found = served(tokens=[TOKEN]), Random(20261123), Counter[bytes]()
+    one, rng, found = served(tokens=[TOKEN[::-1]], collectors=[TOKEN]), Random(20261123), Counter[bytes]()
     for seed in range(400):
         stream = mutated(rng, envelopes(2, n=40, seed=seed))
         found.update(bodies_by_h11(stream))
@@ -335,7 +335,7 @@ def test_another_parser_finds_the_same_bodies(served: MakeServed) -> None:
                 received += more
         connection.close()
         statuses = {int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", received)}
-        assert statuses <= {100, 202, 400, 401, 404, 405, 409, 415, 422, 501}, stream
+        assert statuses <= {100, 202, 400, 401, 403, 404, 405, 409, 415, 422, 501}, stream
     one.close()
     appended = Counter(envelope for (envelope,) in one.rig.log.appended)
     assert appended <= found

@@ -15,7 +15,7 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.intake import Intake, Limits
 from tests.services.rig import PATIENCE_S, wait_until
 
-from .gateway_rig import KEYS, STEP, TOKEN, MakeServed, envelopes
+from .gateway_rig import COLLECTOR, KEYS, STEP, TOKEN, MakeServed, envelopes
 
 Answer = tuple[int, dict[bytes, bytes], bytes]
 
@@ -149,7 +149,7 @@ def test_a_whole_request_takes_the_direct_path_and_no_other_does(served: MakeSer
         connection.close()
     assert direct == [GOOD] * 2
     connection = Socket(one.port)
-    connection.send(request(msgspec.msgpack.encode(envelopes(1500, n=1)), BATCH))
+    connection.send(request(msgspec.msgpack.encode(envelopes(1500)), BATCH, token=COLLECTOR))
     assert connection.answer()[0] == 202
     assert direct == [GOOD] * 2
     connection.close()

@@ -139,14 +139,16 @@ def test_an_oversized_body_gets_its_answer(served: MakeServed) -> None:
 
 def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    assert read_tokens(Settings()) == []
-    path.write_text(f"{TOKEN}\n\n{TOKEN}-2\n")
-    assert read_tokens(Settings(gateway_tokens_file=path)) == [TOKEN, f"{TOKEN}-2"]
+    assert read_tokens(Settings()) == ([], [])
+    path.write_text(f"{TOKEN}\n\ncollector {TOKEN}-2\n")
+    assert read_tokens(Settings(gateway_tokens_file=path)) == ([TOKEN], [f"{TOKEN}-2"])
     for wrong, said in (
         ("", "16 characters"),
         ("short-secret", "16 characters"),
         (TOKEN + "\nsecret", "16"),
         ("ü" * 20, "ASCII"),
+        (f"secret {TOKEN}", "for a collector after the word 'collector'"),
+        ("collector", "16 characters"),
     ):
         path.write_text(wrong)
         with pytest.raises(SettingsError, match=f"LDPSTREAM_GATEWAY_TOKENS_FILE.*{said}") as caught:

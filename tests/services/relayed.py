@@ -203,7 +203,7 @@ def on_one_machine(folder: Path) -> Iterator[Place]:
     rotate(keys := folder / KEYS, datetime.now(UTC))
 
     def start() -> None:
-        served.start(LDPSTREAM_GATEWAY_RELAY_KEYS_FILE=str(keys), LDPSTREAM_GATEWAY_CONNECTIONS="1000")
+        served.start(LDPSTREAM_GATEWAY_RELAY_KEYS_FILE=str(keys), LDPSTREAM_GATEWAY_RELAYS=LOOPBACK)
         served.wait_until_ready()
 
     def kill() -> None:
@@ -228,7 +228,7 @@ def on_services(folder: Path, kafka: str, redis: str) -> Iterator[Place]:
     """Runs two gateways and two agents, with the given Kafka and Redis."""
     rotate(keys := folder / KEYS, datetime.now(UTC))
     site = new_site(folder, kafka, redis, STEP_S, relay=True)
-    more: Mapping[str, str] = {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_CONNECTIONS": "1000"}
+    more: Mapping[str, str] = {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RELAYS": LOOPBACK}
     site.environment |= {f"LDPSTREAM_{name}": value for name, value in more.items()}
     gateways = [Gateway(site, number) for number in range(GATEWAYS)]
     drawn = random.Random(1)

@@ -35,7 +35,7 @@ from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
 from .agent_site import PARTITIONS, Site, new_site
-from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get, start_command, wait_until
+from .rig import COLLECTS, PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get, start_command, wait_until, with_collector
 
 GATEWAYS, CLIENTS = 3, 8
 STEP_S, REPORTS = 20, 16
@@ -54,7 +54,7 @@ class Gateway:
 
     def start(self) -> None:
         """Starts the process. Does not wait until the process serves."""
-        settings = {
+        settings = with_collector(self._site.folder) | {
             "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000",
             "LDPSTREAM_PARTITIONS": str(PARTITIONS),
         }  # fmt: skip
@@ -118,7 +118,7 @@ class Devices(threading.Thread):
         port = self._random.choice(self._ports)
         connection = self._connections.setdefault(port, http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S))
         try:
-            connection.request("POST", "/v1/reports", body, headers)
+            connection.request("POST", "/v1/reports", body, headers | COLLECTS)
             answer = connection.getresponse()
             answer.read()
         except (OSError, http.client.HTTPException):

@@ -68,6 +68,17 @@ def get(url: str) -> tuple[int, str]:
             return refusal.code, refusal.read().decode()
 
 
+COLLECTOR = "a-collector-of-the-tests"
+COLLECTS = {"Authorization": f"Bearer {COLLECTOR}"}
+
+
+def with_collector(folder: Path) -> dict[str, str]:
+    """Writes a tokens file with `COLLECTOR`, and returns the setting that names the file."""
+    path = folder / "tokens"
+    path.write_text(f"collector {COLLECTOR}\n")
+    return {"LDPSTREAM_GATEWAY_TOKENS_FILE": str(path)}
+
+
 def start_command(log: Path, env: Mapping[str, str], *command: object, through: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Starts a command of ldpstream in the folder of its log, and appends its output to the log.
 

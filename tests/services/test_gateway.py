@@ -70,7 +70,7 @@ class Process:
     def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
         self.file, source, tokens = folder / "now.toml", folder / "source.toml", folder / "tokens"
         source.write_text(SURVEY.replace("NUMBER", secrets.token_hex(6)))
-        tokens.write_text(f"another-token-of-the-tests\n{TOKEN}\n")
+        tokens.write_text(f"another-token-of-the-tests\ncollector {TOKEN}\n")
         self.survey = rehearse(source, self.file, 3600, now_s=time.time() - 60)
         self.port, self.metrics_port = free_ports(2)
         self.log = folder / "gateway.log"

@@ -36,7 +36,7 @@ from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served
 
 from .retries import REPORTS, Devices
-from .rig import PATIENCE_S, start_command, wait_until
+from .rig import PATIENCE_S, start_command, wait_until, with_collector
 
 STEP_S, CLIENTS, PARTITIONS = 20, 3, 4
 Published = list[Publication]
@@ -51,7 +51,7 @@ class Site:
         file.write_text(file.read_text().replace("one-machine", f"moved-{time.time_ns()}"))
         self.survey = self.served.survey
         self.settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
-        self.environment = {
+        self.environment = with_collector(self.folder) | {
             "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_PARTITIONS": str(PARTITIONS),
             "LDPSTREAM_SURVEY": str(file), "LDPSTREAM_COMMIT_INTERVAL_MS": "200", "LDPSTREAM_GATEWAY_RATE": "1000000",
             "LDPSTREAM_GATEWAY_PORT": str(self.served.gateway), "LDPSTREAM_PAGE_PORT": str(self.served.page),

@@ -166,6 +166,15 @@ export function drawRejected(rejected) {
   return table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], rows);
 }
 
+// Says how much of a step one client has sent at most; null if the page's process has no gateway.
+export function drawLargestClient(share) {
+  const line = $("largest-client");
+  line.hidden = share === null;
+  if (share === null) return;
+  line.textContent = `One client (an address, not a collector or a listed relay) has sent at most ${(Math.ceil(1000 * share) / 10).toFixed(1)} % of an attribute's reports in an open step.`;
+  line.className = share > state.survey.thresholds.client_limit ? "late" : "hint";
+}
+
 // The part that the pictures of both charts share.
 function picture(hint) {
   const [first, last] = [shown.steps[shown.part.indexOf(null)], shown.steps.at(-1)];

@@ -197,6 +197,7 @@ async function update() {
   redraw();
   keepFocus(() => drawOverview(status, actions.choose));
   curves.drawRejected(status.rejected);
+  curves.drawLargestClient(status.largest_client);
   connected = true;
   tick();
   document.documentElement.dataset.ready = "yes";

@@ -180,11 +180,11 @@ def check_gateway(project: Project) -> None:
     Raises:
         VerifyError: if the gateway does not acknowledge all of them.
     """
-    command = ["produce", "/survey/survey.toml", "--users", "1000", "--steps", "1", "--gateway", "http://gateway:8081"]
+    command = ["produce", "/survey/survey.toml", "--users", "1", "--steps", "1", "--gateway", "http://gateway:8081"]
     said = project.compose("run", "--rm", "--no-deps", "--no-TTY", "produce", *command)
-    if "1,000 reports acknowledged by the gateway." not in said:
-        raise VerifyError(f"the gateway did not acknowledge 1000 reports: {said[-300:]!r}")
-    say("- the gateway, in its own image, acknowledged 1000 reports")
+    if "1 report acknowledged by the gateway." not in said:
+        raise VerifyError(f"the gateway did not acknowledge a report: {said[-300:]!r}")
+    say("- the gateway, in its own image, acknowledged a report")
 
 
 def check_again(project: Project) -> None:

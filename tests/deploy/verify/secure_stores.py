@@ -245,7 +245,7 @@ class SecureStores:
         yield _secret("ldpstream-cluster-ca-cert", {"ca.crt": authority})
         passwords = {role: self._passwords[f"redis-{role}"] for role in REDIS_RULES}
         yield _secret("ldpstream-redis", passwords | {"ca.crt": authority})
-        yield _secret("ldpstream-gateway-tokens", {"tokens": f"{self.token}\n"})
+        yield _secret("ldpstream-gateway-tokens", {"tokens": f"another-{self.token}\ncollector {self.token}\n"})
 
     def _stateful(self, name: str, count: int, command: str, port: int, memory: str) -> Iterator[Object]:
         labels, volume = LABELS[name], {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
