@@ -253,8 +253,9 @@ def _several_memos(m: Mechanism) -> str:
     times, chances = _listed(DELETIONS), _listed([m.guess_memos(n + 1) for n in DELETIONS])
     return (
         f"A device whose storage is deleted draws a new memo. After {times} deletions, the chance of a right guess of a value "
-        f"that never changes is {chances}, from any number of reports of this attribute. From the reports of "
-        f"{SHARING} people who are known to share a value, such as a household, it is {m.guess_memos(SHARING)}."
+        f"that never changes is {chances}, from any number of reports of this attribute. The guesser knows which reports come "
+        f"from which memo. From the reports of {SHARING} people who are known to share a value, such as a household, it is "
+        f"{m.guess_memos(SHARING)}."
     )
 
 
