@@ -106,7 +106,7 @@ def _read(path: Path) -> RelayKeyFile:
             _minute(key.created.astimezone(UTC) + timedelta(seconds=PAUSE_S))
     except OSError as error:
         raise RelayKeyError(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
         raise RelayKeyError(f"{path}: is not a file of relay keys; `ldpstream relay-key` makes one") from None
     if len({key.id for key in document.keys}) < len(document.keys):
         raise RelayKeyError(f"{path}: both keys have the number {document.keys[0].id}")
