@@ -14,7 +14,7 @@ from ldpstream.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
 from ldpstream.producers.table_file import attribute_name
-from ldpstream.terminal import activity, console, job_bar, tell
+from ldpstream.terminal import activity, console, job_bar, show_table, tell
 
 if TYPE_CHECKING:
     from ldpstream.advice.question import Question
@@ -50,7 +50,7 @@ def audit_command(
     with activity() as progress:
         result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
     for table in audit_tables(result):
-        console.print(table)
+        show_table(table)
     console.print(audit_verdict(result), highlight=False)
     write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
     if not result.passed:
@@ -129,10 +129,10 @@ def advise_command(
     with job_bar() as progress:
         advice = advise(question, counts, labels=known, repeats=runs, seed=seed, seen=progress)
     survey, why = advice_tables.stanza(advice, name, known), advice_tables.reasons(advice)
-    for table in (advice_tables.candidate_table(advice), advice_tables.ranking_table(advice)):
-        console.print(table)
+    show_table(advice_tables.candidate_table(advice))
+    show_table(advice_tables.ranking_table(advice), kept=2)
     if advice.promises:
-        console.print(advice_tables.promise_table(advice))
+        show_table(advice_tables.promise_table(advice))
     for line in why:
         console.print(line, markup=False, highlight=False)
     console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
@@ -163,7 +163,7 @@ def _advise_numbers(
     with job_bar() as progress:
         advice = advise_numbers(question, edges, target, numbers, repeats=repeats, seed=seed, seen=progress)
     survey, why = number_tables.stanza(advice, name), number_tables.reasons(advice)
-    console.print(number_tables.ranking_table(advice))
+    show_table(number_tables.ranking_table(advice), kept=2)
     for line in why:
         console.print(line, markup=False, highlight=False)
     console.print("\n" + survey, markup=False, highlight=False, soft_wrap=True)
@@ -233,8 +233,8 @@ def init_command(
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
     with out.open("x", encoding="utf-8") as file:
         file.write(found.text)
-    console.print(tables.proposal_table(plan, found))
-    console.print(growth_table(found.survey, n or plan.n_people))
+    show_table(tables.proposal_table(plan, found))
+    show_table(growth_table(found.survey, n or plan.n_people))
     for line in notes(plan, found):
         tell(line)
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")

@@ -16,7 +16,7 @@ from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, writable, write_json
-from ldpstream.terminal import NONE, console, table, tell
+from ldpstream.terminal import NONE, show_table, table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly
     from ldpstream.candidates import Cost, NextSurvey
@@ -101,7 +101,7 @@ def candidates_command(
                 file.write(one.text)
         except OSError as error:
             raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    console.print(_rounds_table(found))
+    show_table(_rounds_table(found))
     asked = survey.attributes[index]
     tell(
         f"{asked.name} keeps its {plural(asked.k, 'value')}, also {asked.catch_all}, and gets {plural(number, 'candidate')}. "
@@ -214,7 +214,7 @@ def found_command(
     shares = read_shares(histogram, new)
     found, tested = found_values(old, new, shares, candidates)
     if found:
-        console.print(_found_table(found, shares.confidence))
+        show_table(_found_table(found, shares.confidence))
     whose = shares.attribute if shares.cohort is None else f"{shares.attribute} of cohort {shares.cohort}"
     where = f"{whose}, {shares.span} until step {shares.step}, {plural(shares.reports, 'report')}"
     tell(f"{where}: {plural(len(found), 'value')} found among {plural(tested, 'candidate')}.")

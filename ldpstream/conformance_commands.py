@@ -13,7 +13,7 @@ from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.terminal import activity, console, tell
+from ldpstream.terminal import activity, show_table, tell
 
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
@@ -59,7 +59,7 @@ def _check_calls(survey: "Survey", path: Path, json: Path | None) -> list[str]:
         progress(f"calls of {path}")
         found = check_device(survey, read_calls(survey, path))
     for table in conformance_tables(found):
-        console.print(table)
+        show_table(table)
     for failure in found.failures:
         tell(failure)
     tell(conformance_verdict(found))

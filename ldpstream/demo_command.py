@@ -14,7 +14,7 @@ from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, Seed,
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.signals import ends_on_signal
-from ldpstream.terminal import console, progress_bar, tell
+from ldpstream.terminal import console, progress_bar, show_table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.demo import Demo
@@ -90,7 +90,7 @@ def run_demo(survey: "Survey", source: "ValueSource", pipeline: "Demo", json: Pa
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
         if publication.step == last and publication.cohort is None:
-            console.print(tables.histogram_table(survey, publication, true))
+            show_table(tables.histogram_table(survey, publication, true))
     for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)

@@ -10,7 +10,7 @@ import typer
 from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, drawable, write_json
-from ldpstream.terminal import console, fail, tell
+from ldpstream.terminal import console, fail, show_table, tell, tell_wrapped
 
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
@@ -50,7 +50,8 @@ def check(
         return
     _need_people({"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None})
     document = check_document(survey)
-    console.print("\n".join(document.promise), markup=False, highlight=False, soft_wrap=True)
+    for line in document.promise:
+        tell_wrapped(line)
     write_json(json, document)
 
 
@@ -74,7 +75,7 @@ def _print_forecast(
         fail(str(error))
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
-    console.print(forecast_tables.forecast_table(survey, rows, wished))
+    show_table(forecast_tables.forecast_table(survey, rows, wished))
     pairs = pair_forecasts(survey, rows)
     lines = [
         *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs), "",
@@ -133,7 +134,7 @@ def ledger(
         fail(str(error))
     rows, solved = tables.ledger_rows(survey), []
     for table in tables.ledger_tables(rows):
-        console.print(table)
+        show_table(table)
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
     console.print(
         "Right guess: of 100 people, how many the best guesser gets right from the reports of this attribute. Largest: the "
@@ -149,9 +150,9 @@ def ledger(
             solved = tables.solved_rows(survey, horizon, budget)
         except ValueError as error:
             fail(str(error))
-        console.print(tables.solved_table(survey, horizon, budget, solved))
+        show_table(tables.solved_table(survey, horizon, budget, solved))
     if hidden:
-        console.print(second_promise_table(people, hidden))
+        show_table(second_promise_table(people, hidden))
         for line in conditions(survey, people, colluding, added):
             console.print(line, markup=False, highlight=False)
     if plot is not None:

@@ -16,7 +16,7 @@ from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
 from ldpstream.signals import ends_on_signal, log_when_told
-from ldpstream.terminal import console, fail, progress_bar, say, tell
+from ldpstream.terminal import console, fail, progress_bar, say, show_table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.producers.device.routes import Relay
@@ -162,7 +162,7 @@ def estimate(
     def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window" and publication.cohort is None:
             (found,) = watch.surveys.values()
-            console.print(tables.histogram_table(found.survey, publication, None))
+            show_table(tables.histogram_table(found.survey, publication, None))
 
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.

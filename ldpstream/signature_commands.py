@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from ldpstream.arguments import SurveyFile
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.terminal import console, fail, say, tell
+from ldpstream.terminal import fail, say, show_table, tell
 
 if TYPE_CHECKING:
     from ldpstream.signing import Entry
@@ -93,7 +93,7 @@ def verify_command(
         shown = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
         at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(shown))
-    console.print(table)
+    show_table(table)
     states, broken = {}, {}
     for path in survey_files(folder):
         try:
@@ -131,7 +131,7 @@ def _show_changes(entry: "Entry") -> None:
     earlier = f"{entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}"
     tell(f"Changes since {earlier}:" if entry.changes else f"No key changed since {earlier}.")
     if entry.changes:
-        console.print(differences_table(entry.changes))
+        show_table(differences_table(entry.changes))
 
 
 def _public(signed_by: list[str]) -> list[bytes]:

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from ldpstream import surveys
 from ldpstream.outputs import JsonFile, utf8, write_json
 from ldpstream.runtime.clock import now_ms
-from ldpstream.terminal import console, fail, say, tell
+from ldpstream.terminal import fail, say, show_table, tell
 
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
@@ -40,7 +40,7 @@ def surveys_command(
         steps = f"{row['steps']:,}" + ("" if row["of_steps"] is None else f" of {row['of_steps']:,}")
         shown = [row["name"], row["state"], steps, row["ends"], row["owner"], row["fingerprint"]]
         table.add_row(*(escape(cell or "–") for cell in shown))
-    console.print(table)
+    show_table(table)
     write_json(json, {"surveys": rows, "broken": broken})
     for path, why in broken.items():
         say(f"{path}: {why}")
@@ -104,7 +104,7 @@ def diff_command(
     old, new = surveys.load_survey(old_file), surveys.load_survey(new_file)
     found = differences(old, new)
     if found:
-        console.print(survey_changes.differences_table(found))
+        show_table(survey_changes.differences_table(found))
     chances = survey_changes.chances(old, new)
     devices = survey_changes.devices(old, new, chances)
     histories = survey_changes.histories(old, new)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from ldpstream import terminal
 from ldpstream.cli import run
 from ldpstream.outputs import OutputError, write_json
 from ldpstream.terminal import table
@@ -63,3 +64,28 @@ def test_a_narrow_terminal_cuts_no_digit() -> None:
     console.print(shown)
     text = console.export_text()
     assert all(number in text for number in ("1234567890.25", "2234567890.25", "3234567890.25"))
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_a_narrow_terminal_shows_the_first_column_beside_all_others(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = table("a title", "mechanism", *(f"claimed {i}" for i in range(6)))
+    shown.add_row("L-PS-GRR(k=6)", *(f"{i}234567.25" for i in range(6)))
+    console = Console(record=True, width=width, file=io.StringIO())
+    monkeypatch.setattr(terminal, "console", console)
+    terminal.show_table(shown)
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    assert all(text.count(f" {i}234567.25 ") == text.count(f" claimed {i} ") == 1 for i in range(6))
+    assert text.count("L-PS-GRR(k=6)") == {40: 6, 60: 2, 200: 1}[width]
+    assert text.count("a title") == 1
+
+
+def test_sentences_are_wrapped_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+    monkeypatch.setattr(terminal.console, "_width", 72)
+    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample)])
+    with pytest.raises(SystemExit):
+        run()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 72
+    assert sum(line.startswith("  ") for line in lines) > 20  # the wrapped lines of an indented sentence are indented

@@ -140,6 +140,8 @@ def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> N
         rows = page.locator("#values tbody tr")
         expect(rows).to_have_count(25)
         page.locator("#find").fill("19")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "histogram"
         assert page.locator("#order").input_value() == "frequency"  # the default if not all values are shown
         page.select_option("#order", "value")
         labels = [v for v in range(200) if "19" in str(v)]

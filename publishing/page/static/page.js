@@ -322,7 +322,7 @@ function startControls() {
   });
   on("numbers", "toggle", () => { if ($("numbers").open && shown.histogram) histogram.drawNumbers(actions); });
   on("comparison-numbers", "toggle", () => { if ($("comparison-numbers").open && shown.comparison) comparison.drawDifferences(); });
-  on("controls", "submit", (event) => event.preventDefault());
+  on("controls", "submit", (event) => { event.preventDefault(); $("histogram").focus(); }); // Enter in "Find a value"
   on("zoom-in", "click", () => actions.zoom(histogram.zoomed(0.5)));
   on("zoom-out", "click", () => actions.zoom(histogram.zoomed(2)));
   on("zoom-all", "click", () => actions.zoom(null));
