@@ -141,6 +141,55 @@ class ABitOfAnotherValue(ForeignDevice):
         return [*drawn[:1], 1, *drawn[2:]] if value == 3 else drawn
 
 
+class OneNoiseForAllMemos(ForeignDevice):
+    """Draws the difference between value and memo once for all values of an attribute (symbols)."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m: Any = self.mechanisms[a]
+        noise = self.memos.setdefault((a, 0), self.symbol(m.k, 0, m.p1))
+        return self.randomize(m, (value + noise) % m.k, m.p2, m.q2)
+
+
+class OneCoinForAllMemos(ForeignDevice):
+    """Uses one draw for all values: of the coin that keeps the value, and of the symbol in its place."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m: Any = self.mechanisms[a]
+        kept, other = self.memos.setdefault((a, 0), (self.toss(m.p1), self.below(m.k - 1)))
+        return self.randomize(m, value if kept else other + (other >= value), m.p2, m.q2)
+
+
+class OneOtherSymbolForAllMemos(ForeignDevice):
+    """Tosses a coin for each value, but has one symbol in place of the values that it does not keep."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m: Any = self.mechanisms[a]
+        other = self.memos.setdefault((a, -1), self.below(m.k - 1))
+        kept = self.memos.setdefault((a, value), self.toss(m.p1))
+        return self.randomize(m, value if kept else other + (other >= value), m.p2, m.q2)
+
+
+class SameUniformsForAllMemos(ForeignDevice):
+    """Draws one number for each bit, for the memos of all values: the bug of a keyed hash that forgets the value."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m: Any = self.mechanisms[a]
+        uniforms = self.memos.setdefault((a, 0), [self.random.random() for _ in range(m.k)])
+        memo = [int(u < (m.p1 if v == value else m.q1)) for v, u in enumerate(uniforms)]
+        return self.randomize(m, memo, m.p2, m.q2)
+
+
+class MemosOfValues(ForeignDevice):
+    """With local hashing, draws a memo for each value instead of each symbol."""
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m: Any = self.mechanisms[a]
+        symbol = self.hash(m, self.functions[a], value)
+        if (a, value) not in self.memos:
+            self.memos[a, value] = self.randomize(m, symbol, m.p1, m.q1)
+        return self.functions[a], self.randomize(m, self.memos[a, value], m.p2, m.q2)
+
+
 class BiasedCoins(ForeignDevice):
     """Every coin is 5 % too likely."""
 
@@ -192,6 +241,9 @@ LEVELS = make_survey({"a": (4, [level("GRR", eps_1=1.0), {**level("GRR", eps_1=1
 COHORTS = replace(GRR, cohort=Cohort(name="version", values=("1", "2"), least=10))
 PHASES, HASHED = make_survey({"a": (4, [SPACED])}), make_survey({"a": (6, [level("L-OLH", 3.0, 1.9)])})
 
+MEMOS = make_survey({"a": (4, [level("L-GRR", 2.0, 1.4)])})
+FEW_SYMBOLS = make_survey({"a": (6, [level("L-OLH", 2.0, 1.5)])})  # g = 5: two values have one symbol in one device of five
+
 LEAKS: list[tuple[type[ForeignDevice], Survey, str]] = [  # the device, the survey, a part of the finding
     (AttributeFromTheValue, TWO, "sampled attribute, for each value"),
     (LevelFromTheValue, LEVELS, "another level than the program chose"),
@@ -206,6 +258,10 @@ LEAKS: list[tuple[type[ForeignDevice], Survey, str]] = [  # the device, the surv
     (SeededByTheIdentity, GRR, "two runs"),
     (SeededByTheIdentity, OSUE, "two runs"),
     (ABitOfAnotherValue, OSUE, "for each pair of values"),
+    (OneNoiseForAllMemos, MEMOS, "first reports of two values: both support their values"),
+    (OneCoinForAllMemos, MEMOS, "first reports of two values: both support a third value"),
+    (SameUniformsForAllMemos, OSUE, "first reports of two values: other bits set in both"),
+    (MemosOfValues, FEW_SYMBOLS, "first reports of two values with one memo key"),
     (CoinsBiasedByTenPercent, GRR, "support the device's value"),
     (CoinsBiasedByTenPercent, OSUE, "bits of other values"),
     (BiasedCoins, GRR, "support the device's value"),
@@ -215,13 +271,14 @@ LEAKS: list[tuple[type[ForeignDevice], Survey, str]] = [  # the device, the surv
 ]
 MISSED: list[tuple[type[ForeignDevice], Survey]] = [
     (ClearInAHundredth, GRR), (ClearInAHundredth, OSUE), (BiasOfATenth, GRR), (BiasOfATenth, OSUE), (KeyFromASecret, GRR),
+    (OneOtherSymbolForAllMemos, MEMOS),
 ]  # fmt: skip
 DEVICES, STEPS, TIMES = 5000, 4, 20
 
 
 def main() -> None:
     """Prints, for each device, how many of `TIMES` checks fail."""
-    correct: list[tuple[type[ForeignDevice], Survey]] = [(ForeignDevice, GRR), (ForeignDevice, OSUE)]
+    correct: list[tuple[type[ForeignDevice], Survey]] = [(ForeignDevice, survey) for survey in (GRR, OSUE, MEMOS, FEW_SYMBOLS)]
     for kind, survey in [*((kind, survey) for kind, survey, _ in LEAKS), *MISSED, *correct]:
         failed = sum(not check_device(survey, calls(survey, kind, DEVICES, STEPS, seed)).passed for seed in range(TIMES))
         names = ", ".join(m.name for mechanisms in survey.mechanisms for m in mechanisms)

@@ -58,7 +58,7 @@ from .faulty_devices import (
     WrongStep,
 )
 from .foreign_device import ForeignDevice, Row, calls
-from .leaking_devices import LEAKS
+from .leaking_devices import LEAKS, MemosOfValues
 
 SPACED = {"name": "GRR", "mechanism": "GRR", "eps": 2.0, "every_steps": 3, "lifetime_reports": 2}
 
@@ -113,11 +113,12 @@ def test_our_own_device_passes(seeded_devices: None) -> None:
         for number in range(440):
             path = Path(folder) / "device"
             device = Device(survey, path)
-            for step in range(2):
-                device.report("zone", number // 2 % 4, step)
+            identity, run = divmod(number, 2)
+            values = [(identity + (step == 2)) % 4 for step in range(3)]
+            for step, value in enumerate(values):
+                device.report("zone", value, step)
             for made in device.waiting():
-                identity, run = divmod(number, 2)
-                yield Call(f"device {number}", identity, 0, identity % 4, made.step, made.envelope, made.key, run=run)
+                yield Call(f"device {number}", identity, 0, values[made.step], made.step, made.envelope, made.key, run=run)
             path.unlink()
 
     with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
@@ -133,10 +134,10 @@ def answered(n: int, turned: bool) -> Iterator[Call]:
     random = Random(5)
     for number in range(n):
         identity, run = divmod(number, 2)
-        one, other = identity % 3, identity // 3 % 3
         device = ForeignDevice(PAIRED, random, identity=identity)
-        told = one, other, one + 3 * other if turned else 3 * one + other
-        for step in range(2):
+        for step in range(3):
+            one, other = (identity + step // 2) % 3, (identity // 3 + step // 2) % 3
+            told = one, other, one + 3 * other if turned else 3 * one + other
             for a, value in enumerate((one, other, 3 * one + other)):
                 envelope, key = device.report(a, told[a], step) or (None, None)
                 yield Call(f"device {number}", str(identity), a, value, step, envelope, key, run=run)
@@ -157,14 +158,14 @@ def test_many_levels_are_compared_with_their_neighbours_alone(levels: int, compa
 
 
 def test_p_values_of_correct_devices_are_not_too_small() -> None:
-    """A wrong formula with a small error would pass one run: of 46 checks, few may have a p-value below 0.01."""
+    """A wrong formula with a small error would pass one run: of 68 checks, few may have a p-value below 0.01."""
     worst = []
     for seed in range(5):
         survey = survey_of("L-OSUE" if seed % 2 else "L-GRR")
         found = check_device(survey, calls(survey, ForeignDevice, 700, seed=10 + seed))
         worst += [one.p_value for one in found.tested if one.tests == 1]
     assert len(worst) > 30
-    assert sum(p < 0.01 for p in worst) <= 3  # binomial(46, 0.01) is above 3 with probability 0.0012
+    assert sum(p < 0.01 for p in worst) <= 4  # binomial(68, 0.01) is above 4 with probability 0.0006
 
 
 # ---- devices with a fault
@@ -235,8 +236,8 @@ def test_every_fault_is_found(kind: type[ForeignDevice], survey: Survey, finding
 
 @pytest.mark.parametrize(("kind", "survey", "finding"), LEAKS, ids=lambda x: x.__name__ if isinstance(x, type) else None)
 def test_every_leak_is_found(kind: type[ForeignDevice], survey: Survey, finding: str) -> None:
-    n = {"BiasedCoins": 5000, "CoinsBiasedByTenPercent": 2000}.get(kind.__name__, 800)
-    failures = check_device(survey, calls(survey, kind, n, 8)).failures
+    n = {"BiasedCoins": 5000, "CoinsBiasedByTenPercent": 2000, "MemosOfValues": 4000}.get(kind.__name__, 800)
+    failures = check_device(survey, calls(survey, kind, n, 4 if kind is MemosOfValues else 8)).failures
     assert any(finding in failure for failure in failures), failures
 
 

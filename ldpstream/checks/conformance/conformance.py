@@ -3,7 +3,8 @@
 A correct device fails with probability at most `FALSE_ALARM`.
 
 The verdict "passed" needs a sample that shows, with probability 0.9, a p that is too small by a quarter of p - q. For memoized
-levels the sample must also be large enough to find a device that draws a fresh memo for every report.
+levels the sample must also be large enough to find a device that draws a fresh memo for every report, and must have reports of
+two values of one device.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ import numpy as np
 from ldpstream.checks.conformance.binomial import BinomialCounts, detectable, trials_needed
 from ldpstream.checks.conformance.calls import Call, ConformanceError
 from ldpstream.checks.conformance.choices import PHASE, SAMPLED, choice_counts
+from ldpstream.checks.conformance.memos import TWO_VALUES, memo_counts
 from ldpstream.checks.conformance.privacy import Bound, audit_rows
 from ldpstream.checks.conformance.rows import FIRST_TWO, HELD, channel_counts
 from ldpstream.checks.conformance.rules import Fault, check_rules
@@ -99,7 +101,7 @@ def check_device(survey: Survey, calls: Iterable[Call]) -> Conformance:
     for (a, level), rows in sorted(observed.rows.items()):
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
         m = survey.mechanisms[a][level]
-        groups += channel_counts(place, m, rows)
+        groups += [*channel_counts(place, m, rows), *memo_counts(place, m, rows)]
         bounds += audit_rows(place, m, rows, FALSE_ALARM / 2 / sum(map(len, survey.mechanisms)))
     groups = [group for group in groups if group.trials.size]
     alpha = FALSE_ALARM / 2 / max(len(groups), 1)
@@ -132,11 +134,17 @@ def _require_enough(survey: Survey, found: Conformance) -> None:
                 _require(found, place, of_answers(size), f"independent reports of sets with {plural(size, 'answer')}")
             if m.memoized:
                 _require(found, place, FIRST_TWO, "repeated reports of one value by one device")
-            if m.every_steps > 1 and not any(one.place == place and one.check == PHASE for one in found.tested):
+            if m.memoized and m.fakes == 1 and not _tested_at(found, place, TWO_VALUES):
+                raise ConformanceError(f"no fault found, but no device reported two values of {place}")
+            if m.every_steps > 1 and not _tested_at(found, place, PHASE):
                 raise ConformanceError(f"no fault found, but no device was asked for {place} at every phase")
     if survey.collection == "smp" and len(survey.attributes) > 1 and not any(one.check == SAMPLED for one in found.tested):
         raise ConformanceError("no fault found, but no device was asked for every attribute at every phase")
     _require(found, "", TWO_RUNS, "devices with two runs")
+
+
+def _tested_at(found: Conformance, place: str, check: str) -> bool:
+    return any(one.place == place and one.check.startswith(check) for one in found.tested)
 
 
 def _require(found: Conformance, place: str, check: str, what: str) -> None:

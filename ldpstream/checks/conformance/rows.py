@@ -51,10 +51,11 @@ def _independent(m: Mechanism, reports: Rows) -> Rows:
         return one_of_each(reports)
     if not m.memoized:
         return reports
-    return take(reports, np.sort(np.unique(_memos(m, reports), return_index=True)[1]))
+    return take(reports, np.sort(np.unique(memo_numbers(m, reports), return_index=True)[1]))
 
 
-def _memos(m: Mechanism, reports: Rows) -> IntArray:
+def memo_numbers(m: Mechanism, reports: Rows) -> IntArray:
+    """(n,) a number for each report, equal for reports of one device and memo key."""
     hashed = m.functions(reports.rows)
     enrolment = np.zeros(reports.values.size, np.int64) if hashed is None else hashed[0]
     return reports.devices * 2**31 + m.memo_keys(reports.values, enrolment)
