@@ -107,12 +107,14 @@ class Device:
         cohort: the device's present cohort, one of the survey's; None for a survey without cohorts. The cohort travels in
             clear: it must not depend on a value.
         signed_by: one or several public keys, one of which must have signed the survey; None for no check.
+        also_signed_by: other keys, one of which must also have signed the survey; None for no second signature.
         wait_s: how long a call waits for another transaction on the file, in seconds, in [0, 86 400].
-        signature: with `signed_by`: the survey's signature, as JSON in one line; or the text of the file `signatures.jsonl`.
+        signature: with `signed_by`: the survey's signatures, each as JSON in one line, such as the text of `signatures.jsonl`.
 
     Raises:
-        ValueError: if an argument is invalid, or `signature` is given without `signed_by`.
-        NotSigned: if the survey is not signed by `signed_by`, or a signature cannot be read.
+        ValueError: if an argument is invalid, `signature` is given without `signed_by`, or a key of `also_signed_by` is also in
+            `signed_by`.
+        NotSigned: if the survey is not signed by `signed_by` and `also_signed_by`, or a signature cannot be read.
         ModuleNotFoundError: if there is a signature to verify, and the package cryptography is not installed.
         UnknownSurvey: if the survey has a mechanism for which this version of the device has no randomizer.
         WrongSurvey: if the file or the pin belongs to another survey.
@@ -135,19 +137,23 @@ class Device:
         max_eps: float | None = None,
         cohort: str | None = None,
         signed_by: str | Sequence[str] | None = None,
+        also_signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
         wait_s: float = BUSY_S,
     ) -> None:
         if pin is not None:
             _require_pin(survey, pin)
         allowed = math.inf if max_eps is None else real("max_eps", max_eps, 0, MAX_EPS)
-        if signed_by is not None:
-            try:
-                require_signature(survey, signature, public_keys(signed_by))
-            except SignatureError as error:
-                raise NotSigned(str(error)) from None
-        elif signature is not None:
-            raise ValueError("signature needs signed_by: without a public key it is not checked")
+        required = [public_keys(keys) for keys in (signed_by, also_signed_by) if keys is not None]
+        if signed_by is None and (signature is not None or required):
+            raise ValueError("signature and also_signed_by need signed_by: without a public key no signature is checked")
+        if len(required) == 2 and set(required[0]) & set(required[1]):
+            raise ValueError("also_signed_by must name other keys than signed_by, since one signature would be enough")
+        try:
+            for keys in required:
+                require_signature(survey, signature, keys)
+        except SignatureError as error:
+            raise NotSigned(str(error)) from None
         self.survey, self._cohort = survey, survey.cohort_index(cohort)
         # the service accepts the current step, late steps within `lateness_steps`, and the next step because of clock skew
         self._n_kept = survey.lateness_steps + 2

@@ -106,6 +106,7 @@ class Wallet:
         max_eps: float | None = None,
         cohort: str | None = None,
         signed_by: str | Sequence[str] | None = None,
+        also_signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
     ) -> Device:
         """Returns the device that answers a survey; charges the survey's claim if there is no enrolment.
@@ -123,7 +124,7 @@ class Wallet:
         place = Place(self._file, survey, _now_ms)
         return Device(
             survey, place, levels, expect_enrolled=expect_enrolled, pin=pin, max_eps=max_eps, cohort=cohort,
-            signed_by=signed_by, signature=signature,
+            signed_by=signed_by, also_signed_by=also_signed_by, signature=signature,
         )  # fmt: skip
 
     def leave(self, pin: str) -> None:

@@ -1,7 +1,6 @@
 """The signatures of the surveys of a gateway, from the file `signatures.jsonl` beside each survey file.
 
-The gateway does not verify the signatures. It serves the signature that states the hash of the survey's canonical text, the
-last one if there are several.
+The gateway does not verify the signatures. It serves the signatures that state the hash of the survey's canonical text.
 """
 
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ class ServedSignatures:
 
     def __init__(self) -> None:
         self._seen: dict[Path, Stamp | None] = {}
-        self._found: dict[Path, dict[str, Signature]] = {}
+        self._found: dict[Path, dict[str, list[Signature]]] = {}
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> bool:
@@ -31,13 +30,16 @@ class ServedSignatures:
         read = [self._read(path) for path in changed]
         return any(read)
 
-    def of(self, text: SurveyText) -> Signature | None:
-        return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical))
+    def of(self, text: SurveyText) -> list[Signature]:
+        return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical), [])
 
     def _read(self, path: Path) -> bool:
         try:
             lines = read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []
-            self._found[path] = {line.read().canonical_sha256: line for line in lines}
+            found: dict[str, list[Signature]] = {}
+            for line in lines:
+                found.setdefault(line.read().canonical_sha256, []).append(line)
+            self._found[path] = found
             self._refused.pop(path, None)
             return True
         except (SignatureError, OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
 """The surveys whose reports a gateway takes, and their documents for devices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,10 +13,14 @@ from ldpstream.surveys.signatures import Signature
 
 
 class ServedSurvey(DeviceSurvey, frozen=True, kw_only=True):
-    """The device survey, the text of the survey's file (`toml`), and the survey's signature, None if there is none."""
+    """The device survey, the text of the survey's file (`toml`), and the survey's signatures, the latest one last.
+
+    `signature` is the latest one, for devices that read one; None if there is none.
+    """
 
     toml: str
     signature: Signature | None
+    signatures: list[Signature]
 
 
 class ListedSurvey(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +64,10 @@ class GatewaySurveys:
 
     # ---- changes
 
-    def put(self, survey: Survey, toml: str, signature: Signature | None = None) -> None:
+    def put(self, survey: Survey, toml: str, signatures: Sequence[Signature] = ()) -> None:
         self.by_fingerprint[survey.fingerprint] = survey
-        served = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=signature)
+        latest, keys = signatures[-1] if signatures else None, msgspec.structs.asdict(survey.device_survey)
+        served = ServedSurvey(**keys, toml=toml, signature=latest, signatures=list(signatures))
         self._documents[survey.fingerprint] = msgspec.json.encode(served)
 
     def attach(self, survey: Survey, log: GatewayLog) -> None:

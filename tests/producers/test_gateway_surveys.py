@@ -434,28 +434,30 @@ def test_mistakes_in_the_files_are_one_error(tmp_path: Path) -> None:
 
 
 async def test_the_signature_beside_the_files_is_served_and_followed(tmp_path: Path) -> None:
-    """A gateway serves the last signature of a survey, and checks none."""
+    """A gateway serves all signatures of a survey and the latest one, and checks none."""
     folder = Folder(tmp_path, "one", "two")
     folder.served.begin(folder.served.check())
     one, path = folder.named("one"), tmp_path / "signatures.jsonl"
 
     def served(name: str) -> Any:
-        return json.loads(folder.surveys.document(folder.named(name).fingerprint.hex()))["signature"]
+        found = json.loads(folder.surveys.document(folder.named(name).fingerprint.hex()))
+        assert found["signature"] == (found["signatures"][-1] if found["signatures"] else None)
+        return [one["signature"] for one in found["signatures"]]
 
     def line(stated: str, signature: str) -> str:
         return json.dumps({"statement": stated, "signature": signature, "toml": "x"}) + "\n"
 
     stated = statement(one, "x", None, datetime(2026, 1, 5, tzinfo=UTC))
-    assert served("one") is None
+    assert served("one") == []
     path.write_text(line(stated, "first") + line(stated, "last"))
     await folder.look()
-    assert (served("one"), served("two")) == ({"statement": stated, "signature": "last"}, None)
+    assert (served("one"), served("two")) == (["first", "last"], [])
     with structlog.testing.capture_logs() as logged:
         path.write_text("broken")
         await folder.look()
         await folder.look()
     assert [entry["event"] for entry in logged] == ["signatures cannot be read"]  # one line, as long as the reason is the same
-    assert served("one")["signature"] == "last"
+    assert served("one") == ["first", "last"]
     path.unlink()
     await folder.look()
-    assert served("one") is None
+    assert served("one") == []

@@ -11,6 +11,7 @@ import pytest
 from ldpstream.device import Device, NotSigned, Wallet
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.signatures import Signature, SignatureError, is_signed_by, public_keys, read_lines
+from tests.devices.signatures import LATER, OWNER, STRANGER, public, signature
 from tests.devices.vectors import SURVEYS, VECTORS
 
 CASES = json.loads((VECTORS / "signatures.json").read_text())
@@ -61,11 +62,27 @@ def test_a_wallet_checks_before_it_charges(tmp_path: Path) -> None:
     assert len(wallet.spent().surveys) == 1
 
 
+def test_two_signatures_can_both_be_required(tmp_path: Path) -> None:
+    survey, text = survey_of(CASES[0]), CASES[0]["signature"]["statement"]
+    ours, theirs = (json.dumps(signature(text, key)) for key in (OWNER, LATER))
+    keys: dict[str, Any] = {"signed_by": public(OWNER), "also_signed_by": [public(LATER), public(STRANGER)]}
+    for refused in (ours, theirs, f"{ours}\n{ours}"):
+        with pytest.raises(NotSigned):
+            Device(survey, tmp_path / "device", **keys, signature=refused)
+    Device(survey, tmp_path / "device", **keys, signature=f"{ours}\n{theirs}")
+    wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
+    wallet.device(survey, **keys, signature=f"{theirs}\n{ours}")
+    wrong: dict[str, Any]
+    for wrong in ({"also_signed_by": public(LATER)}, keys | {"also_signed_by": public(OWNER)}):
+        with pytest.raises(ValueError, match="also_signed_by"):
+            Device(survey, tmp_path / "device", **wrong, signature=ours)
+
+
 @pytest.mark.parametrize("wrong", ["", "AAAA", [], CASES[0]["signed_by"][0] + " ", CASES[0]["signed_by"][0][:-1], "é" * 44])
 def test_a_wrong_public_key_is_the_applications_mistake(wrong: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="public key"):
         Device(survey_of(CASES[0]), tmp_path / "device", signed_by=wrong, signature=json.dumps(CASES[0]["signature"]))
-    with pytest.raises(ValueError, match="signature needs signed_by"):
+    with pytest.raises(ValueError, match="signature and also_signed_by need signed_by"):
         Device(survey_of(CASES[0]), tmp_path / "device", signature=json.dumps(CASES[0]["signature"]))
 
 

@@ -9,25 +9,33 @@ const FORMAT = "ldpstream survey signature 1";
  * Requires a signature of a canonical text by one of the keys.
  *
  * @param canonical the canonical text.
- * @param signature the `signature` of the device survey.
+ * @param signatures the `signatures` of the device survey.
  * @param signedBy public keys in base64; one is enough.
  * @param survey name of the survey, for errors.
  */
-export async function requireSignature(canonical: string, signature: unknown, signedBy: readonly string[], survey: string): Promise<void> {
+export async function requireSignature(canonical: string, signatures: readonly unknown[], signedBy: readonly string[], survey: string): Promise<void> {
   const keys = signedBy.map(publicKey);
   if (keys.length === 0) throw new RangeError("signedBy must name at least one public key, got none");
-  const refuse = (why: string) => new NotSigned(`survey ${survey} is not signed: ${why}`);
-  if (signature === undefined || signature === null) throw refuse("it has no signature");
-  const { statement, signature: raw } = signature as Record<string, unknown>;
+  let why: string | null = "it has no signature";
+  for (const signature of signatures) {
+    why = await problemOf(canonical, signature, keys);
+    if (why === null) return;
+  }
+  throw new NotSigned(`survey ${survey} is not signed: ${why}`);
+}
+
+/** Returns why a signature is not one of the text by one of the keys; null if it is. */
+async function problemOf(canonical: string, signature: unknown, keys: readonly Uint8Array<ArrayBuffer>[]): Promise<string | null> {
+  const { statement, signature: raw } = Object(signature) as Record<string, unknown>;
   const stated = typeof statement === "string" ? parsed(statement) : null;
-  if (stated?.["format"] !== FORMAT) throw refuse(`the signed statement must have the format ${FORMAT}`);
+  if (stated?.["format"] !== FORMAT) return `the signed statement must have the format ${FORMAT}`;
   const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", bytesOf(canonical)));
-  if (stated["canonical_sha256"] !== toHex(hash)) throw refuse("its signature is of another survey");
+  if (stated["canonical_sha256"] !== toHex(hash)) return "its signature is of another survey";
   const signed = typeof raw === "string" ? fromBase64(raw, 64) : null;
   for (const key of keys) {
-    if (signed && (await verifies(key, signed, bytesOf(statement as string)))) return;
+    if (signed && (await verifies(key, signed, bytesOf(statement as string)))) return null;
   }
-  throw refuse("its signature is not by the expected key");
+  return "its signature is not by the expected key";
 }
 
 function publicKey(text: string): Uint8Array<ArrayBuffer> {

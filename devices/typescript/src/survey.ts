@@ -96,6 +96,8 @@ export function cohortIndex(survey: Survey, cohort: string | undefined): number 
 export interface OpenOptions {
   /** The public key that must have signed the survey, or several of which one is enough: see `ldpstream sign`. Default: no check. */
   readonly signedBy?: string | readonly string[];
+  /** Other keys, one of which must also have signed the survey, for two signatures. Default: no second signature. */
+  readonly alsoSignedBy?: string | readonly string[];
 }
 
 /**
@@ -108,15 +110,15 @@ export interface OpenOptions {
  * @param pin the survey's pin that the application expects, as 64 hexadecimal digits; by default any survey is accepted. A
  *   fingerprint, which has 16 digits, is too short: its author can make a second survey with the same one.
  * @param options further conditions of the application.
- * @throws NotSigned if `signedBy` is given, and the survey has no signature by such a key.
- * @throws RangeError if `signedBy` is not a public key, or `pin` does not have 64 hexadecimal digits.
+ * @throws NotSigned if `signedBy` or `alsoSignedBy` is given, and the survey has no signature by such a key.
+ * @throws RangeError if one of them is not a public key, if they have a common key, or `pin` does not have 64 hexadecimal digits.
  * @throws DeviceError if Web Crypto is missing, or has no Ed25519 for `signedBy`.
  * @throws UnknownSurvey if this device cannot answer the survey.
  * @throws UnsafeSurvey if the hash or the parameters do not fit the canonical text, or a mechanism could lose more privacy than the
  *   text states.
  * @throws WrongSurvey if the survey has another pin.
  */
-export async function openSurvey(document: unknown, pin?: string, { signedBy }: OpenOptions = {}): Promise<Survey> {
+export async function openSurvey(document: unknown, pin?: string, { signedBy, alsoSignedBy }: OpenOptions = {}): Promise<Survey> {
   if (pin !== undefined) requirePinForm(pin);
   const fields = object(document, "the device survey");
   const stated = text(fields["fingerprint"], "fingerprint");
@@ -127,10 +129,10 @@ export async function openSurvey(document: unknown, pin?: string, { signedBy }: 
     throw new UnsafeSurvey(`the device survey states the fingerprint ${stated.slice(0, 60)}, its text has ${fingerprintOf(found)}`);
   }
   if (pin !== undefined && pin !== found) throw new WrongSurvey(`the survey has the pin ${found}, expected ${pin}`);
-  if (signedBy !== undefined) {
-    const keys = typeof signedBy === "string" ? [signedBy] : signedBy;
-    await requireSignature(canonical, fields["signature"], keys, stated);
-  }
+  const required = [signedBy, alsoSignedBy].flatMap((keys) => (keys === undefined ? [] : [typeof keys === "string" ? [keys] : keys]));
+  if (required[1]?.some((key) => required[0]!.includes(key))) throw new RangeError("alsoSignedBy must name other keys than signedBy");
+  const signatures = fields["signatures"] ?? (fields["signature"] ? [fields["signature"]] : []);
+  for (const keys of required) await requireSignature(canonical, Array.isArray(signatures) ? signatures : [], keys, stated);
   return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), hash);
 }
 

@@ -1,6 +1,7 @@
 /** The test vectors in devices/vectors, which the Python device writes. */
 
 import assert from "node:assert/strict";
+import { createPrivateKey, createPublicKey } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { fromHex, toHex } from "../src/bytes.js";
@@ -54,6 +55,19 @@ test("signatures: a survey is refused unless one of the keys has signed its cano
     const opened = openSurvey({ canonical, fingerprint, mechanisms, signature }, pin, { signedBy: signed_by });
     await (accepted ? opened : assert.rejects(opened, NotSigned, name));
   }
+});
+
+test("signatures: two can both be required", async () => {
+  const [{ canonical, fingerprint, pin, signature, signed_by }, stranger] = ["signed", "signed by a stranger"].map((name) => read("signatures").find((other: any) => other.case === name));
+  const { mechanisms } = read("parameters").find((other: any) => other.canonical === canonical);
+  const der = Buffer.concat([Buffer.from("302e020100300506032b657004220420", "hex"), Buffer.alloc(32, 3)]); // the stranger's key
+  const other = createPublicKey(createPrivateKey({ key: der, format: "der", type: "pkcs8" })).export({ format: "der", type: "spki" }).subarray(-32).toString("base64");
+  const opened = (signatures: unknown[], alsoSignedBy: string) =>
+    openSurvey({ canonical, fingerprint, mechanisms, signature, signatures }, pin, { signedBy: signed_by, alsoSignedBy });
+  await opened([signature, stranger.signature], other);
+  for (const one of [signature, stranger.signature]) await assert.rejects(opened([one, one], other), NotSigned);
+  await assert.rejects(opened([], other), NotSigned);
+  await assert.rejects(opened([signature, stranger.signature], signed_by[0]), RangeError);
 });
 
 test("signatures: a text that is not a key is the application's mistake", async () => {

@@ -153,7 +153,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
     """
     sending = Sending(survey)
     served = ("/v1/survey", f"/v1/surveys/{survey.fingerprint.hex()}")
-    definition = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=None)
+    definition = ServedSurvey(**msgspec.structs.asdict(survey.device_survey), toml=toml, signature=None, signatures=[])
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
