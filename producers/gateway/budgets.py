@@ -12,7 +12,8 @@ Collectors and relays have no budget. "All" includes their reports and keys. A g
 its start, and nothing of other gateways.
 
 The memory is bounded: for each histogram `Amounts` keeps at most 2 `KEPT` clients. It may overstate a client's amount, never
-understate it. So no client exceeds its budget, and a client that has used at most half of its budget is never refused.
+understate it. So no client exceeds its budget. A client that has used at most half of its budget is never refused, unless
+many charges of the histogram were undone.
 """
 
 from collections.abc import Hashable, Mapping

@@ -470,7 +470,7 @@ def _busy() -> Problem:
 
 
 def _collector_required() -> Problem:
-    detail = f"more than one report in an envelope, or {DEVICE_BATCH} envelopes in a batch, need the token of a collector"
+    detail = f"several reports in an envelope, or more than {DEVICE_BATCH} envelopes in a batch, need a collector's token"
     return Problem("collector required", detail)
 
 
