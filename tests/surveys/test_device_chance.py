@@ -108,6 +108,22 @@ def test_the_course_of_a_pairs_other_value_reveals_the_value(
     assert not known or guess_bound(2, *two_memos) < true
 
 
+def test_the_course_of_a_pairs_other_attribute_reveals_the_value_by_its_own_fresh_reports() -> None:
+    """Enumerates the courses of b, one for each of four values of a, from two fresh reports of b.
+
+    Control: the bound for a value of b that never changes is smaller.
+    """
+    level = {"mechanism": "GRR", "eps": 2.0}
+    weak = {"name": "pair", "pair": ["a0", "a1"], "level": [{"name": "l", "mechanism": "GRR", "eps": 0.1}]}
+    asked = survey("smp", (4, {"mechanism": "GRR", "eps": 0.1}), (2, level), pairs=[weak])
+    m, other = asked.mechanisms[0][0], asked.mechanisms[1][0]
+    channel = other.channel()
+    laws = [np.multiply.outer(channel[first], channel[second]).ravel() for first, second in product(range(2), repeat=2)]
+    true = success(laws)
+    assert true == pytest.approx(0.7758, abs=1e-4)
+    assert other.guess_hint(4, 2) < true <= device_chance(asked, 0, m, 2)
+
+
 def _of_coins(p: Parameters, values: tuple[int, ...], known: bool) -> Any:
     """The law of a report of each value in turn, or of the memo itself, over all memos that the values can draw."""
     memo, report = (_channel_of_coins(p, name) for name in ("memo", "report"))
