@@ -9,9 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.tally import Record, tally
+from ldpstream.demo import Demo
+from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.vitals import Vitals
 from ldpstream.stores import PaneKey
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
@@ -63,7 +68,24 @@ def test_the_selectors_of_an_alert() -> None:
     found = compose.selectors()
     assert found["LdpstreamEstimateIncomplete"] == {'ldpstream_estimate_complete{span="step"}'}
     assert all(found.values())
-    assert found.keys() >= compose.BEHIND_RELAY
+
+
+def test_only_the_listed_alerts_read_estimators_metrics_without_data() -> None:
+    """The Compose file's survey gives data to every other alert that reads the metrics of an estimate."""
+    survey, registry = load_survey(compose.SURVEY), CollectorRegistry()
+    demo = Demo(survey, MarkovValues(survey, 200, 2, 1), 1)
+    demo.run(lambda step, publications: None)
+    made = demo.service
+    shown = PrometheusPublisher(survey, registry)
+    Vitals(survey, made.store, made.log, made.results, 0, shown, registry).look(made.log.now_ms)
+    families = {family.name for family in registry.collect()}
+    have = {sample.name for family in registry.collect() for sample in family.samples}
+    read = {
+        alert: {one.partition("{")[0] for one in selected if one.partition("{")[0].removesuffix("_total") in families}
+        for alert, selected in compose.selectors().items()
+    }
+    assert len([alert for alert, names in read.items() if names]) > 10
+    assert {alert for alert, names in read.items() if names - have} == compose.NOT_IN_SURVEY.keys()
 
 
 def test_the_overlay_of_the_cluster_has_no_image_to_pull(tmp_path: Path) -> None:
