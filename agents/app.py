@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn, cast
 
 import mode.loop
@@ -41,7 +42,7 @@ from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.malloc import keep_freed_memory
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
-from ldpstream.runtime.shutdown import TOLD_TO_END, end_within, noting_status
+from ldpstream.runtime.shutdown import TOLD_TO_END, noting_status, shutdown_starter
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.runtime.topics import check_session, group_id
@@ -212,9 +213,16 @@ class _Worker(faust.Worker):
     def _install_signal_handlers_unix(self) -> None:
         """Starts the shutdown deadline in the signal handler itself: the event loop may be busy for seconds."""
         super()._install_signal_handlers_unix()
+        start = shutdown_starter(
+            STOP_S, last_words=lambda: log.warning("shutdown deadline passed, exiting without leaving the group")
+        )
+
+        def handle(signum: int, frame: FrameType | None) -> None:
+            start(signum)
+
         # the event loop still gets the signals through its wake-up file descriptor
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end_in_time)
+            signal.signal(number, handle)
             signal.siginterrupt(number, False)
 
     def _schedule_shutdown(self, number: Any) -> None:
@@ -231,10 +239,6 @@ class _Worker(faust.Worker):
             sys.exit(0)
         except UserError as error:
             _exit_unusable(error)
-
-
-def _end_in_time(*_signal: Any) -> None:
-    end_within(STOP_S, lambda: log.warning("shutdown deadline passed, exiting without leaving the group"))
 
 
 def broker_credentials(settings: Settings) -> Any:

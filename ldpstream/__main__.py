@@ -7,31 +7,41 @@ from collections.abc import Callable
 from io import FileIO, TextIOWrapper
 from types import FrameType
 
+STOP_S = 10.0  # longest time from the signal to the end of a command that does not handle it
+
 
 def main() -> None:
     """Runs the command line.
 
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal (`ldpstream.signals`).
+    Only the first signal counts. A command that does not end within 10 s is ended.
     """
     _open_streams()
     if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin and slow other processes
+    from ldpstream.runtime.shutdown import noting_status, shutdown_starter
+
     told: list[int] = []
+    start_shutdown = shutdown_starter(STOP_S, late_status=lambda signum: 128 + signum, exit_hooks=True)
 
     def end(signum: int, frame: FrameType | None) -> None:
+        start_shutdown(signum)
+        if told:  # a second exception would interrupt what the first one cleans up
+            return
         told.append(signum)
         if signum == signal.SIGINT:
             raise KeyboardInterrupt  # commands may catch it
         sys.exit(128 + signum)
 
     signal.signal(signal.SIGTERM, end)
-    try:
-        _run(end)
-    except BaseException as error:
-        # a library may have replaced the handler's exception; a command that caught Ctrl-C chooses its own status
-        if told and (told[0] != signal.SIGINT or not isinstance(error, SystemExit)):
-            sys.exit(128 + told[0])
-        raise
+    with noting_status():
+        try:
+            _run(end)
+        except BaseException as error:
+            # a library may have replaced the handler's exception; a command that caught Ctrl-C chooses its own status
+            if told and (told[0] != signal.SIGINT or not isinstance(error, SystemExit)):
+                sys.exit(128 + told[0])
+            raise
 
 
 def _run(end: Callable[[int, FrameType | None], None]) -> None:
@@ -40,12 +50,10 @@ def _run(end: Callable[[int, FrameType | None], None]) -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # an imported module could catch an exception
     try:
         from ldpstream.cli import run  # only here: the module `cli` imports every package
-        from ldpstream.runtime.shutdown import noting_status
 
         if with_ctrl_c:
             signal.signal(signal.SIGINT, end)
-        with noting_status():
-            run()
+        run()
     except ModuleNotFoundError as error:  # the device's packages are installed, but not the service's
         if (error.name or "").partition(".")[0] in ("", "ldpstream"):
             raise

@@ -1,9 +1,6 @@
 """The command `conformance`: checks a device that somebody else wrote."""
 
-import signal
-from contextlib import suppress
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -13,6 +10,7 @@ from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
+from ldpstream.signals import ends_on_signal
 from ldpstream.terminal import activity, show_table, tell
 
 if TYPE_CHECKING:
@@ -71,11 +69,10 @@ def _check_sending(survey: "Survey", toml: str, port: int, json: Path | None) ->
     from ldpstream.checks.conformance.conformance_tables import passed_or_failed
     from ldpstream.checks.conformance.listener import listening
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop = ends_on_signal()
     with listening(survey, toml, port) as (sending, url):
-        with suppress(KeyboardInterrupt):
-            tell(f"A gateway at {url}, until Ctrl-C. It refuses the first attempt of most requests, or does not answer it.")
-            Event().wait()
+        tell(f"A gateway at {url}, until Ctrl-C. It refuses the first attempt of most requests, or does not answer it.")
+        stop.wait()
         failures = [str(fault) for fault in sending.verdict()]
     for failure in failures:
         tell(failure)

@@ -5,8 +5,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
-from ldpstream.signals import ends_on_signal, log_when_told
+from ldpstream.signals import ends_on_signal
 from ldpstream.terminal import console, fail, progress_bar, say, show_table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the estimators load slowly: only commands that need them im
 app = typer.Typer()
 
 STOP_S = 8.5  # longest time from the signal to the end of the estimator, without --json
+PRODUCE_STOP_S = 1.0  # the same for `produce`
 
 
 @app.command()
@@ -55,11 +56,13 @@ def produce(
 
     survey, settings = load_survey(survey_file), load_settings()
     source = values(survey, data, first_step, users, steps, seed, missing)
-    stop, answered = ends_on_signal(), []
+    answered: list[dict[str, Any]] = []
 
-    def sleep(seconds: float) -> bool:
-        return stop.wait(seconds)
+    def write_answers() -> None:
+        write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
 
+    # between two steps the command ends by itself; while it sends or retries, the deadline ends it
+    stop = ends_on_signal(PRODUCE_STOP_S, last_words=write_answers, late_status=lambda signum: 128 + signum)
     if relay is not None and gateway is None:
         fail("--relay needs --gateway: the gateway behind the relay")
     if gateway is None:
@@ -74,7 +77,7 @@ def produce(
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
         size = ENVELOPE_BYTES if relay is None else 1  # through a relay, each envelope has one report
-        for step, truths in produce_live(survey, population, sink, now_ms, sleep, say, size):
+        for step, truths in produce_live(survey, population, sink, now_ms, stop.wait, say, size):
             bar.advance(task)
             for (attribute, level, cohort), truth in truths.items():
                 asked = survey.attributes[attribute]
@@ -86,7 +89,7 @@ def produce(
     by = "broker" if gateway is None else "gateway"
     reports = sum(row["reports"] for row in answered)
     console.print(f"{plural(reports, 'report')} acknowledged by the {by}.")
-    write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
+    write_answers()
 
 
 def kafka_sink(survey: "Survey", settings: "Settings", stop: Event) -> Sink:
@@ -146,9 +149,12 @@ def estimate(
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
-    from ldpstream import tables  # only here: these modules load slowly
+    import structlog  # only here: these modules load slowly
+
+    from ldpstream import tables
     from ldpstream.runtime.logs import start_log
     from ldpstream.runtime.settings import load_settings
+    from ldpstream.runtime.shutdown import TOLD_TO_END
     from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
 
@@ -166,8 +172,8 @@ def estimate(
 
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
-    stop = ends_on_signal(STOP_S if json is None else None)
-    Thread(target=log_when_told, args=(stop,), daemon=True).start()
+    log = structlog.get_logger("ldpstream.estimator")
+    stop = ends_on_signal(STOP_S if json is None else None, lambda: log.info(TOLD_TO_END))
     check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
     history = serve(watch, settings, stop, seen, check, until)
     if json is not None:

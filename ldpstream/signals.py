@@ -1,28 +1,36 @@
 """The end of a command at SIGTERM and Ctrl-C."""
 
 import signal
+from collections.abc import Callable
 from threading import Event
 from types import FrameType
 
-from ldpstream.runtime.shutdown import TOLD_TO_END, end_within
+from ldpstream.runtime.shutdown import shutdown_starter
 
 
-def ends_on_signal(within_s: float | None = None) -> Event:
-    """Returns an event that SIGTERM or SIGINT sets. If the process still runs `within_s` seconds later, it is ended."""
+def ends_on_signal(
+    within_s: float | None = None,
+    told: Callable[[], object] = lambda: None,
+    last_words: Callable[[], object] = lambda: None,
+    late_status: Callable[[int], int] = lambda signum: 0,
+) -> Event:
+    """Returns an event that SIGTERM or SIGINT sets. If the process still runs `within_s` seconds later, it is ended.
+
+    Args:
+        told: called by the thread that sets the event.
+        last_words, late_status: as for `shutdown_starter`.
+    """
     stop = Event()
 
-    def handle(signum: int, frame: FrameType | None) -> None:
+    def tell() -> None:
         stop.set()
-        if within_s is not None:
-            end_within(within_s)
+        told()
+
+    start = shutdown_starter(within_s, tell, last_words, late_status)
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        start(signum)
 
     signal.signal(signal.SIGTERM, handle)
     signal.signal(signal.SIGINT, handle)
     return stop
-
-
-def log_when_told(stop: Event) -> None:
-    import structlog  # only here: it loads slowly
-
-    stop.wait()
-    structlog.get_logger("ldpstream.estimator").info(TOLD_TO_END)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,27 +14,53 @@ ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the de
 _status = 0  # exit status of the process, as far as `noting_status` knows it
 
 
-def end_within(seconds: float, last_words: Callable[[], object] = lambda: None) -> None:
-    """Ends the process after `seconds`, or earlier, when the interpreter exits. Later calls have no effect.
+def shutdown_starter(
+    within_s: float | None = None,
+    told: Callable[[], object] = lambda: None,
+    last_words: Callable[[], object] = lambda: None,
+    late_status: Callable[[int], int] = lambda signum: 0,
+    exit_hooks: bool = False,
+) -> Callable[[int], None]:
+    """Returns a function for a signal handler. Its first call starts the shutdown; later calls have no effect.
 
-    The exit status is that of the block of `noting_status`, or 0 before the block has failed. If the interpreter is blocked,
-    SIGALRM kills the process 1 s later.
+    A handler interrupts the main thread, which may hold any lock. So the function takes no lock: it sets an alarm and writes
+    to a pipe. A thread that runs already reads the pipe and does everything else.
+
+    If the process still runs at the deadline, the thread ends it. If the interpreter is blocked, SIGALRM kills the process 1 s
+    later.
 
     Args:
-        last_words: called before the thread ends the process.
+        within_s: the deadline, in seconds after the first call; None for no deadline.
+        told: called by the thread at the start of the shutdown.
+        last_words: called by the thread at the deadline.
+        late_status: (number of the signal) -> exit status at the deadline. The status of a failure in the block of
+            `noting_status` has priority.
+        exit_hooks: False to end the process as soon as the interpreter exits, without other exit hooks and destructors.
     """
+    reads, writes = os.pipe()
+    signums: list[int] = []
 
-    def end() -> None:
-        last_words()
-        os._exit(_status)
+    def start(signum: int) -> None:
+        if signums:
+            return
+        if within_s is not None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, within_s + ALARM_AFTER_S)
+            if not exit_hooks:
+                atexit.register(_leave)
+        signums.append(signum)
+        os.write(writes, b"\0")
 
-    if signal.getitimer(signal.ITIMER_REAL)[0] == 0:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds + ALARM_AFTER_S)
-        timer = threading.Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
-        atexit.register(_leave)
+    def follow() -> None:
+        os.read(reads, 1)
+        told()
+        if within_s is not None:
+            time.sleep(within_s)
+            last_words()
+            os._exit(_status or late_status(signums[0]))
+
+    threading.Thread(target=follow, name="shutdown", daemon=True).start()
+    return start
 
 
 def _leave() -> None:
@@ -44,7 +71,7 @@ def _leave() -> None:
 
 @contextmanager
 def noting_status() -> Iterator[None]:
-    """Notes the exit status of an exception that ends the process, for `end_within`: an exit hook cannot ask for it."""
+    """Notes the exit status of an exception that ends the process, for the deadline: an exit hook cannot ask for it."""
     global _status
     try:
         yield

@@ -9,6 +9,7 @@ The worker installs its signal handlers, prints "busy", and then hangs in the pl
 
 import asyncio
 import ctypes
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -33,15 +34,14 @@ def event_loop() -> None:
 def lock() -> None:
     library = ctypes.PyDLL(None)  # its calls keep the interpreter's lock
     sys.setswitchinterval(100)
-    app.STOP_S = 2
-    app._end_in_time()
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(0)  # the handler runs here
     while True:  # the test's signal ends a call, if it arrives during the call
         library.sleep(ENDLESS_S)
 
 
 def teardown() -> None:
-    app.STOP_S = ENDLESS_S
-    app._end_in_time()
+    signal.raise_signal(signal.SIGTERM)
     vars(asyncio)["endless"] = Endless()
     asyncio.get_running_loop().stop()
 
@@ -50,7 +50,7 @@ BUSY: dict[str, Callable[[], None]] = {"event-loop": event_loop, "lock": lock, "
 
 
 def main(name: str) -> None:
-    app.STOP_S = 0.5
+    app.STOP_S = {"event-loop": 0.5, "lock": 2, "teardown": ENDLESS_S}[name]
     if name == "event-loop":
         shutdown.ALARM_AFTER_S = ENDLESS_S  # the deadline's thread must end the process
     loop = asyncio.new_event_loop()

@@ -10,19 +10,23 @@ from tests.agents.test_app import SAMPLE
 
 COMMAND = """
 def run():
-    end_within(60)
+    ends_on_signal(60)
+    signal.raise_signal(signal.SIGTERM)
     {}
 
+import signal
 from ldpstream import __main__, cli
-from ldpstream.runtime.shutdown import end_within
+from ldpstream.signals import ends_on_signal
 cli.run = run
 __main__.main()
 """
 WORKER = """
 async def start():
-    app._end_in_time()
+    worker._install_signal_handlers_unix()
+    signal.raise_signal(signal.SIGTERM)
     {}
 
+import signal
 import ldpstream.agents.app as app
 worker = app._from_environment().Worker(quiet=True)
 worker.start = start
@@ -39,3 +43,58 @@ def test_the_shutdown_deadline_keeps_the_status_of_a_failure(program: str, end: 
     named = {"LDPSTREAM_SURVEY": str(SAMPLE)}
     done = subprocess.run([sys.executable, "-P", "-c", program.format(end)], env=os.environ | named, capture_output=True)
     assert (done.returncode, b"words" in done.stderr) == (status, "words" in end), done.stderr
+
+
+HELD = """
+import signal, threading
+from ldpstream.runtime import shutdown
+
+shutdown.ALARM_AFTER_S = 600  # the deadline's thread must end the process
+{}
+"""
+EVENT = """
+from ldpstream.signals import ends_on_signal
+
+stop = ends_on_signal(600)
+with stop._cond, threading._active_limbo_lock:
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+stop.wait()
+"""
+FAUST = """
+import asyncio
+import ldpstream.agents.app as app
+
+app.STOP_S = 0.1
+worker = app._from_environment().Worker(quiet=True)
+worker._install_signal_handlers_unix()
+with threading._active_limbo_lock:
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    threading.Event().wait()
+"""
+MAIN = """
+from ldpstream import __main__, cli
+
+def run():
+    try:
+        with threading._active_limbo_lock:
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        threading.Event().wait()
+
+__main__.STOP_S, cli.run = 0.1, run
+__main__.main()
+"""
+
+
+@pytest.mark.parametrize(("program", "status"), [(EVENT, 0), (FAUST, 0), (MAIN, 143)], ids=["event", "faust", "main"])
+def test_signals_end_a_process_whose_main_thread_holds_the_locks_of_threading(program: str, status: int) -> None:
+    """The second program never reaches its event loop, and the third one hangs while it cleans up."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", HELD.format(program)],
+        env=os.environ | {"LDPSTREAM_SURVEY": str(SAMPLE)}, capture_output=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr

@@ -173,8 +173,8 @@ def check_prometheus(project: Project) -> None:
         raise VerifyError(f"alerts that read metrics without data: {empty}")
     firing = [row["metric"]["alertname"] for row in project.query('ALERTS{alertstate="firing"}')]
     say(f"- Prometheus scrapes {len(targets)} processes; all metrics of {len(found)} alerts have data")
-    for alert, lacking in NOT_IN_SURVEY.items():
-        say(f"- not tried: {alert}, because the survey lacks {lacking}")
+    for alert, thing in NOT_IN_SURVEY.items():
+        say(f"- not tried: {alert}, because the survey lacks {thing}")
     say(f"- firing alerts: {', '.join(firing) or 'none'}")
 
 
