@@ -12,7 +12,7 @@ import typer
 
 from ldpstream.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
-from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json
+from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json, write_output
 from ldpstream.producers.table_file import attribute_name
 from ldpstream.terminal import activity, console, job_bar, show_table, tell
 
@@ -219,7 +219,7 @@ def init_command(
     from ldpstream.advice.proposal import PROMISES, notes, plan_survey, propose_survey
     from ldpstream.forecast_tables import growth_table
 
-    if out.exists():
+    if out.is_file():
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     name = attribute_name(sample.stem) or "survey"
@@ -231,8 +231,7 @@ def init_command(
     )  # fmt: skip
     with job_bar() as progress:
         found = propose_survey(plan, name, today, least=least, seed=seed, seen=progress)
-    with out.open("x", encoding="utf-8") as file:
-        file.write(found.text)
+    write_output(out, found.text)
     show_table(tables.proposal_table(plan, found))
     show_table(growth_table(found.survey, n or plan.n_people))
     for line in notes(plan, found):

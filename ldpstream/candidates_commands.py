@@ -15,7 +15,7 @@ from rich.table import Table
 from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
-from ldpstream.outputs import JsonFile, OutputError, writable, write_json
+from ldpstream.outputs import JsonFile, OutputError, writable, write_json, write_output
 from ldpstream.terminal import NONE, show_table, table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly
@@ -96,11 +96,7 @@ def candidates_command(
         most=most, steps=steps, people=people, mechanism=mechanism, after=before,
     )  # fmt: skip
     for path, one in zip(paths, found, strict=True):
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(one.text)
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+        write_output(path, one.text)
     show_table(_rounds_table(found))
     asked = survey.attributes[index]
     tell(
@@ -221,7 +217,7 @@ def found_command(
     if not shares.complete:
         tell("The estimate is incomplete: reports may be missing.")
     if out is not None:
-        out.write_text("".join(f"{one.label}\n" for one in found), encoding="utf-8")
+        write_output(out, "".join(f"{one.label}\n" for one in found))
     write_json(json, {"attribute": shares.attribute, "step": shares.step, "tested": tested, "found": found})
 
 

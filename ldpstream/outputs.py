@@ -1,6 +1,5 @@
 """Output files of commands."""
 
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from ldpstream.runtime.files import check_writable, write_file
 from ldpstream.surveys.errors import UserError
 
 PROBE_BYTES = 65_536  # a file system may accept smaller files, or files without contents, although it is full
@@ -19,7 +19,7 @@ class OutputError(UserError):
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Returns the path of an option, if a file can be written there. Writes and deletes a small file, to notice a full disk.
+    """Returns the path of an option, if a file can be written there. Notices a full disk.
 
     Raises:
         OutputError: if the path is a folder, its folder does not exist, or the small file cannot be written.
@@ -29,22 +29,10 @@ def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
     try:
         if path.is_dir() or not path.name or not path.absolute().parent.is_dir():
             raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
-        try:
-            _part(path).write_bytes(bytes(PROBE_BYTES))
-        finally:
-            _delete(_part(path))
+        check_writable(path, bytes(PROBE_BYTES))
     except OSError as error:
         raise OutputError(f"{param.opts[0]} {path}: cannot be written: {error.strerror}") from None
     return path
-
-
-def _delete(part: Path) -> None:
-    with suppress(OSError):  # on a read-only file system, `unlink` fails even if the file does not exist
-        part.unlink()
-
-
-def _part(path: Path) -> Path:
-    return path.with_name(path.name + ".part")
 
 
 def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -67,17 +55,21 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Writes the document as JSON, either the whole file or nothing. Bytes of file names that are not UTF-8 become U+FFFD."""
-    if path is None:
-        return
-    part = _part(path)
+    """Writes the document as JSON (`write_output`). Bytes of file names that are not UTF-8 become U+FFFD."""
+    if path is not None:
+        write_output(path, msgspec.json.encode(_all_utf8(msgspec.to_builtins(document))) + b"\n")
+
+
+def write_output(path: Path, data: bytes | str) -> None:
+    """Writes a file that the user named (`runtime.files.write_file`).
+
+    Raises:
+        OutputError: if the file cannot be written.
+    """
     try:
-        part.write_bytes(msgspec.json.encode(_all_utf8(msgspec.to_builtins(document))) + b"\n")
-        part.replace(path)
+        write_file(path, data.encode() if isinstance(data, str) else data)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        _delete(part)
 
 
 def utf8(text: str) -> str:

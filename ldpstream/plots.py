@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ldpstream.outputs import OutputError
+from ldpstream.outputs import OutputError, write_output
 from ldpstream.surveys import Survey
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_REPORTS = 1000
 
@@ -38,7 +40,7 @@ def draw_ledger(survey: Survey, path: Path) -> None:
     )
     axes.grid(visible=True, which="both", alpha=0.3)
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=150)
+    _save(figure, path, 150)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,13 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
         _panel(axis, panel)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    figure.savefig(path, dpi=110)
+    _save(figure, path, 110)
+
+
+def _save(figure: "Figure", path: Path, dpi: int) -> None:
+    picture = BytesIO()
+    figure.savefig(picture, dpi=dpi, format=path.suffix.removeprefix("."))
+    write_output(path, picture.getvalue())
 
 
 def _panel(axis: "Axes", panel: Panel) -> None:

@@ -5,6 +5,7 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ldpstream.runtime.files import write_file
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 from ldpstream.surveys.survey import RELAY_LATENESS
 
@@ -54,11 +55,13 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
     wanted = (name, start, step_seconds, original.n_steps, replaces)
     if (changed.name, changed.start, changed.step_seconds, changed.n_steps, changed.replaces) != wanted:
         raise refusal
-    out.write_text(text, encoding="utf-8")
+    write_file(out, text.encode())
     return changed
 
 
 def _earlier(out: Path, name: str) -> str | None:
+    if not out.is_file():
+        return None
     try:
         earlier = load_survey(out)
     except SurveyError:

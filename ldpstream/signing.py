@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ldpstream.runtime.files import write_file
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.errors import UserError
@@ -121,11 +122,9 @@ def append(path: Path, before: Sequence[SignedLine], line: SignedLine, key: "Ed2
         SigningError: if the file cannot be written.
     """
     signature = base64.b64encode(key.sign(line.statement.encode())).decode()
-    part = path.with_name(path.name + ".part")
     try:
         signed = msgspec.structs.replace(line, signature=signature)
-        part.write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in (*before, signed)))
-        part.replace(path)
+        write_file(path, b"".join(msgspec.json.encode(one) + b"\n" for one in (*before, signed)))
     except OSError as error:
         raise SigningError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -23,6 +23,7 @@ def backup(file: Path, to: Path) -> None:
     """
     if to.exists():
         raise FolderError(f"{to}: cannot be written: File exists")
+    to = to.resolve()  # a link stays, and the file that it names is written
     try:
         made, name = tempfile.mkstemp(prefix=f"{to.name}.", suffix=".part", dir=to.parent)  # readable by its owner only
     except OSError as error:

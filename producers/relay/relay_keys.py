@@ -4,7 +4,6 @@ The file is one JSON document, `RelayKeyFile`. It holds a new key and at most on
 both. A gateway publishes a key that replaces another one only `LEAD_S` after its creation.
 """
 
-import os
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from msgspec import Meta, Struct
 from pyhpke import KEMKeyInterface
 
 from ldpstream.producers.relay.capsules import KEY_BYTES, KeyConfig, encode_configs, load_key, new_private_key, public_key
+from ldpstream.runtime.files import write_file
 from ldpstream.surveys.errors import UserError
 
 LEAD_S, PAUSE_S = 3600, 7200
@@ -63,7 +63,7 @@ def read_keys(path: Path) -> RelayKeys:
 def rotate(path: Path, now: datetime) -> RelayKeyFile:
     """Makes a new key and writes it into the file; makes the file if there is none.
 
-    Only the owner may read the file. If anything fails, the file is as before.
+    Only the owner may read a new file; an existing file keeps its owner and rights. If anything fails, the file is as before.
 
     Raises:
         RelayKeyError: if the file is not a file of relay keys, cannot be written, or was rotated less than `PAUSE_S` ago.
@@ -75,14 +75,8 @@ def rotate(path: Path, now: datetime) -> RelayKeyFile:
     number = (former[0].id + 1) % 256 if former else 1
     made = RelayKey(number, now.astimezone(UTC).replace(microsecond=0), new_private_key())
     document = RelayKeyFile(1, [made, *former[:1]])
-    part = path.with_name(path.name + ".part")
     try:
-        part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_file(path, msgspec.json.format(msgspec.json.encode(document)) + b"\n", mode=0o600)
     except OSError as error:
         raise RelayKeyError(f"{path}: cannot be written: {error.strerror}") from None
     return document

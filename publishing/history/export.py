@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from kafka.errors import KafkaError
 
-from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, replace_durably, rows_of
+from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, rows_of, write_durably
 from ldpstream.publishing.progress import PublicationSummary
 from ldpstream.publishing.publication import Publication, decode_publication
 from ldpstream.publishing.schedule import quality
@@ -187,6 +187,4 @@ def _state(survey: Survey, folder: Path, fmt: Format | None) -> State:
 
 
 def _write_state(folder: Path, state: State) -> None:
-    part = folder / f"{STATE}.part"
-    part.write_bytes(msgspec.json.encode(state) + b"\n")
-    replace_durably(part, folder / STATE)
+    write_durably(folder / STATE, msgspec.json.encode(state) + b"\n")

@@ -10,6 +10,7 @@ The names of the folders are Hive partitions: DuckDB and Spark read the whole fo
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import polars as pl
 
 from ldpstream.publishing.cross_table import CrossTable, TableShares
 from ldpstream.publishing.publication import Publication
+from ldpstream.runtime.files import write_file
 from ldpstream.stores.data_folder import sync
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
@@ -132,17 +134,16 @@ class MonthFiles:
         """Adds rows to a month's file; a crash leaves the old file or the new file."""
         path = self.path(month)
         path.parent.mkdir(parents=True, exist_ok=True)
-        table, part = merged(self.read(month), rows), path.with_name(path.name + ".part")
+        table, file = merged(self.read(month), rows), BytesIO()
         if self._format == "parquet":
-            table.write_parquet(part, compression="zstd")
+            table.write_parquet(file, compression="zstd")
         else:
-            table.write_csv(part, datetime_format="%Y-%m-%dT%H:%M:%S%.3fZ")
-        replace_durably(part, path)
+            table.write_csv(file, datetime_format="%Y-%m-%dT%H:%M:%S%.3fZ")
+        write_durably(path, file.getvalue())
 
 
-def replace_durably(part: Path, path: Path) -> None:
-    sync(part)
-    part.replace(path)
+def write_durably(path: Path, data: bytes) -> None:
+    write_file(path, data)
     sync(path.parent)
 
 

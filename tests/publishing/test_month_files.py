@@ -1,5 +1,6 @@
 """Files of estimates: rows, months, and which publication stays."""
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.history import month_files
 from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFileError, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.publication import Publication, Span
 from tests.small_survey import small_survey
@@ -85,11 +85,11 @@ def test_a_crash_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     files.add(("a", "2026-01"), rows_of(SURVEY, [publication(0, [1, 2, 3])]))
     before = files.read(("a", "2026-01"))
 
-    def crash(part: Path, path: Path) -> None:
+    def crash(descriptor: int) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as crashing, pytest.raises(KeyboardInterrupt):
-        crashing.setattr(month_files, "replace_durably", crash)
+        crashing.setattr(os, "fsync", crash)
         files.add(("a", "2026-01"), rows_of(SURVEY, [publication(1, [1, 2, 3])]))
     assert files.read(("a", "2026-01")).equals(before)
     files.add(("a", "2026-01"), rows_of(SURVEY, [publication(1, [1, 2, 3])]))
