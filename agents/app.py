@@ -154,9 +154,9 @@ class AgentApp(faust.App):
         await self._reader.subscribe(topics)
 
     @property
-    def ready(self) -> bool:
-        """True if this process has started its surveys, and the `Counting` of one of them is ready, or there is no survey."""
-        return self.surveys.started and self.dispatcher.ready
+    def unready(self) -> str | None:
+        """None if this process has started its surveys, and the `Counting` of one of them is ready, or there is no survey."""
+        return self.dispatcher.unready if self.surveys.started else "starting"
 
     def prepare(self) -> None:
         """Serves the metrics, waits for Kafka, runs the start-up checks, then starts the watchdog.
@@ -174,7 +174,7 @@ class AgentApp(faust.App):
         import_module("ldpstream.mechanisms.kernels")  # now: a later import fails for good if no descriptor is free
         gc.set_threshold(COLLECT_AFTER)
         if settings.metrics_port:
-            serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.ready)
+            serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.unready)
         usable = wait_for(f"Kafka at {settings.kafka}", self._check, self.stopping.wait, log.warning)
         self._reports.topics = sorted(usable)
         self.watchdog.start()

@@ -16,15 +16,15 @@ class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
     Attributes:
-        store_answers: False after a failed request to the store, until `Counting.step` has read from the store and written the
-            due changes without an error.
+        store_refusal: the reason of the last failed request to the store, until `Counting.step` has read from the store and
+            written the due changes without an error; then None.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self._partitions = partitions
         self._letter_bytes = 0
         self._open = asyncio.Event()
-        self.store_answers = True
+        self.store_refusal: str | None = None
         self.update()
 
     @property
@@ -46,13 +46,13 @@ class BackPressure:
         self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
         self.update()
 
-    def set_store_answers(self, answers: bool) -> None:
-        """Sets `store_answers`, and accepts or refuses chunks accordingly."""
-        self.store_answers = answers
+    def refuse(self, why: str | None) -> None:
+        """Sets `store_refusal`, and accepts or refuses chunks accordingly."""
+        self.store_refusal = why
         self.update()
 
     def update(self) -> None:
-        if self.store_answers and not self.full:
+        if self.store_refusal is None and not self.full:
             self._open.set()
         else:
             self._open.clear()

@@ -85,15 +85,18 @@ class Counting:
     # ---- events from outside
 
     @property
-    def ready(self) -> bool:
-        """True if we are a member of the group, the store answers, and all our partitions are being read."""
-        member = self._joined and not self._log.shut_out()
+    def unready(self) -> str | None:
+        """None if we are a member of the group, the store answers, and all our partitions are being read; else the reason."""
+        if not self._joined or self._log.shut_out():
+            return "not a member of the consumer group"
+        if self.store_refusal is not None:
+            return self.store_refusal
         placed = all(partition.placement is not None for partition in list(self._partitions.values()))
-        return member and self.store_answers and placed
+        return None if placed else "not all partitions are being read"
 
     @property
-    def store_answers(self) -> bool:
-        return self._back_pressure.store_answers
+    def store_refusal(self) -> str | None:
+        return self._back_pressure.store_refusal
 
     def assign(self, partitions: Iterable[int]) -> None:
         wanted = set(partitions)
@@ -217,12 +220,13 @@ class Counting:
             StoreUnavailable, LogUnavailable: if the round could not finish.
         """
         async with self._lock:
-            if not self.store_answers:  # chunks wait until the store answers, even with nothing to write or load
+            if self.store_refusal is not None:  # chunks wait until the store answers, even with nothing to write or load
                 await self._store.heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            if not self.store_answers:  # set only after a commit, because Redis with a full disk still answers reads
-                self._back_pressure.set_store_answers(True)
+            if self.store_refusal is not None:  # only after writes, because a Redis that refuses writes still answers reads
+                await self._check_writes()
+                self._back_pressure.refuse(None)
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
@@ -289,6 +293,7 @@ class Counting:
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._store.heads()
+        await self._check_writes()  # without reports there is no other write
         self._compared_s = self._clock()
         if heads is None:
             return
@@ -297,6 +302,10 @@ class Counting:
                 metrics.store_losses.inc()
                 log.warning("the count store lost or replaced our writes", partition=partition.number)
                 self._start_over(partition)
+
+    async def _check_writes(self) -> None:
+        for partition in [number for number, partition in self._partitions.items() if partition.fold is not None][:1]:
+            await self._store.check_writes(partition)
 
     def _start_over(self, partition: Partition) -> None:
         partition.fold, partition.placement, partition.letters = None, None, []

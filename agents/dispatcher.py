@@ -175,14 +175,14 @@ class Dispatcher:
     # ---- health
 
     @property
-    def ready(self) -> bool:
-        """True if the `Counting` of one survey is ready, or there is no survey."""
-        counted = list(self._by_topic.values())
-        return not counted or any(one.counting.ready for one in counted)
+    def unready(self) -> str | None:
+        """None if the `Counting` of one survey is ready, or there is no survey; else the reason of the first survey."""
+        reasons = [one.counting.unready for one in list(self._by_topic.values())]
+        return None if not reasons or None in reasons else reasons[0]
 
     @property
     def store_answers(self) -> bool:
-        return all(one.counting.store_answers for one in list(self._by_topic.values()))
+        return all(one.counting.store_refusal is None for one in list(self._by_topic.values()))
 
     @property
     def n_partitions(self) -> int:

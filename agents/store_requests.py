@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class StoreRequests:
-    """Three of the count store's methods, as coroutines. Each raises StoreUnavailable if the store does not answer."""
+    """Four of the count store's methods, as coroutines. Each raises StoreUnavailable if the store does not answer."""
 
     def __init__(self, store: CountStore, back_pressure: BackPressure) -> None:
         self._store, self._back_pressure = store, back_pressure
@@ -36,9 +36,13 @@ class StoreRequests:
         except StoreDamaged:
             return None
 
+    async def check_writes(self, partition: int) -> None:
+        """`CountStore.check_writes`."""
+        await self._ask(self._store.check_writes, partition)
+
     async def _ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         try:
             return await asyncio.to_thread(question, *arguments, **named)
-        except StoreUnavailable:
-            self._back_pressure.set_store_answers(False)
+        except StoreUnavailable as error:
+            self._back_pressure.refuse(str(error))
             raise

@@ -73,11 +73,13 @@ class EstimatorLoop:
             self._add(survey)
 
     @property
-    def well(self) -> bool:
-        """True if the last turn of at least one survey raised no error, or if there is no survey; False during a stall."""
-        estimators, began_ms = list(self._estimators.values()), self._turn_began_ms
-        stalls = began_ms is not None and _ticks_ms() - began_ms >= STALL_MS
-        return not stalls and (not estimators or any(estimator.well for estimator in estimators))
+    def unready(self) -> str | None:
+        """None if the last turn of at least one survey raised no error, or if there is no survey; else the first reason, or that
+        a turn stalls."""
+        troubles, began_ms = [estimator.trouble for estimator in list(self._estimators.values())], self._turn_began_ms
+        if began_ms is not None and _ticks_ms() - began_ms >= STALL_MS:
+            return "the estimates stall"
+        return None if not troubles or None in troubles else troubles[0]
 
     def run(self, until: int | None) -> list[Publication]:
         try:

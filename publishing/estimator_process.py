@@ -61,7 +61,7 @@ def serve(
     compiled.load()
     loop: EstimatorLoop | None = None
     if settings.metrics_port:
-        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: loop is not None and loop.well)
+        serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: "starting" if loop is None else loop.unready)
     with closing(_connect(watch, settings, stop, check_topics)) as cluster:
         loop = EstimatorLoop(watch, cluster, stop, seen, settings, SteadyClock(watch.listed))
         return loop.run(until)

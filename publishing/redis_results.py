@@ -13,9 +13,8 @@ from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.stores.formats import check_format
-from ldpstream.stores.redis_connection import ERRORS, Client, Command, check_rights
+from ldpstream.stores.redis_connection import ERRORS, Client, Command, check_rights, store_error
 from ldpstream.surveys import Survey
 
 LEASE_MS = 5_000  # the leader renews the lease before an attribute of a step, if 0.25 s have passed (`schedule.RENEW_S`)
@@ -77,7 +76,7 @@ class RedisResults(KeptResults):
         ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
     Raises:
-        StoreUnavailable: from every method, if Redis does not answer.
+        StoreUnavailable: from every method, if Redis does not answer, or refuses the request.
         OtherFormat: from the methods that decode stored objects, if an object has another format.
         StoreDamaged: from `progress`, if the stored progress cannot be decoded.
     """
@@ -177,4 +176,4 @@ def _reachable() -> Iterator[None]:
     try:
         yield
     except ERRORS as error:
-        raise StoreUnavailable(f"Redis does not answer: {type(error).__name__}") from None
+        raise store_error(error, "Redis") from None

@@ -60,7 +60,8 @@ class SurveyEstimator:
         self._schedule: Schedule | None = None
         self._balanced_ms = 0
         self._warned, self._warned_s = "", 0.0
-        self.well, self._topic_lost = False, False
+        self.trouble: str | None = "starting"  # the reason why the last turn failed; None if it did not
+        self._topic_lost = False
 
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"ldpstream_{name}", text, ["survey"], registry=registry).labels(survey.name)
@@ -80,13 +81,13 @@ class SurveyEstimator:
         Returns:
             The number of milliseconds until the next turn.
         """
-        began_s, well = monotonic(), False
+        began_s, trouble = monotonic(), "failed"
         try:
             pause = self._turn(now_ms, stop, n_surveys)
-            well, self._warned = True, ""
+            trouble, self._warned = "", ""
             return pause
         except (LogUnavailable, StoreUnavailable, Unreachable) as error:
-            self._topic_lost = isinstance(error, TopicUnavailable)
+            trouble, self._topic_lost = str(error), isinstance(error, TopicUnavailable)
             if self._alone and self._schedule is None and isinstance(error, StoreRefused):
                 raise
             self._warn(error)
@@ -95,12 +96,13 @@ class SurveyEstimator:
         except Exception as error:
             if self._alone:
                 raise
+            trouble = str(error) if isinstance(error, UserError) else type(error).__name__
             said = {"exc_info": True} if not isinstance(error, UserError) else {"error": str(error)}
             log.error("survey not estimated", survey=self.survey.name, **said)
             return REFUSED_MS
         finally:
-            self.well = well
-            self._working.set(well)
+            self.trouble = trouble or None
+            self._working.set(not trouble)
 
     def delay(self, error: Exception) -> int:
         """Takes no turn, because of this error. Returns the number of milliseconds until the next turn."""
@@ -164,7 +166,7 @@ class SurveyEstimator:
 
     def leads(self) -> bool:
         """True if this estimator led the survey in its last turn, and the turn did not fail."""
-        return self.well and self._schedule is not None and self._schedule.leads
+        return self.trouble is None and self._schedule is not None and self._schedule.leads
 
     def prepare(self) -> bool:
         return self._schedule is not None and self._schedule.prepare()

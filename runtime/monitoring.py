@@ -2,7 +2,7 @@
 
 /metrics   metrics for Prometheus
 /health    200 while the process is alive; independent of Kafka and Redis, so their outage restarts no process
-/ready     200 while the process can do its work, else 503
+/ready     200 while the process can do its work, else 503 with the reason
 """
 
 import threading
@@ -23,11 +23,11 @@ HEAD_S = 10.0  # a connection is closed if it waits longer for its client
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
 
 
-def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
+def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) -> None:
     """Serves `/metrics`, `/health` and `/ready` from a background thread until the process ends.
 
     Args:
-        ready: returns true if the process can do its work now; called from another thread.
+        unready: returns the reason if the process cannot do its work now, else None; called from another thread.
 
     Raises:
         SettingsError: if the address cannot be bound.
@@ -37,9 +37,9 @@ def serve_monitoring(host: str, port: int, ready: Callable[[], bool]) -> None:
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path in ("/health", "/ready"):
-            well = path == "/health" or ready()
-            start("200 OK" if well else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
-            return [b"ok\n" if well else b"not ready\n"]
+            why = None if path == "/health" else unready()
+            start("200 OK" if why is None else "503 Service Unavailable", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"ok\n" if why is None else f"not ready: {why}\n".encode()]
         if path not in ("/", "/metrics"):
             start("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
             return [b"not found\n"]

@@ -60,6 +60,9 @@ class CountStore(ABC):
             there.
         """
 
+    def check_writes(self, partition: int) -> None:  # noqa: B027  # a store in memory accepts every write
+        """Checks that the store accepts the writes of a partition's agent, and changes no counts."""
+
     # ---- methods for estimators
 
     @abstractmethod

@@ -22,6 +22,9 @@ Command: TypeAlias = tuple[str | int, ...]
 TIMEOUT_S = 3.0
 ERRORS = (redis.RedisError, RedisClusterException, OSError)  # all errors that the library raises if Redis fails
 
+# errors that only a change of the server or of our settings ends: a database or a command that the server does not have
+_LASTING = ("DB index is out of range", "invalid DB index", "unknown command", "Unknown Redis command")
+
 # ARGV: a command. Returns 0 if we have no right to the command, else 1. Before Redis 7 the script always returns 1.
 _MAY = "return redis.acl_check_cmd and not redis.acl_check_cmd(unpack(ARGV)) and 0 or 1"
 
@@ -108,21 +111,29 @@ def store_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except ERRORS as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
+        found = store_error(error, f"Redis at {settings.redis_url()}")
         if isinstance(error, MasterNotFoundError):
             said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
-        if said.startswith("HELLO must"):  # the error's other lines are about the protocol
-            said = "the server requires a password"
+            raise StoreUnavailable(f"Redis at {settings.redis_url()}: {said}") from None
+        said = str(found)
         for secret in settings.secrets():
             said = said.replace(secret, "***")
-        kind = StoreRefused if _refused(error) else StoreUnavailable
-        raise kind(f"Redis at {settings.redis_url()}: {said}") from None
+        raise type(found)(said) from None
+
+
+def store_error(error: Exception, where: str) -> StoreUnavailable:
+    """Returns StoreRefused or StoreUnavailable for an error of the library (`ERRORS`), with Redis's reason in one line."""
+    said = str(error).partition("\n")[0].partition(", with args beginning")[0] or type(error).__name__  # args may be secret
+    if said.startswith("HELLO must"):  # the error's other lines are about the protocol
+        said = "the server requires a password"
+    return (StoreRefused if _refused(error) else StoreUnavailable)(f"{where}: {said}")
 
 
 def _refused(error: BaseException | None) -> bool:
     reasons = (redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError, ssl.SSLError)
     while error is not None:
-        if isinstance(error, reasons):
+        lasting = isinstance(error, redis.ResponseError) and str(error).startswith(_LASTING)
+        if lasting or isinstance(error, reasons):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -201,6 +201,9 @@ class RedisCountStore(CountStore):
         written = [self._key(partition), *self._keys_keys(partition, change.keys)]
         return bool(self._ask(self._redis.register_script(_COMMIT), keys=written, args=arguments))
 
+    def check_writes(self, partition: int) -> None:
+        self._ask(self._redis.sadd, self._partitions_key, partition)  # refused by a full, replicating or lonely server
+
     def heads(self) -> dict[int, Checkpoint]:
         partitions = self._partitions()
         with self._redis.pipeline(transaction=False) as pipeline:

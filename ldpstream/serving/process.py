@@ -74,7 +74,7 @@ class _Estimates(Thread):
 
     def works(self) -> bool:
         """True while reports of a survey are counted and published."""
-        return self._loop.well
+        return self._loop.unready is None
 
     def run(self) -> None:
         try:

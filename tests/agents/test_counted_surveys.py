@@ -196,8 +196,8 @@ async def test_a_survey_that_is_given_up_while_another_is_removed_ends_too(
 
 async def test_an_agent_is_not_ready_before_it_has_joined_its_group() -> None:
     app: Any = AgentApp(SurveyWatch([SAMPLE]), Settings())
-    assert not app.ready
-    app.dispatcher = SimpleNamespace(ready=True, n_partitions=0, store_answers=True)
-    assert not app.ready
+    assert app.unready == "starting"
+    app.dispatcher = SimpleNamespace(unready=None, n_partitions=0, store_answers=True)
+    assert app.unready == "starting"
     app.surveys.started = True
-    assert app.ready
+    assert app.unready is None

@@ -20,9 +20,9 @@ from .samples import during, sound
 async def test_everything_is_counted_once() -> None:
     store, log = MemoryCountStore(SURVEY), SteppedLog()
     agent = SteppedAgent(store, log)
-    assert not agent.counting.ready
+    assert agent.counting.unready is not None
     await agent.finish()
-    assert agent.counting.ready
+    assert agent.counting.unready is None
     assert store.snapshot() == direct(LOGS)
     assert log.group == store.positions()
     assert {(x.partition, x.record.offset, x.reason) for x in log.letters} == letters_of(LOGS)
@@ -35,12 +35,12 @@ async def test_a_dropped_chunk_is_read_again() -> None:
     await agent.read(0, 5)
     agent.log.read(0, 5)  # the agent never receives this chunk
     await agent.read(0, 5)
-    assert not agent.counting.ready
+    assert agent.counting.unready is not None
     held = agent.log.read(0, 5)
     assert held is not None
     await agent.step()
     await agent.counting.take(held)  # read before the new seek, so the offsets of `held` show no gap
-    assert agent.counting.ready
+    assert agent.counting.unready is None
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 
@@ -67,7 +67,7 @@ async def test_a_rebalance_during_placement_voids_the_placement(monkeypatch: pyt
 
     monkeypatch.setattr(agent.log, "place", place_and_assign)
     await agent.step()
-    assert not agent.counting.ready
+    assert agent.counting.unready is not None
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 
@@ -92,7 +92,7 @@ async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
     assert await agent.read(1, 5)
     assert await agent.step()
     assert store.snapshot().keys() == {1}
-    assert not agent.counting.ready
+    assert agent.counting.unready is not None
     store.sound = True
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
@@ -103,7 +103,7 @@ async def test_chunks_wait_for_the_store_and_none_is_lost() -> None:
     await agent.read(0, 5)
     store.fails = True
     assert not await agent.step()
-    assert not agent.counting.ready
+    assert agent.counting.unready is not None
     chunk = agent.log.read(0, 5)
     assert chunk is not None
     waiting = asyncio.create_task(agent.counting.take(chunk))
@@ -280,7 +280,7 @@ async def test_closing_commits_the_remaining_changes() -> None:
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store)
     running = asyncio.create_task(agent.counting.run())
-    await agent.until(lambda: agent.counting.ready)
+    await agent.until(lambda: agent.counting.unready is None)
     for partition in LOGS:
         await agent.read(partition)
     await agent.counting.close()
@@ -296,7 +296,7 @@ async def test_the_loop_commits_and_survives_failures() -> None:
     await asyncio.sleep(0.05)
     store.fails = False
     agent.counting.displace([])  # wakes the agent's loop
-    await agent.until(lambda: agent.counting.ready)
+    await agent.until(lambda: agent.counting.unready is None)
     for partition in LOGS:
         await agent.read(partition)
     await agent.until(lambda: store.positions() == {0: 40, 1: 40})
@@ -308,7 +308,7 @@ async def test_the_loop_commits_at_once_when_a_step_closes() -> None:
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, commit_interval_s=3600.0)
     running = asyncio.create_task(agent.counting.run())
-    await agent.until(lambda: agent.counting.ready)
+    await agent.until(lambda: agent.counting.unready is None)
     steps = [SURVEY.step_at(record.appended_ms) for record in LOGS[0]]
     later = next(i for i, step in enumerate(steps) if step > steps[0])
     assert later > 1
@@ -341,6 +341,20 @@ async def test_group_offsets_of_others_are_not_committed(monkeypatch: pytest.Mon
     assert agent.log.group == {1: 10}
 
 
+async def test_an_agent_without_reports_is_not_ready_while_the_store_refuses_writes() -> None:
+    agent, store = await started()
+    assert await agent.step()
+    assert agent.counting.unready is None
+    store.refuses = True
+    agent.now += 100
+    assert not await agent.step()
+    assert agent.counting.unready == "OOM command not allowed when used memory > 'maxmemory'"
+    assert not await agent.step()
+    store.refuses = False
+    assert await agent.step()
+    assert agent.counting.unready is None
+
+
 async def test_chunks_wait_while_the_store_refuses_writes() -> None:
     """The store answers reads while it refuses writes, so a successful read does not prove that writes succeed."""
     agent, store = await started()
@@ -348,14 +362,14 @@ async def test_chunks_wait_while_the_store_refuses_writes() -> None:
     store.refuses = True
     for _ in range(5):
         assert not await agent.step()
-        assert not agent.counting.ready
+        assert agent.counting.unready is not None
         assert not await agent.read(0, 5)
         agent.now += 100
         assert await agent.counting.healthy()
     store.refuses = False
     assert await agent.step()
     await agent.step()
-    assert agent.counting.ready
+    assert agent.counting.unready is None
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 

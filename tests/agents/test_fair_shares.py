@@ -105,7 +105,7 @@ class FakeCounting:
     def __init__(self, name: str, order: list[str]) -> None:
         self.name, self.order, self.open = name, order, asyncio.Event()
         self.open.set()
-        self.ready = self.store_answers = self.well = True
+        self.well, self.unready, self.store_refusal = True, None, None
         self.hangs = False
 
     def assign(self, partitions: set[int]) -> None:

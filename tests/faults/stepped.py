@@ -124,13 +124,16 @@ class FaultyStore(MemoryCountStore):
         return super().positions()
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        self.check()
-        if self.refuses:
-            raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")
+        self.check_writes(partition)
         written = super().commit(partition, expected, change)
         if self.loses_answers:
             raise StoreUnavailable("timed out")
         return written
+
+    def check_writes(self, partition: int) -> None:
+        self.check()
+        if self.refuses:
+            raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")
 
     def check(self) -> None:
         if self.fails:

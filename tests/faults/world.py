@@ -122,7 +122,7 @@ class World:
         positions = self.redis.store.positions()
         at_end = all(positions.get(partition, 0) == len(log) for partition, log in enumerate(self.log.records))
         at_end &= all(head.log_id == self.log.log_id() for head in self.redis.store.heads().values())
-        return at_end and bool(self._living) and all(agent.counting.ready for agent in self._living)
+        return at_end and bool(self._living) and all(agent.counting.unready is None for agent in self._living)
 
     async def _finish(self) -> None:
         """Closes every step, runs the estimators and checks the end."""

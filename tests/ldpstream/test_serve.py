@@ -391,10 +391,10 @@ def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch:
     watch = SurveyFolder([Served(tmp_path, 600).survey_file], now_ms)
     with closing(EstimatorLoop(watch, Mock(), Event(), Mock(), Settings(page_port=0))) as loop:
         (estimator,) = loop._estimators.values()
-        told, estimator.well = list[bool](), True
+        told, estimator.trouble = list[bool](), None
 
         def turn(*_: object) -> int:
-            told.append(loop.well)
+            told.append(loop.unready is None)
             return 0
 
         monkeypatch.setattr(estimator_loop, "STALL_MS", 0)

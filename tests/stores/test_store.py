@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import redis
 
 from ldpstream.agents import tally
 from ldpstream.agents.startup import check_redis
+from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.stores.checkpoint import Missing
+from ldpstream.stores.count_store import StoreRefused
 from ldpstream.stores.redis_store import RedisCountStore
 from tests.agents.samples import during, make_log, make_survey
 from tests.services.rig import RedisNode
@@ -305,6 +308,49 @@ def test_a_redis_that_hangs_or_refuses_is_used_again_later(redis_node: RedisNode
         assert store.commit(0, (30, ""), checkpoint(40))
         client.flushall()
     store.close()
+
+
+REFUSALS = {
+    "OOM": ("maxmemory", "1b", "0"),
+    "READONLY": ("replicaof", "127.0.0.1 1", "no one"),
+    "NOREPLICAS": ("min-replicas-to-write", "1", "0"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSALS)
+def test_a_redis_that_refuses_writes_is_noticed_without_reports(redis_node: RedisNode, reason: str) -> None:
+    """Agents and estimators then wait, and both say Redis's reason."""
+    name, on, off = REFUSALS[reason]
+    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store.check_writes(0)
+    with redis.Redis.from_url(redis_node.url) as client:
+
+        def turn(value: str) -> None:
+            client.execute_command(name, *value.split()) if name == "replicaof" else client.config_set(name, value)
+
+        results = RedisResults(SURVEY, client)
+        assert results.lead()
+        turn(on)
+        try:
+            words = {"OOM": "maxmemory", "READONLY": "read only replica", "NOREPLICAS": "[Nn]ot enough good replicas"}[reason]
+            for write in (partial(store.check_writes, 0), results.lead):
+                with pytest.raises(StoreUnavailable, match=words) as raised:
+                    write()
+                assert not isinstance(raised.value, StoreRefused)
+        finally:
+            turn(off)
+            client.flushall()
+    store.close()
+
+
+def test_a_redis_without_the_database_or_scripts_is_refused() -> None:
+    """A retry would not help, so a start ends with one line."""
+    with RedisNode(append_fsync=None, options=["--rename-command", "EVALSHA", ""]) as node:
+        for url, reason in ((node.url, "unknown command"), (f"{node.url.rpartition('/')[0]}/99", "DB index is out of range")):
+            store = RedisCountStore(SURVEY, Settings(redis=url))
+            with pytest.raises(StoreRefused, match=f"^Redis at [^:]+:[0-9]+: {reason}[^,]*$"):
+                store.check_estimating()
+            store.close()
 
 
 def test_only_a_redis_that_evicts_counts_is_refused(redis_node: RedisNode) -> None:
