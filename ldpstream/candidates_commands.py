@@ -125,7 +125,7 @@ def _new_files(out: Path, name: str, n: int) -> list[Path]:
     for _ in range(n):
         name = next_name(name)
         paths.append(out / f"{name}.toml")
-        if paths[-1].exists():
+        if paths[-1].exists() or paths[-1].is_symlink():
             raise OutputError(f"{paths[-1]}: exists already; give another folder with --out")
     return paths
 

@@ -74,8 +74,8 @@ class EstimatorLoop:
 
     @property
     def unready(self) -> str | None:
-        """None if the last turn of at least one survey raised no error, or if there is no survey; else the first reason, or that
-        a turn stalls."""
+        """None if the last turn of at least one survey raised no error, or if there is no survey; else the first reason, or
+        that a turn stalls."""
         troubles, began_ms = [estimator.trouble for estimator in list(self._estimators.values())], self._turn_began_ms
         if began_ms is not None and _ticks_ms() - began_ms >= STALL_MS:
             return "the estimates stall"

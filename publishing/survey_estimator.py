@@ -106,7 +106,7 @@ class SurveyEstimator:
 
     def delay(self, error: Exception) -> int:
         """Takes no turn, because of this error. Returns the number of milliseconds until the next turn."""
-        self.well = False
+        self.trouble = str(error)
         self._working.set(False)
         self._warn(error)
         return RETRY_MS

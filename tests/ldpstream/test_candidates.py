@@ -358,7 +358,7 @@ def test_the_command_writes_no_file_through_a_link_and_names_surveys_that_are_ov
     Path("travel-2.toml").symlink_to("elsewhere.toml")
     refused = CliRunner().invoke(app, ask)
     assert isinstance(refused.exception, OutputError)
-    assert str(refused.exception) == "travel-2.toml: cannot be written: File exists"
+    assert str(refused.exception) == "travel-2.toml: exists already; give another folder with --out"
     Path("travel-2.toml").unlink()
     said = invoke(ask)
     assert "travel-2 has ended already. Give a later --start." in said

@@ -67,11 +67,11 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
         assert (refused.status_code, title(refused)) == (503, "log unavailable")
         turn()
         assert stored() == before
-        assert (rig.intake.ready, loop.well) == (False, False)
+        assert (rig.intake.ready, loop.unready is None) == (False, False)
         wall_ms[0] -= jump_ms
         assert (await rig.post(waiting)).status_code == (await rig.post(next(reports))).status_code == 202
         turn()
-        assert (rig.intake.ready, loop.well) == (True, True)
+        assert (rig.intake.ready, loop.unready is None) == (True, True)
         wall_ms[0] = SURVEY.closes_ms(STEP)
         running_ms[0] = wall_ms[0] - SURVEY.opens_ms(STEP) - 1
         turn()

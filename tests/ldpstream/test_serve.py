@@ -400,9 +400,9 @@ def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(estimator_loop, "STALL_MS", 0)
         monkeypatch.setattr(estimator, "turn", turn)
         loop._turn(estimator.survey.fingerprint)
-        assert (told, loop.well) == ([False], True)  # a turn that takes too long, and its end
-        estimator.well = False
-        assert not loop.well
+        assert (told, loop.unready) == ([False], None)  # a turn that takes too long, and its end
+        estimator.trouble = "a reason"
+        assert loop.unready == "a reason"
     intake = Intake(GatewaySurveys())
     monkeypatch.setattr(GatewaySurveys, "ready", True)
     for works in (True, False):

@@ -97,4 +97,4 @@ def test_a_device_without_space_is_named_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ldpstream", "ledger", DEMO, "--json", "/dev/full"], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (2, "ldpstream: /dev/full: cannot be written: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "ldpstream: /dev/full: cannot be written: No space left on device\n")

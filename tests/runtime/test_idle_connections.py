@@ -27,7 +27,7 @@ def page(port: int) -> Iterator[str]:
 
 @contextmanager
 def metrics(port: int) -> Iterator[str]:
-    monitoring.serve_monitoring("127.0.0.1", port, lambda: True)
+    monitoring.serve_monitoring("127.0.0.1", port, lambda: None)
     yield "/ready"
 
 
