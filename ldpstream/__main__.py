@@ -58,7 +58,7 @@ def _run(end: Callable[[int, FrameType | None], None]) -> None:
         if (error.name or "").partition(".")[0] in ("", "ldpstream"):
             raise
         command = " ".join(["ldpstream", *[word for word in sys.argv[1:2] if word.isalpha()]])
-        sys.stderr.write(f"{command} needs {error.name}, which is not installed: pip install 'ldpstream[service]'\n")
+        sys.stderr.write(f"{command} needs {error.name}, which is not installed: in your checkout, pip install '.[service]'\n")
         sys.exit(2)
 
 

@@ -29,7 +29,7 @@ def export_command(
 ) -> None:
     """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
     if find_spec("polars") is None:
-        raise OutputError("export needs Polars: pip install 'ldpstream[export]'")
+        raise OutputError("export needs Polars: in your checkout, pip install '.[export]'")
     from ldpstream.publishing.history.export import export  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
     from ldpstream.surveys import load_survey

@@ -26,7 +26,7 @@ from ldpstream.surveys.survey import HEX, Survey
 FILE = "signatures.jsonl"
 FORMAT = "ldpstream survey signature 1"
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
-NOT_INSTALLED = "signatures need the package cryptography: pip install 'ldpstream[signed]'"
+NOT_INSTALLED = "signatures need the package cryptography: in your checkout, pip install '.[signed]'"
 SHA256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 

@@ -31,7 +31,7 @@ ENVELOPE_TYPE: Final = "application/vnd.ldpstream.envelope"
 REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
 STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
 STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
-NOT_INSTALLED: Final = "a relay needs the package pyhpke: pip install 'ldpstream[relay]'"
+NOT_INSTALLED: Final = "a relay needs the package pyhpke: in your checkout, pip install '.[relay]'"
 TIMEOUT: Final = "timeout"
 NOT_OWN: Final = "an answer that is not the gateway's"
 _READ_ERRORS = (OSError, http.client.HTTPException)
@@ -86,7 +86,7 @@ class Direct:
 
 
 class Relay:
-    """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install 'ldpstream[relay]'``.
+    """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install '.[relay]'`` in the checkout.
 
     Put the key into the application's package, beside the survey's fingerprint. Then all devices have the same key, and neither
     relay nor gateway can give one device a key of its own (docs/relay.md).

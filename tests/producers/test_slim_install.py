@@ -155,7 +155,7 @@ def test_a_command_without_its_packages_ends_with_one_line(slim: Path, tmp_path:
     done = subprocess.run([slim / "ldpstream", "demo"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr == "ldpstream demo needs typer, which is not installed: pip install 'ldpstream[service]'\n"
+    assert done.stderr == "ldpstream demo needs typer, which is not installed: in your checkout, pip install '.[service]'\n"
 
 
 def test_names_of_a_notebook_that_need_no_service(slim: Path, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def check_commands(docker: Engine) -> None:
     done = subprocess.run(
         [docker.program, "run", *image, GATEWAY, "demo"], env=docker.env, capture_output=True, text=True, check=False
     )
-    line = re.compile(r"ldpstream demo needs \w+, which is not installed: pip install 'ldpstream\[service\]'\n")
+    line = re.compile(r"ldpstream demo needs \w+, which is not installed: in your checkout, pip install '\.\[service\]'\n")
     if done.returncode != 2 or not line.fullmatch(done.stderr):
         raise VerifyError(f"demo in the gateway's image: status {done.returncode}, {done.stderr[-300:]!r}; expected one line")
     say(f"- {len(commands)} commands show their help in the full image; the gateway's image names a missing package")
