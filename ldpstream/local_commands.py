@@ -33,21 +33,13 @@ def services_command(
 
     surveys.load_survey(survey_file)
     settings = load_settings()
-
-    effective = {
-        "KAFKA": settings.kafka,
-        "REDIS": settings.redis.get_secret_value(),
-        "PAGE_PORT": str(settings.page_port),
-        "GATEWAY_PORT": str(settings.gateway_port),
-        "GATEWAY_TOKENS_FILE": str(settings.gateway_tokens_file),
-    }
     wanted = Ports.of(settings)
     place = _temporary() if folder is None else nullcontext(folder.absolute())
     with until_ctrl_c(), place as data, services(data, wanted, tell) as running:
         kept = "a temporary folder, deleted at the end" if folder is None else str(data)
         tell(f"Their data are in {kept}. Ctrl-C ends both.")
         tell("Open other terminals in this folder, and type one command in each:\n")
-        for line in what_to_type(running, wanted, survey_file, effective, data):
+        for line in what_to_type(running, wanted, survey_file, data):
             tell(f"    {line}")
         watch([running.kafka, running.redis])
 

@@ -101,18 +101,17 @@ def tokens_file(folder: Path) -> str:
     return str(path)
 
 
-def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective: dict[str, str], folder: Path) -> list[str]:
-    """Returns the lines to type: the settings for every terminal, if some differ, and then the commands.
+def what_to_type(running: Services, wanted: Ports, survey_file: Path, folder: Path) -> list[str]:
+    """Returns the lines to type: the settings for every terminal, and then the commands.
 
     Args:
         wanted: the ports of page and gateway; a taken port is replaced by a free one.
-        effective: the settings of a new terminal, without the prefix ``LDPSTREAM_``.
         folder: folder for the tokens file.
     """
     page, gateway = port_or_free(wanted.page), port_or_free(wanted.gateway)
     settings = running.settings | {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway)}
     settings["GATEWAY_TOKENS_FILE"] = tokens_file(folder)
-    exports = [f"{PREFIX}{name}={value}" for name, value in settings.items() if effective[name] != value]
+    exports = [f"{PREFIX}{name}={shlex.quote(value)}" for name, value in settings.items()]
     commands = [
         f"ldpstream rehearse {shlex.quote(str(survey_file))} now.toml",
         "ldpstream agent now.toml",
@@ -120,7 +119,7 @@ def what_to_type(running: Services, wanted: Ports, survey_file: Path, effective:
         "ldpstream gateway now.toml",
         f"ldpstream produce now.toml --steps 100 --gateway http://{LOOPBACK}:{gateway}",
     ]
-    return [*([f"export {' '.join(exports)}          # first, in every terminal"] if exports else []), *commands]
+    return [f"export {' '.join(exports)}          # first, in every terminal", *commands]
 
 
 def watch(nodes: Sequence[Node]) -> Never:
