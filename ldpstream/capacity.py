@@ -17,6 +17,7 @@ from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.report_key import MAX_KEYS
 
 GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in the request
+SERVE_US = (50.1, 2.9)  # of `serve`, with counting: processor time of a request, and of each envelope in the request
 AGENT_US = (0.9, 0.0011)  # processor time of a record, and of each byte of its envelope
 COMMIT_S = 0.7e-3  # one commit of a partition in Redis
 COMMITS = 2  # commits of a partition in a second, with the default of LDPSTREAM_COMMIT_INTERVAL_MS
@@ -38,7 +39,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         requests, records: requests to the gateways and records in the log, each second, averaged over time.
-        gateway_cores, agent_cores, redis_cores: cores in use, averaged over time.
+        gateway_cores, agent_cores, redis_cores: cores in use, averaged over time; `serve_cores`: those of `serve` instead.
         gateways, agents, redis_servers: numbers, at `peak` times the average load.
         redis_memory: bytes, without Redis's own overhead.
         log_bytes_a_day, log_bytes: growth of the reports topic, and its size at its retention.
@@ -52,6 +53,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     requests: float
     records: float
+    serve_cores: float
     gateway_cores: float
     gateways: int
     gateway_memory: int
@@ -114,6 +116,7 @@ def plan(
     published = values * (PUBLISHED_BYTES[0] + PUBLISHED_BYTES[1] * cohorts)
     return Deployment(
         devices=devices, every_seconds=every, peak=peak, batch=batch, requests=requests, records=records,
+        serve_cores=(requests * SERVE_US[0] + records * SERVE_US[1]) * 1e-6,
         gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * peak)), gateway_memory=PROCESS_BYTES["gateway"],
         partitions=partitions, envelope_bytes=byte_rate / records,
         log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_ms(survey) / 86_400_000,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+SERVE_ENOUGH = 0.5  # share of a core; `serve` has one process, which also calculates the estimates
+
 
 @app.command()
 def plan(
@@ -37,6 +39,12 @@ def plan(
         fail(str(error))
     console.print(f"{survey.name}: {found.devices:,.0f} devices, a report every {found.every_seconds:,.0f} s.", markup=False)
     console.print(f"On average {found.requests:,.1f} requests and {found.records:,.1f} records a second.")
+    if (busy := found.serve_cores * peak) <= SERVE_ENOUGH and found.estimator_seconds <= survey.step_seconds / 2:
+        console.print(
+            f"One machine is enough: at {peak:g} times the average load, `ldpstream serve` uses {busy:.2g} of a core for the "
+            "reports (docs/serve.md). The table is for several machines.",
+            markup=False,
+        )
     needs = table("Needs of each station", "station", "needs", "measured cost", texts=3)
     for row in rows(found):
         needs.add_row(*row)

@@ -13,7 +13,7 @@ from ldpstream.surveys import Survey, parse_survey
 from tests.ldpstream.test_cli import ldpstream, one_line
 
 ROOT = Path(__file__).parents[2]
-OPERATE, RESULTS = (ROOT / "docs" / f"{name}.md" for name in ("operate", "results"))
+OPERATE, RESULTS, SERVE = (ROOT / "docs" / f"{name}.md" for name in ("operate", "results", "serve"))
 NEAR = 0.3  # relative; runs on the shared machine differ by about a quarter
 
 
@@ -52,6 +52,21 @@ def test_the_gateways_cost_is_near_the_measured_cost(row: str, batch: int) -> No
     found = billion(batch)
     assert found.gateway_cores == pytest.approx(cores, rel=NEAR)
     assert cores * found.peak * (1 - NEAR) <= found.gateways <= cores * found.peak * (1 + NEAR) + 1
+
+
+def test_the_cost_of_serve_is_near_the_measured_cost() -> None:
+    alone, batched = measured(
+        SERVE, r"\| processor time of a report, with counting \| (\d+) µs alone, ([\d.]+) µs in a batch \|"
+    )
+    assert [billion(batch).serve_cores / billion(batch).records * 1e6 for batch in (1, 100)] == pytest.approx(
+        [alone, batched], rel=NEAR
+    )
+
+
+@pytest.mark.parametrize(("devices", "enough"), [("1e6", True), ("1e9", False)])
+def test_the_plan_says_if_one_machine_is_enough(devices: str, enough: bool) -> None:
+    said = ldpstream("plan", "--devices", devices).stdout
+    assert ("One machine is enough: at 2 times the average load, `ldpstream serve` uses" in " ".join(said.split())) is enough
 
 
 def test_the_estimators_time_is_near_the_measured_time() -> None:
