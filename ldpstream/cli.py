@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from ldpstream import (
-    __version__,
     advice_commands,
     candidates_commands,
     capacity_command,
@@ -57,7 +56,9 @@ def usage(error: typer.TyperException) -> str:
 
 def show_version(asked: bool) -> None:
     if asked:
-        console.print(f"ldpstream {__version__}", highlight=False)
+        from ldpstream.runtime.versions import running_version  # only here: it may run git
+
+        console.print(f"ldpstream {running_version()}", highlight=False)
         raise typer.Exit
 
 

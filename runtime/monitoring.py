@@ -12,15 +12,23 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from prometheus_client import disable_created_metrics, make_wsgi_app
+from prometheus_client import Gauge, disable_created_metrics, make_wsgi_app
 
 from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import cannot_listen
+from ldpstream.runtime.versions import running_version
 
 HEAD_S = 10.0  # a connection is closed if it waits longer for its client
 
 # removes the unused `_created` series of every counter
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
+
+_build = Gauge("ldpstream_build_info", "1; the label has the version and the commit that run", ["version"])
+
+
+def tell_version() -> None:
+    """Sets the metric `ldpstream_build_info`."""
+    _build.labels(running_version()).set(1)
 
 
 def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) -> None:
@@ -32,6 +40,7 @@ def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) ->
     Raises:
         SettingsError: if the address cannot be bound.
     """
+    tell_version()
     metrics = make_wsgi_app()
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:

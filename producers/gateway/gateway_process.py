@@ -30,6 +30,7 @@ from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.bounded_http import bounded_protocol
 from ldpstream.runtime.descriptors import shares
+from ldpstream.runtime.monitoring import tell_version
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
 from ldpstream.runtime.steady_clock import SteadyClock
@@ -81,6 +82,7 @@ def serve(
     if behind and credentials.relay_keys is None:
         what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
         raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
+    tell_version()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
     with ExitStack() as opened:
         back = None

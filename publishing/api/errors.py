@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from ldpstream.publishing.api.responses import NotAllowed, NotFound
 from ldpstream.runtime.openapi import with_formats
+from ldpstream.runtime.versions import running_version
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 
 
@@ -18,6 +19,7 @@ class Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         document: dict[str, Any] = with_formats(super().openapi())
+        document["info"]["x-ldpstream-version"] = running_version()
         return document
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -177,9 +178,11 @@ def test_a_rehearsal_has_no_comments_about_other_steps(tmp_path: Path) -> None:
 # ---- the terminal
 
 
-def test_the_command_prints_the_packages_version() -> None:
+def test_the_command_prints_the_version_and_the_commit() -> None:
+    git = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     done = ldpstream("--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"ldpstream {__version__}\n", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(rf"ldpstream {__version__} \({git.stdout.strip() or 'unknown'}(-dirty)?\)\n", done.stdout)
 
 
 @pytest.mark.parametrize("module", ["numpy", "ldpstream.cli", "fastapi"])

@@ -97,7 +97,8 @@ class Engine:
             note = (
                 f"base: {base.partition('@')[0]} cannot be pulled here; replaced by Debian's Python 3.11 (mmdebstrap, {SUITE})"
             )
-        options = ["--target", target] if target else []
+        commit = run(["git", "-C", root, "rev-parse", "--short=12", "HEAD"]).strip()
+        options = ["--build-arg", f"COMMIT={commit}", *(["--target", target] if target else [])]
         self.docker("build", "--network", "host", "--quiet", "--tag", tag, *options, "--file", "-", root, given=text)
         return note
 
