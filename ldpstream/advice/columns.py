@@ -168,7 +168,8 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     if n == 0:
         return Dropped("all cells are empty")
     if len(column.cells) == 1:
-        return Dropped("everybody has the same value")
+        words = ", ".join(sorted(word for word in column.missing if word))
+        return Dropped("everybody has the same value" + (f", if {words} is no answer (--missing)" if words else ""))
     if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
@@ -290,6 +291,8 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
     if integers and len(counts) == n and (ordered[-1] - ordered[0] < 2 * n or _equal_lengths(column)):
         return Dropped("different integers for everybody: row numbers or identifiers")
     twice = [f"{cells[0]} and {cells[1]}" for cells in written.values() if len(cells) > 1]
+    if twice and not integers and len(counts) <= MAX_NUMBERS:  # versions or other codes, such as 3.1 and 3.10
+        return _texts(column, least)
     hint = _gap(counts, ordered, least)
     kept = [number for number in ordered if counts[number] >= least]
     rare = n - sum(counts[number] for number in kept)
@@ -299,7 +302,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
         if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
             return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""), hint)
-        if twice:  # versions or other codes, such as 3.1 and 3.10
+        if twice:  # codes such as 100 and 1E2
             return _texts(column, least)
         steps = {b - a for a, b in pairwise(kept)}
         texts = [written[number][0] for number in kept]

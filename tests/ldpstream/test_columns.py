@@ -64,6 +64,8 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "an extreme number": (rare([round(18 + 70 * s) for s in SPREAD], 99_000), {"bins": [20, 30, 40, 50, 60, 70, 80, 90]}),
     "versions": (some("3.10", "3.1", "3.10.1"), {"values": ["3.1", "3.10", "3.10.1"]}),
     "versions of two numbers": (some("3.10", "3.1", "3.9"), {"values": ["3.1", "3.10", "3.9"]}),
+    "versions of one number": (some("3.10", "3.1"), {"values": ["3.1", "3.10"]}),
+    "one answer beside None": (some("None", "Dog"), "everybody has the same value, if None is no answer (--missing)"),
     "codes with exponents": (some("1E2", "2E3", "100"), {"values": ["100", "1E2", "2E3"]}),
     "codes with a plus": (some("+1", "+49", "+44"), {"values": ["+1", "+44", "+49"]}),
     "Other": (rare(some("Bus", "Other"), "x", "other"), {"values": ["Bus", "Other"], "unlisted": "Other"}),
