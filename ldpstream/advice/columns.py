@@ -168,8 +168,8 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     if n == 0:
         return Dropped("all cells are empty")
     if len(column.cells) == 1:
-        words = ", ".join(sorted(word for word in column.missing if word))
-        return Dropped("everybody has the same value" + (f", if {words} is no answer (--missing)" if words else ""))
+        left = ", ".join(sorted(word for word in column.missing if word))
+        return Dropped("everybody has the same value" + (f", if {left} is no answer (--missing)" if left else ""))
     if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
         return Dropped("its name says that it identifies people")
     if n < 2 * least:
