@@ -37,7 +37,9 @@ PAIRS = (
 RELAY = (
     "Devices send reports only through a relay, at a random moment of the next step, and never directly. The relay sees "
     "addresses and times, and no report; the gateway sees reports, and no address. Relay and gateway together see who sent "
-    "which report. The losses below hold against everybody, with or without a relay. Somebody who cannot see the sender of a "
+    "which report. The relay also sees at which steps a device sends nothing, and when it stops. A device sends nothing at a "
+    "step without a value, or with a value that the survey refuses. If that depends on the value, this silence reveals it to "
+    "the relay. The losses below hold against everybody, with or without a relay. Somebody who cannot see the sender of a "
     "report learns less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer

@@ -4,6 +4,9 @@ A step closes at `Survey.closes_ms`. Agents do not count a report that is append
 passed once agents have counted, in every partition, a record appended at or after the close. If a step has not passed at its
 deadline, it is published as incomplete, and estimated again once it has passed.
 
+The reports of a step enter the estimates all at once, after the step has passed. Otherwise the difference of two publications
+of a step would be the histogram of the reports counted in between, which may be one.
+
 The schedule appends a *marker* to an idle partition: a record with an empty value, which agents skip.
 
 A step that has passed is complete, unless lost records (`Missing`) may belong to it. Then also the windows with this step stay
@@ -169,7 +172,7 @@ class Schedule:
             if passed and not self._counted(step, checkpoints):
                 break  # the store has lost writes since the last read
             final = self._is_final(step, after)
-            concluded = self._conclude(checkpoints, first, step, passed, final, self._filters.at(saved))
+            concluded = self._conclude(checkpoints, first, step, after.incomplete, final, self._filters.at(saved))
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
             publications = self._best(concluded[0])
@@ -318,16 +321,17 @@ class Schedule:
         self._marked_ms, self._mark_again_ms = now_ms, now_ms + max(0, closes_ms - appended_ms)
 
     def _conclude(
-        self, checkpoints: dict[int, Checkpoint], first: int, step: int, passed: bool, final: bool, states: Filters
+        self, checkpoints: dict[int, Checkpoint], first: int, step: int, waiting: Collection[int], final: bool, states: Filters
     ) -> tuple[list[Publication], Filters] | None:
         survey = self._survey
-        tables = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        counted = sum_tables(checkpoint.panes for checkpoint in checkpoints.values())
+        tables = {key: table for key, table in counted.items() if key.step not in waiting}
         everybody = sum_cohorts(tables)  # equal to the counts of the same survey without cohorts
         gaps = [checkpoint.missing for checkpoint in checkpoints.values() if checkpoint.missing is not None]
         pruned = max((checkpoint.pruned_below for checkpoint in checkpoints.values()), default=0)
 
         def complete(begin: int) -> bool:
-            return passed and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
+            return step not in waiting and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
 
         publications: list[Publication] = []
         filters, research = dict[str, bytes](), self._research()

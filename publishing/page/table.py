@@ -196,7 +196,7 @@ def _about(survey: Survey, h: Histogram) -> str:
             f"{_crowd(h)}"
         )
     if not h.converged and h.reports == 0:
-        silence = "nobody reported" if h.complete else "no report has been counted. Incomplete: reports may be missing"
+        silence = "nobody reported" if h.complete else "no report counts so far. Incomplete: reports may be missing"
         return f"{time_text(h.start_ms)} to {time_text(h.end_ms)} (step {h.step}): {silence}."
     kept = "" if h.complete else " <strong>Incomplete: reports may be missing.</strong>"
     few = " <strong>Too few reports to tell which values are more frequent.</strong>" if h.too_few else ""

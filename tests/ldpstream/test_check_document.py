@@ -111,3 +111,11 @@ def test_the_promise_has_singular_nouns_after_a_one(level: str) -> None:
     said = "\n".join(promise(parse_survey(tomllib.loads(head + asked), "a test")))
     assert "windows of 1 step." in said
     assert not re.findall(r"(?<![\d.,])1 (?:\w+ )?(?:reports|steps|nats|seconds|bytes|memos|people)\b", said)
+
+
+def test_a_survey_behind_a_relay_says_that_silence_is_seen() -> None:
+    """As a control, a survey without a relay does not say so."""
+    text = (Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text()
+    plain = tomllib.loads(text)
+    relayed = plain | {"relay": "required", "lateness_steps": 2}
+    assert ["sends nothing" in "\n".join(promise(parse_survey(one))) for one in (relayed, plain)] == [True, False]

@@ -299,18 +299,18 @@ def test_the_page_does_not_say_that_nobody_reported_while_agents_are_down(open_p
     with served(survey, results) as url:
         page = open_page(url)
         assert page.locator("#alerts-list li").first.inner_text() == (
-            "No report has been counted in the latest step, 5 Jan 2026, 00:04–00:05 UTC (step 4). The counting agents may have "
+            "No report counts so far in the latest step, 5 Jan 2026, 00:04–00:05 UTC (step 4). The counting agents may have "
             "stopped: reports may wait in the log."
         )
-        assert "No report has been counted in this window: there is no estimate." in page.locator("#summary").inner_text()
+        assert "No report counts so far in this window: there is no estimate." in page.locator("#summary").inner_text()
         unfold(page)
-        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report has been counted"
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report counts so far"
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
-        assert page.locator("#readout").inner_text() == "0: no estimate, since no report has been counted"
+        assert page.locator("#readout").inner_text() == "0: no estimate, since no report counts so far"
         assert "obody reported" not in page.locator("body").inner_text()
         page.goto(f"{url}table")
-        assert "no report has been counted" in page.locator("body").inner_text()
+        assert "no report counts so far" in page.locator("body").inner_text()
         assert "obody reported" not in page.locator("body").inner_text()
         page.close()
 

@@ -151,7 +151,7 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         assert "there is no estimate" in page.locator("#summary").inner_text()
         page.select_option("#span", "filtered")
         expect(page.locator("#summary")).to_have_text(
-            "No report has been counted in this step: the curve is predicted from earlier steps. "
+            "No report counts so far in this step: the curve is predicted from earlier steps. "
             "The filtered curve is estimated from 1 step so far, with 95 % intervals. Incomplete: reports may be missing."
         )
         assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, 10 values.")

@@ -186,3 +186,20 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
     assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
     store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
     assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
+
+
+def test_the_reports_of_a_step_enter_the_histograms_all_at_once(store: MemoryCountStore) -> None:
+    """One report of six is counted after the deadline. The difference of two histograms would show this report."""
+    close, log = SURVEY.closes_ms(0), Log([SURVEY.start_ms], [SURVEY.start_ms])
+    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
+    store.commit(0, None, Checkpoint(2, close, pane(0)))
+    for step in (0, 1):
+        early = schedule.run(schedule.deadline_ms(step))
+        assert keys(early) == [(step, False)]
+        assert {p.reports for p in early} == {0}
+        shares = [f for p in early for found in p.estimators.values() for f in found.frequencies]
+        assert set(shares) == {None}
+    store.commit(1, None, Checkpoint(2, close, pane(0, 1)))
+    made = schedule.run(schedule.deadline_ms(1))
+    assert keys(made) == [(0, True)]
+    assert {p.reports for p in made if p.attribute == "screen"} == {6}

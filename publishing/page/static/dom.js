@@ -17,7 +17,7 @@ export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? o
 export const TOO_FEW = "Too few reports to tell which values are more frequent.";
 
 // The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
-export const silence = (complete) => (complete ? "nobody reported" : "no report has been counted");
+export const silence = (complete) => (complete ? "nobody reported" : "no report counts so far");
 
 // Privacy loss as text, rounded up. Large numbers have fewer digits.
 export function nats(x) {
