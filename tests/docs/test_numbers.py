@@ -183,7 +183,7 @@ def test_the_image_has_the_documented_ports() -> None:
 ALERTS = {
     "LdpstreamNoReports": ("For a quarter of an hour", ("== 0", "for 15m")),
     "LdpstreamLagGrowing": ("More than 10 000 records wait", ("> 10000", "10m")),
-    "LdpstreamGatewayRefuses": ("More than one request in twenty", ("> 0.05", "10m")),
+    "LdpstreamGatewayRefuses": ("more than one request in twenty", ("> 0.05", "10m")),
     "LdpstreamRejectedRatio": ("More than one envelope in twenty", ("> 0.05", "15m")),
     "LdpstreamCommitsRefused": ("more than three times in a quarter of an hour", ("[15m]", "> 3")),
     "LdpstreamEstimateOverdue": ("is more than two minutes late", ("> 120", "1m")),

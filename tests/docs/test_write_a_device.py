@@ -157,7 +157,7 @@ def test_the_tables_of_coins_and_rounds_are_complete() -> None:
 def test_the_tables_of_keys_are_complete() -> None:
     demo = load_survey(ROOT / "surveys" / "samples" / "demo.toml")
     for head, keys in (
-        ("key | meaning", {*demo.device_survey.__struct_fields__, "toml", "signature"}),
+        ("key | meaning", {*demo.device_survey.__struct_fields__, "toml", "signature", "signatures"}),
         ("key | present", set(mechanism("GRR", 2, eps=1.0).parameters().__struct_fields__)),
     ):
         assert {key.strip("`") for cells in rows(head) for key in cells[0].split(", ")} == keys
