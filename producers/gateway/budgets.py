@@ -74,6 +74,7 @@ class Amounts:
             self._kept[client] = left
         else:
             self._kept.pop(client, None)
+        self.largest = max(self._kept.values(), default=0) + self._floor
 
 
 class Budgets:

@@ -121,6 +121,15 @@ def test_the_budget_grows_with_the_reports_of_the_step_and_of_the_step_before() 
     assert set(charged._amounts) == {(0, 7)}
 
 
+def test_an_undone_charge_leaves_no_trace_in_the_largest_share() -> None:
+    charged = Budgets(SURVEY)
+    charged.charge("a", {PLACE: 10})
+    charged.charge(None, {PLACE: 250_000})
+    assert allows(charged, "b", {PLACE: 2000})
+    charged.take_back(None, {PLACE: 250_000})
+    assert charged.largest_share() == 0.01
+
+
 def test_64_clients_are_needed_to_fill_the_memory_of_keys() -> None:
     charged = Budgets(SURVEY)
     for number in range(64):
