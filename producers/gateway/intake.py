@@ -311,7 +311,8 @@ class Intake:
         self, client: Client, body: bytes, batch: bool, key: bytes | None, waiting: "_Waiting", relayed: bool = False
     ) -> Iterator[None]:
         """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
-        envelopes, checks = unpack(body, batch), self._checks()
+        envelopes = unpack(body, batch)
+        checks = Checks(self.surveys.by_fingerprint, self.time_ms(), self.surveys.incomplete, PATIENCE_MS)
         if len(envelopes) > DEVICE_BATCH and not client.collector:
             raise _collector_required()
         for first in range(0, len(envelopes), BREATH):
@@ -331,9 +332,10 @@ class Intake:
         else:
             self._append(log, survey, envelopes, body, key, checks, client, waiting)
 
-    def _checks(self) -> Checks:
+    def time_ms(self) -> int:
+        """Returns the present time in Unix ms; raises Problem while the clock has jumped."""
         try:
-            return Checks(self.surveys.by_fingerprint, self.now_ms(), self.surveys.incomplete, PATIENCE_MS)
+            return self.now_ms()
         except ClockJumped:
             detail = "this gateway's clock has jumped; no report of this attempt is in the log"
             raise Problem("log unavailable", detail) from None

@@ -67,7 +67,7 @@ def oblivious_routes(intake: Intake) -> list[Route]:
             if intake.relay_keys is None:
                 raise _no_relay()
             intake.admit_anybody(request.client.host if request.client else "")
-            return Response(intake.relay_keys.published(intake.now_ms() / 1000), media_type=KEYS_TYPE)
+            return Response(intake.relay_keys.published(intake.time_ms() / 1000), media_type=KEYS_TYPE)
         except Problem as problem:
             return problem.response()
 

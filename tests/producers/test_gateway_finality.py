@@ -7,7 +7,6 @@ from typing import Final
 
 import pytest
 
-from ldpstream.producers.gateway.bodies import Checks
 from ldpstream.producers.gateway.client import GatewaySink
 from ldpstream.producers.gateway.intake import Intake
 from ldpstream.producers.gateway.openapi import description
@@ -75,15 +74,15 @@ def test_the_sink_posts_again_unless_that_cannot_help(
 ) -> None:
     """A final problem, or one that somebody must mend first, ends the sink at once. The sink retries after every other
     problem."""
-    answers, attempts, checks = [cause], list[str](), Intake._checks
+    answers, attempts, time_ms = [cause], list[str](), Intake.time_ms
 
-    def refuse(self: Intake) -> Checks:
+    def refuse(self: Intake) -> int:
         attempts.append("made")
         if answers:
             raise Problem(answers.pop(), "refused")
-        return checks(self)
+        return time_ms(self)
 
-    monkeypatch.setattr(Intake, "_checks", refuse)
+    monkeypatch.setattr(Intake, "time_ms", refuse)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     one, (envelope,) = served(), envelopes(1)
     sink = GatewaySink(one.url, patience_s=1e6)

@@ -17,6 +17,7 @@ from ldpstream.producers.relay.binary_http import BinaryRequest, BinaryResponse,
 from ldpstream.producers.relay.capsules import KEYS_TYPE, RESPONSE_TYPE, KeyConfig, decode_configs, public_key, seal_request
 from ldpstream.producers.relay.relay_keys import RelayKey, RelayKeys, rotate
 from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, seal_rows
 from tests.producers.test_relay_keys import NOW as CREATED
@@ -217,6 +218,15 @@ async def test_a_gateway_without_keys_takes_nothing_through_a_relay() -> None:
     assert title(await rig.ask("GET", WELL_KNOWN)) == "not found"
     await refused(rig, capsule, "not found")
     assert (await relay_rig().ask("GET", "/ohttp")).status_code == 405
+
+
+async def test_a_clock_that_has_jumped_refuses_only_for_the_moment() -> None:
+    def jumped() -> int:
+        raise ClockJumped
+
+    rig = relay_rig(now_ms=jumped)
+    assert title(await rig.ask("GET", WELL_KNOWN)) == "log unavailable"
+    assert (await ask(rig, message())).status == 503
 
 
 async def test_the_requests_of_a_relay_share_limits() -> None:
