@@ -12,7 +12,7 @@ from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.pair_costs import people_factor
-from ldpstream.promise import DELETIONS, SHARING, device_loss, device_window_loss, loss_for_ever, promise
+from ldpstream.promise import DELETIONS, SHARING, device_loss, device_window_loss, guess_enrolments, loss_for_ever, promise
 from ldpstream.second_promise import SecondPromise, second_promise, second_promise_lines
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import device_chance
@@ -93,10 +93,12 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
         hash_functions: number of hash functions of which a device repeats one in every report; 1 if it repeats none.
         attribute_chances: from the reports of this attribute.
         device_chances: from all reports of the device, if other answers give the strongest possible hints.
-        after_deletions: chance of a right guess of a value that never changes, from any number of reports of this attribute, by
-            the number of deletions of the device's storage; None for a one-time level.
-        four_people: chance of a right guess of a value that four people share: from any number of reports of each of them, for
-            a one-time level from one report of each.
+        after_deletions: chance of a right guess, by the number of deletions of the device's storage. At a memoized level: of a
+            value that never changes, from any number of reports of this attribute. At a one-time level: of a value that stays
+            the same within `every_steps` consecutive steps, if all deletions are within these steps, from one report before the
+            deletions and one after each of them.
+        four_people: chance of a right guess of a value that four people at this level share: from any number of reports of each
+            of them, for a one-time level from one report of each.
     """
 
     name: str
@@ -119,7 +121,7 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
     false_report: CheckedWeight
     attribute_chances: CheckedChances
     device_chances: CheckedChances
-    after_deletions: dict[str, CheckedChance] | None
+    after_deletions: dict[str, CheckedChance]
     four_people: CheckedChance
 
 
@@ -244,8 +246,8 @@ def _level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
         hash_functions=m.n_enrolments,
         false_report=CheckedWeight(**weight(survey, m)),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),
-        after_deletions={str(n): _told(m.guess_memos(n + 1)) for n in DELETIONS} if m.memoized else None,
-        four_people=_told(m.guess_memos(SHARING) if m.memoized else m.guess(SHARING)),
+        after_deletions={str(n): _told(guess_enrolments(m, n + 1)) for n in DELETIONS},
+        four_people=_told(guess_enrolments(m, SHARING)),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from ldpstream.false_reports import client_line, weight_line
 from ldpstream.mechanisms import Mechanism, choose
-from ldpstream.mechanisms.guessing import percent
+from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.pair_costs import cost_lines
 from ldpstream.surveys import Cohort, Survey
@@ -136,6 +136,7 @@ def promise(survey: Survey) -> list[str]:
         'likely. "At most" marks an upper bound, rounded up; all other chances are exact.',
         "If one answer is known to be common, more guesses are right, also without any report. The survey's page prints these "
         "chances for the published shares.",
+        "All numbers are for a device that keeps its storage, except where we name deletions.",
         *([DEVICE_CHANCES[survey.collection]] if d > 1 else []),
         *([PAIRS] if any(attribute.pair for attribute in survey.attributes) else []),
     ]
@@ -251,21 +252,32 @@ RARELY = (
 )
 
 
-def _several_memos(m: Mechanism) -> str:
-    times, chances = _listed(DELETIONS), _listed([m.guess_memos(n + 1) for n in DELETIONS])
-    return (
-        f"A device whose storage is deleted draws a new memo. After {times} deletions, the chance of a right guess of a value "
-        f"that never changes is {chances}, from any number of reports of this attribute. The guesser knows which reports come "
-        f"from which memo. From the reports of {SHARING} people who are known to share a value, such as a household, it is "
-        f"{m.guess_memos(SHARING)}."
-    )
+def guess_enrolments(m: Mechanism, n: int) -> Chance:
+    """Chance of a right guess of a value from the reports of n enrolments of one device, or of n people who share the value.
+
+    At a memoized level, the value never changes, and each enrolment makes any number of reports. At a one-time level, each
+    enrolment makes one report.
+    """
+    return m.guess_memos(n) if m.memoized else m.guess(n)
 
 
-def _several_people(m: Mechanism) -> str:
-    return (
-        f"From one report of each of {SHARING} people who are known to share a value, such as a household, the chance of a "
-        f"right guess of this value is {m.guess(SHARING)}."
-    )
+def _several_enrolments(m: Mechanism) -> list[str]:
+    times, chances = _listed(DELETIONS), _listed([guess_enrolments(m, n + 1) for n in DELETIONS])
+    people = f"{SHARING} people at this level who are known to share a value, such as a household"
+    if m.memoized:
+        return [
+            f"A device whose storage is deleted draws a new memo. After {times} deletions, the chance of a right guess of a "
+            f"value that never changes is {chances}, from any number of reports of this attribute. From such reports of "
+            f"{people}, it is {guess_enrolments(m, SHARING)}. The guesser knows which reports come from which memo.",
+        ]
+    where = "the same step" if m.every_steps == 1 else plural(m.every_steps, "consecutive step")
+    limit = "" if m.lifetime_reports is None else " It also counts its reports from 0 again."
+    return [
+        f"A device whose storage is deleted starts again, and may make another report within {where}.{limit} After {times} "
+        f"deletions in this time, with a report before and after each, the chance of a right guess of a value that stays the "
+        f"same is {chances}, from these reports.",
+        f"From one report of each of {people}, the chance of a right guess of this value is {guess_enrolments(m, SHARING)}.",
+    ]
 
 
 def _listed(items: Sequence[object]) -> str:
@@ -301,7 +313,7 @@ def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
             f"Chance of a right guess of one value from {of_window} of this attribute: {m.guess(window)}; "
             "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
         )
-    lines.append(_several_memos(m) if m.memoized else _several_people(m))
+    lines += _several_enrolments(m)
     in_year = m.reports_in(year)
     lines.append(
         f"After a year ({plural(in_year, 'report')} of this attribute): chance of a right guess of a value that never changed: "

@@ -1,8 +1,11 @@
 """The document of `check --json` fits its schema, and has every number that `check` prints."""
 
 import json
+import math
 import re
 import tomllib
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.tables import ledger_rows
 from tests.devices.vectors import SURVEYS as VECTORS
 from tests.docs.check_schema import SCHEMA, check_schema
+from tests.small_survey import small_survey
 
 SAMPLES = sorted((Path(__file__).parents[2] / "surveys" / "samples").glob("*.toml"))
 CHANCE = re.compile(r"(?:at most |> )?\d+(?:\.\d+)? %")
@@ -111,6 +115,21 @@ def test_the_promise_has_singular_nouns_after_a_one(level: str) -> None:
     said = "\n".join(promise(parse_survey(tomllib.loads(head + asked), "a test")))
     assert "windows of 1 step." in said
     assert not re.findall(r"(?<![\d.,])1 (?:\w+ )?(?:reports|steps|nats|seconds|bytes|memos|people)\b", said)
+
+
+@pytest.mark.parametrize(("every", "where"), [(1, "the same step"), (8, "8 consecutive steps")])
+def test_a_one_time_level_has_the_chances_after_deletions(every: int, where: str) -> None:
+    """Each enrolment makes one report within `every_steps` steps. Enumerates the reports of three and five enrolments."""
+    level = {"name": "l", "mechanism": "GRR", "eps": 1.0, "every_steps": every}
+    survey = small_survey({"name": "a", "size": 4, "level": [level]}, window_steps=8)
+    said, document = " ".join(promise(survey)), check_document(survey)
+    told = document.attributes[0].levels[0].after_deletions
+    for deletions in (2, 4):
+        seen = Counter(tuple(sorted(Counter(y).values())) for y in product(range(4), repeat=deletions + 1))
+        likeliest = sum(ways * math.e ** counts[-1] for counts, ways in seen.items()) / (math.e + 3) ** (deletions + 1)
+        assert told[str(deletions)].chance == pytest.approx(likeliest / 4)
+        assert told[str(deletions)].exact
+    assert f"deleted starts again, and may make another report within {where}. After 2, 4 and 9 deletions in this time" in said
 
 
 def test_a_survey_behind_a_relay_says_that_silence_is_seen() -> None:
