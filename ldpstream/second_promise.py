@@ -37,11 +37,12 @@ GUESS = (
 )
 CROWD = (
     "Crowd: honest people who report at the same steps, with the same attribute, level and cohort. The service counts reports, "
-    "and cannot tell which are honest. Two published tables differ by no report of the person, or also by such a crowd."
+    "and cannot tell which are honest. Assumed: if the difference of two published tables contains a report of the person, it "
+    "contains the reports of such a crowd, too."
 )
 EVEN = (
-    "Assumed: honest people choose levels and cohorts independently, and each equally often. δ includes the chance that a "
-    "person's own crowd is smaller than stated."
+    "Assumed: honest people choose levels and cohorts independently, and each equally often. People with a rarer level or "
+    "cohort have a smaller crowd. δ includes the chance that a person's own crowd is smaller than stated."
 )
 ASSUMED = "Assumed: each crowd has at least the number of people that the survey states as `crowd`."
 LEGEND_FRESH = (
@@ -49,9 +50,9 @@ LEGEND_FRESH = (
     "there is no end."
 )
 LEGEND_MEMOS = (
-    "A memoized level: the second promise needs a value that never changes, and the same crowd at each step of the person. "
-    "Nobody in the crowd may change a value or draw a new memo. One step that breaks this ends the second promise for the "
-    "reports of all steps."
+    "A memoized level, several reports: both promises need a value that never changes, and one memo of it. The second promise "
+    "also needs the same crowd at each step of the person. Nobody in the crowd may change a value or draw a new memo. One step "
+    "that breaks this ends the second promise for the reports of all steps."
 )
 LEGEND_SPL = "The losses of a device's attributes add up, and so do their δ."
 CONDITIONS = 'All conditions: docs/privacy.md, "Readers of the histograms" and "Behind a relay".'
