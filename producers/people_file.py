@@ -16,8 +16,9 @@ Or one row for each person and step. The first column is the person, the second 
 A step is an integer, or a date or time such as 2026-01-05 or 2026-01-05T08:00Z, without a time zone in UTC. A date gives the
 step by the survey's clock. A person has at most one row for a step.
 
-Each attribute of the survey, except pairs, has a column with its name. In a table of steps with three columns, the third column
-is the only attribute, whatever its name. A column may give the cohort; others are ignored. A cell becomes a value as follows:
+A column without a name is ignored, also before the person. Each attribute of the survey, except pairs, has a column with its
+name. In a table of steps with three named columns, the third column is the only attribute, whatever its name. A column may give
+the cohort; others are ignored. A cell becomes a value as follows:
 
 - A text is a listed value if both are equal, if it looks like exactly one listed value (`surveys.texts.look`), or if it differs
   from exactly one listed value only in case.
@@ -178,7 +179,7 @@ def read_people(
 
     Args:
         first_step: the number in the file, or the survey's step of a date, that is the first step; None for 0. The table has
-            steps if it is given, or if the second column is called ``step``.
+            steps if it is given, or if the column after the person is called ``step``.
         n_steps: number of steps, for a table with one row for each person.
         tell: receives lines about the people, and about cells that were not used as they are.
         missing: words for no answer.
@@ -198,13 +199,15 @@ def read_people(
 class _Reader:
     def __init__(self, table: PeopleTable, survey: Survey, first_step: int | None) -> None:
         self._table, self._survey, self._first_step = table, survey, first_step or 0
-        self._has_steps = first_step is not None or table.has_steps
+        self._has_steps = first_step is not None or table.step_place is not None
+        self._step_place = 1 if table.step_place is None else table.step_place
         asked = [
             attribute for attribute in survey.attributes if attribute.pair is None
         ]  # `WithPairs` derives the pairs' values
-        first = 2 if self._has_steps else 0
-        if self._has_steps and len(survey.attributes) == 1 and len(table.header) == 3:
-            places = [2]
+        first = self._step_place + 1 if self._has_steps else 0
+        named = [i for i, name in enumerate(table.header) if name and i >= first]
+        if self._has_steps and len(survey.attributes) == 1 and len(named) == 1:
+            places = named
         else:
             try:
                 places = [table.find(attribute.name, first) for attribute in asked]
@@ -225,11 +228,12 @@ class _Reader:
     def add(self, row: list[str]) -> None:
         person = len(self._people)
         if self._has_steps:
-            if not row[0]:
+            who, when = row[self._step_place - 1], row[self._step_place]
+            if not who:
                 self._table.refuse("the person is empty")
-            person = self._person_ids.setdefault(row[0], len(self._person_ids))
-            step = self._step_of.get(row[1])
-            self._steps.append(self._step(row[1]) if step is None else step)
+            person = self._person_ids.setdefault(who, len(self._person_ids))
+            step = self._step_of.get(when)
+            self._steps.append(self._step(when) if step is None else step)
             self._lines.append(self._table.line)
         self._people.append(person)
         for place, reader, values in self._columns:
@@ -251,6 +255,7 @@ class _Reader:
             )
 
     def _step(self, text: str) -> int:
+        column = f"the step (column {self._step_place + 1})"
         if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
             step = int(text)
         else:
@@ -259,15 +264,13 @@ class _Reader:
                 time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
                 step = self._survey.step_at(round(time.timestamp() * 1000))
             except (ValueError, OverflowError):
-                self._table.refuse(
-                    "the step (second column) must be an integer, such as 0 and not 0.0, or a date such as 2026-01-05"
-                )
+                self._table.refuse(f"{column} must be an integer, such as 0 and not 0.0, or a date such as 2026-01-05")
         step -= self._first_step
         if not 0 <= step < MAX_STEPS:
             last = self._first_step + MAX_STEPS - 1
             self._table.refuse(
-                f"the step (second column) must be from {self._first_step}, the first step, to {last}; for another first step "
-                "give --first-step"
+                f"{column} must be from {self._first_step}, the first step, to {last}; a date counts from the survey's start, "
+                f"{self._survey.start.astimezone(UTC):%Y-%m-%dT%H:%MZ}; for another first step give --first-step"
             )
         self._step_of[text] = step
         return step
@@ -283,7 +286,7 @@ class _Reader:
         else:
             at = "the only step" if n_steps == 1 else f"all {n_steps:,} steps"
             tell(f"{table.path}: {persons}, one in each row, with the same values at {at}.")
-        tell_columns(table, tell, 2 if self._has_steps else 0)
+        tell_columns(table, tell, (self._step_place - 1, self._step_place) if self._has_steps else ())
         found = {}
         for place, reader, cells in self._columns:
             values = int64(cells)

@@ -9,7 +9,7 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
 from io import BufferedReader, BytesIO, TextIOWrapper
@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.questions import SEPARATOR
 from ldpstream.surveys.texts import plain
 
 DELIMITERS = ",;\t|"
@@ -62,9 +63,13 @@ class PeopleTable:
         self.unnamed = [i + 1 for i, name in enumerate(self.header) if not name]
 
     @property
-    def has_steps(self) -> bool:
-        """True if the second column is called ``step``: every row is then a person at a step."""
-        return len(self.header) > 1 and self.header[1].casefold() == "step"
+    def step_place(self) -> int | None:
+        """Index of a column ``step``, if every row is a person at a step: the column follows the person's column.
+
+        The person's column is the first one, or the second one after a column without a name (row numbers).
+        """
+        places = (1,) if self.header[0] else (1, 2)
+        return next((i for i in places if [name.casefold() for name in self.header[i : i + 1]] == ["step"]), None)
 
     def rows(self) -> Iterator[list[str]]:
         """Yields each row as a list of cells, at least as many as there are columns up to the last one with a name.
@@ -128,7 +133,7 @@ class PeopleTable:
         lines = self._lines(file)
         sample = list(islice(lines, SAMPLE))
         skipped = next((i for i, line in enumerate(sample) if plain(line)), len(sample))
-        named = re.fullmatch(r'"?sep=(.)"?\s*', sample[skipped]) if skipped < len(sample) else None
+        named = re.fullmatch(r'"?sep=([^"\r\n])"?\1*\s*', sample[skipped], re.IGNORECASE) if skipped < len(sample) else None
         skipped += named is not None
         delimiter = _delimiter(sample[skipped:]) if named is None else named[1]
         reader = csv.reader(chain(sample[skipped:], lines), delimiter=delimiter, strict=True)
@@ -161,15 +166,22 @@ class PeopleTable:
             ) from None
         try:
             table = pl.read_parquet(BytesIO(file.read()))
-            lists = [name for name, kind in table.schema.items() if isinstance(kind, pl.List)]
-            for name in lists:
-                joined = pl.col(name).cast(pl.List(pl.String)).list.join(";")
-                table = table.with_columns(pl.when(joined == "").then(pl.lit(";")).otherwise(joined).alias(name))
-            texts = table.select(pl.all().cast(pl.String).fill_null(""))
         except pl.exceptions.PolarsError as error:
             raise DataError(f"{self.path}: cannot be read as Parquet: {type(error).__name__}") from None
-        yield texts.columns
-        for self.line, row in enumerate(texts.iter_rows(), 1):
+        yield table.columns
+        texts = []
+        for i, column in enumerate(table, 1):
+            try:
+                if isinstance(column.dtype, pl.List):
+                    joined = column.cast(pl.List(pl.String)).list.join(SEPARATOR)
+                    texts.append(joined.replace("", SEPARATOR).fill_null(""))
+                else:
+                    texts.append(column.cast(pl.String).fill_null(""))
+            except pl.exceptions.PolarsError:
+                raise DataError(
+                    f"{self.path}: column {i} cannot be read as texts, since its type is {column.dtype}; leave it out"
+                ) from None
+        for self.line, row in enumerate(zip(*texts, strict=True), 1):
             if plain("".join(row)):
                 yield list(row)
 
@@ -203,9 +215,9 @@ def _delimiter(lines: Sequence[str]) -> str:
     return found
 
 
-def tell_columns(table: PeopleTable, tell: Callable[[str], None], first: int = 0) -> None:
-    """Tells which columns are ignored because they have no name."""
-    if places := [str(place) for place in table.unnamed if place > first]:
+def tell_columns(table: PeopleTable, tell: Callable[[str], None], used: Container[int] = ()) -> None:
+    """Tells which columns are ignored because they have no name, except those with the indices `used`."""
+    if places := [str(place) for place in table.unnamed if place - 1 not in used]:
         has = "column {} has no name, and is" if len(places) == 1 else "columns {} have no names, and are"
         tell(f"{table.path}: {has.format(', '.join(places))} ignored.")
 

@@ -133,8 +133,10 @@ def read_columns(
         wanted = [table.find(name) for name in only] or [i for i, name in enumerate(table.header) if name]
         dropped = {i for name in drop for i in table.places(name)}
         places = [i for i in sorted(set(wanted)) if i not in dropped]
-        if table.has_steps:
-            table.refuse("the second column is the step; a sample has one row for each person, such as the rows of one step")
+        if table.step_place is not None:
+            table.refuse(
+                f"column {table.step_place + 1} is the step; a sample has one row for each person, such as the rows of one step"
+            )
         table.require_names(places)
         columns = [Column(table.names[i], table.header[i]) for i in places]
         n_people = 0

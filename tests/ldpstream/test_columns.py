@@ -160,7 +160,7 @@ def test_the_progress_begins_before_the_first_repetition(tmp_path: Path) -> None
         ("a,b\n", "has a header and no rows"),
         ("8x7secret,b\nx,1\n8x7secret,2\n", "line 1: not a header, since the text of column 1 occurs again"),
         ("a,b\n1,2\n3\n", "line 3: has 1 column, the header 2"),
-        ("person,step,mode\n1,2,3\n", "line 1: the second column is the step; a sample has one row for each person"),
+        ("person,step,mode\n1,2,3\n", "line 1: column 2 is the step; a sample has one row for each person"),
         ("1,b\n2,3\n", "line 1: not a header, since column 1 is a number"),
         ("8x7secret@x.org,b\n2,3\n", "line 1: not a header, since column 1 is an address"),
     ],

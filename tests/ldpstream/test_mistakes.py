@@ -101,7 +101,7 @@ MISTAKES = {
     "short row": data(PLAIN + f"{SECRET},home,3\n{SECRET},home\n", "line 3: has 2 columns, the header 3"),
     "not UTF-8": data(b"id,screen,latency_ms\n1,\xff,8\n", "line 2: not UTF-8"),
     "only unknown values": data(PLAIN + f"1,{SECRET},3\n", "column 2", "attribute screen (6 values, home … help)"),
-    "step is a day's name": data(STEPS + f"{SECRET},Monday,home,3\n", "line 2: the step (second column) must be an integer"),
+    "step is a day's name": data(STEPS + f"{SECRET},Monday,home,3\n", "line 2: the step (column 2) must be an integer"),
     "unknown value at a step": data(STEPS + f"1,0,{SECRET},3\n", "no cell of column 3 is a value of the attribute screen"),
     "sample with two columns of a name": init(
         f"{SECRET},a,a\n1,2,3\n", "line 1: columns 2 and 3 are named a", options="--columns a"

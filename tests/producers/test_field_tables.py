@@ -40,7 +40,7 @@ REFUSED = {
     "p15_inch_marks.csv": "line 2: not CSV",
     "p15b_open_quote_in_line_101.csv": "line 101: not CSV",
     "p20_comments.csv": "line 3: has 2 columns, the header 1; remove titles and comments",
-    "p25d_answers_float_steps.csv": "line 2: the step (second column) must be an integer, such as 0 and not 0.0",
+    "p25d_answers_float_steps.csv": "line 2: the step (column 2) must be an integer, such as 0 and not 0.0",
 }
 PEOPLE = {  # people, steps, answers at all of at most two steps
     "p25_answers_NA.csv": (400, 2, 800 - 234), "p25b_people_NA.csv": (400, 2, 2 * (400 - 127)),

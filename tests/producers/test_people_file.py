@@ -119,6 +119,8 @@ BAD = {
     "ragged": (f"a,kids\n1,2\n{SECRET},2,3\n", "line 3: has 3 columns, the header 2"),
     "no value": (f"a,kids\n1,{SECRET}\n", "no cell of column 2 is a value of the attribute kids (integers 0 … 3)"),
     "no row": ("a,kids\n", "no cell of column 2 is a value"),
+    "no name": (f"person,step,\n{SECRET},0,1\n{SECRET},1\n", "line 1: none of its 3 columns is named kids"),
+    "date before the survey": (f"a,step,kids\n{SECRET},1999-12-31,1\n", "(column 2) must be from 0, the first step"),
     "quote": (f'a,kids\n1,"{SECRET}\n', "line 2: not CSV"),
     "not UTF-8": (b"a,kids\n1,2\n8x7secret,\xff\n", "line 3: not UTF-8"),
     "empty": ("\n,,\n", "is empty; the first line must name the columns"),
@@ -153,6 +155,7 @@ TABLES = {
     "tabs, commas in names": "Car, bus, or walk\tkids\nx\t1\ny\t2\n",
     "vertical bars": "a|kids\nx|1\ny|2\n",
     "a line that names the separator": "sep=;\r\na;kids\r\nx, y, z;1\r\ny;2\r\n",
+    "a line that names the separator, saved again": "SEP=;;\na;kids\nx, y, z;1\ny;2\n",
     "carriage returns": "a,kids\rx,1\ry,2\r",
     "names without a column, and cells without a name": ",kids,,\n1,1,,x\n2,2\n",
     "separators at the end of rows": "a,kids\nx,1,,\ny,2,\n",
@@ -175,6 +178,20 @@ def test_a_column_without_a_name_is_ignored_and_told(tmp_path: Path) -> None:
     said: list[str] = []
     read_people(path := write(tmp_path, ",kids,\n1,1,\n"), survey(kids=SIZE), tell=said.append)
     assert said[1:] == [f"{path}: columns 1, 3 have no names, and are ignored."]
+
+
+@pytest.mark.parametrize(
+    ("text", "ignored"),
+    [
+        (",person,step,kids\n1,a,0,1\n2,a,1,2\n", "column 1 has"), (",step,kids\na,0,1\na,1,2\n", None),
+        ("person,step,children,,\na,0,1\na,1,2,,\n", "columns 4, 5 have"),
+    ],
+)  # fmt: skip
+def test_a_column_without_a_name_does_not_hide_the_steps(tmp_path: Path, text: str, ignored: str | None) -> None:
+    said: list[str] = []
+    source = read_people(write(tmp_path, text), survey(kids=SIZE), tell=said.append)
+    assert [[part.tolist() for part in source.at(step, 0)] for step in range(source.n_steps)] == [[[0], [1]], [[0], [2]]]
+    assert (len(said) == 1) if ignored is None else (f"{ignored} no name" in said[1])
 
 
 def test_names_that_no_attribute_can_have_are_numbered(tmp_path: Path) -> None:
@@ -238,3 +255,9 @@ def test_parquet_files_are_tables_of_texts(tmp_path: Path) -> None:
     with open_table(tmp_path / "people.parquet") as found:
         assert found.header == list(table)
         assert list(found.rows()) == [["a", "1.0", "chat;maps", "3.10"], ["b", "", ";", "3.1"], ["c", "3.0", "", "3.1"]]
+
+
+def test_a_parquet_column_that_is_no_text_is_named(tmp_path: Path) -> None:
+    pl.DataFrame({"kids": [1], "place": [b"\xff"]}).write_parquet(tmp_path / "people.parquet")
+    with pytest.raises(DataError, match="column 2 cannot be read as texts, since its type is Binary; leave it out"):
+        read_people(tmp_path / "people.parquet", KIDS)
