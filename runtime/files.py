@@ -21,8 +21,15 @@ def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
         mode: rights of a new file, before the umask.
 
     Raises:
-        OSError: if the file cannot be written.
+        OSError: if the file cannot be written. Its `filename` is the path.
     """
+    try:
+        _write(path, data, mode)
+    except OSError as error:  # it names the file beside the path, or none
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
     found = _found(path)
     if found is None or (stat.S_ISREG(found.st_mode) and _stream(found) is None):
         _replace(Path(os.path.realpath(path)), data, mode, found)
