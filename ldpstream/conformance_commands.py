@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.signals import ends_on_signal
+from ldpstream.surveys.survey_file import read_survey
 from ldpstream.terminal import activity, show_table, tell
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ def conformance_command(
     """Check a device of another author. Exit status 1 if the check finds a fault."""
     if (calls is None) == (listen is None):
         raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
-    survey = surveys.load_survey(survey_file)
+    survey, toml = read_survey(survey_file)
     if calls is not None:
         failures = _check_calls(survey, calls, json)
     else:
         assert listen is not None
         if survey.relay is not None:
             raise typer.BadParameter(f"survey {survey.name} requires a relay: its devices send no plain request to check")
-        failures = _check_sending(survey, survey_file.read_text(encoding="utf-8"), listen, json)
+        failures = _check_sending(survey, toml, listen, json)
     if failures:
         raise typer.Exit(1)
 

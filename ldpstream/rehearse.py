@@ -8,6 +8,7 @@ from pathlib import Path
 from ldpstream.runtime.files import write_file
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 from ldpstream.surveys.survey import RELAY_LATENESS
+from ldpstream.surveys.survey_file import read_survey
 
 STRING = r'"""(?s:.)*?"""|\'\'\'(?s:.)*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\''
 COMMENT = re.compile(rf"({STRING})|[ \t]*#.*")  # matches a string first: a string may contain #
@@ -26,12 +27,12 @@ def rehearse(source: Path, out: Path, step_seconds: int, now_s: float, relay: bo
     Raises:
         SurveyError: if the source is not a survey, or cannot be changed in this way.
     """
-    original = load_survey(source)
+    original, text = read_survey(source)
     if out.exists() and out.samefile(source):
         raise SurveyError(f"{out}: is the survey itself; give another file to write")
     start = datetime.fromtimestamp(int(now_s), UTC)
     name = f"{original.name[:54]}-rehearsal"
-    text = COMMENT.sub(r"\1", source.read_text(encoding="utf-8")).lstrip()
+    text = COMMENT.sub(r"\1", text).lstrip()
     keys = {"name": f'"{name}"', "start": f"{start:%Y-%m-%dT%H:%M:%SZ}", "step_seconds": str(step_seconds)}
     if original.n_steps is not None:
         keys["ends"] = str(original.n_steps)

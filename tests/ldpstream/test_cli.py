@@ -135,7 +135,7 @@ def test_a_rehearsal_replaces_the_rehearsal_that_it_overwrites(tmp_path: Path) -
 def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     out = tmp_path / "now.toml"
     indented = tmp_path / "indented.toml"
-    indented.write_text(DEMO.read_text().replace("start =", "  start  ="))
+    indented.write_text("\ufeff" + DEMO.read_text().replace("start =", "  start  ="))  # an editor's byte order mark
     survey = rehearse(indented, out, step_seconds=3, now_s=1_800_000_000.7)
     assert (survey.start_ms, survey.step_seconds) == (1_800_000_000_000, 3)
     original = load_survey(DEMO)
