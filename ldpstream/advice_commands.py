@@ -222,7 +222,7 @@ def init_command(
     if out.is_file():
         raise OutputError(f"{out}: exists already; give another file with -o")
     today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    name = attribute_name(sample.stem) or "survey"
+    name = (attribute_name(sample.stem) if sample.is_file() else "") or "survey"
     if eps is None and eps_inf is None:
         eps_inf = 2.0
     plan = plan_survey(
@@ -241,7 +241,7 @@ def init_command(
     tell(f"The survey lists only values that at least {least} people of the sample share (--least).")
     tell(f"{PROMISES[eps is None]}.")
     tell("Type next:\n")
-    file_name, data = shlex.quote(str(out)), shlex.quote(str(sample))
+    file_name, data = shlex.quote(str(out)), shlex.quote(str(sample)) if sample.is_file() else "FILE"  # a pipe is empty now
     data += "" if missing is None else f" --missing {shlex.quote(missing)}"
     checks = (f"check {file_name}", f"check {file_name} --people {n or plan.n_people}")
     for command in (*checks, f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):

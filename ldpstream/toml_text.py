@@ -18,18 +18,18 @@ def document_text(document: Mapping[str, Any]) -> str:
 
 
 def toml_lines(keys: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_value(value)}" for key, value in keys.items()]
+    return [f"{key} = {toml_value(value)}" for key, value in keys.items()]
 
 
 def toml_time(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
     if isinstance(value, datetime):
         return toml_time(value)
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_value(key)} = {_value(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_value(key)} = {toml_value(one)}" for key, one in value.items()) + " }"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

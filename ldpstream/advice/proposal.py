@@ -3,7 +3,6 @@
 The survey's comments contain nothing about single people.
 """
 
-import json
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.people_file import CellReader, missing_words
 from ldpstream.producers.table_file import MISSING
 from ldpstream.surveys import Attribute, Survey, SurveyError, parse_survey
-from ldpstream.toml_text import toml_lines
+from ldpstream.toml_text import toml_lines, toml_value
 
 HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.
@@ -253,7 +252,7 @@ def _attribute(asked: Asked) -> str:
     header = asked.column.header
     lines = [
         "[[attribute]]",
-        *([] if header == asked.column.name else [f"# column {json.dumps(header, ensure_ascii=False)}"]),
+        *([] if header == asked.column.name else [f"# column {toml_value(header)}"]),
         f"# {asked.domain.words}",
         *toml_lines(keys),
         "[[attribute.level]]",

@@ -181,7 +181,7 @@ def test_the_proposed_survey_is_valid_and_names_nobody(tmp_path: Path) -> None:
     path = table(tmp_path, {
         "name": [f"8x7secret{i}" for i in range(N)],
         "city": rare(some("Ulm", "Köln", '"x"\\'), "8x7secret1", "8x7secret2"),
-        "Household size": rare(some(1, 2, "3.0"), 4711),
+        "Household\x7fsize": rare(some(1, 2, "3.0"), 4711),  # TOML has no such character
     })  # fmt: skip
     found = proposed(path)
     assert "8x7secret" not in found.text
