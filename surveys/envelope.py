@@ -26,7 +26,7 @@ The envelope carries no identity of a device: no id, no address, no key. These f
 - with memoized local hashing, the device's hash function: each report has this function, one of S.
 """
 
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -98,7 +98,13 @@ AnyEnvelope = Envelope | CohortEnvelope
 encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Envelope).decode
 _decode_with_cohort = msgspec.msgpack.Decoder(CohortEnvelope).decode
-_take_apart = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+
+
+class _Versioned(msgspec.Struct, array_like=True):
+    version: int
+
+
+_decode_version = msgspec.msgpack.Decoder(_Versioned).decode  # skips the other elements: a list of them can be a million long
 
 
 def seal(survey: Survey, attribute: int, level: int, step: int, reports: Reports, cohort: int = 0) -> bytes:
@@ -238,8 +244,6 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
 
 def _why_undecodable(raw: bytes) -> Reason:
     try:
-        elements = _take_apart(raw)
-        version: Any = msgspec.msgpack.decode(elements[0]) if elements else None
+        return "unknown version" if _decode_version(raw).version != VERSION else "undecodable"
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return "undecodable"
-    return "unknown version" if type(version) is int and version != VERSION else "undecodable"

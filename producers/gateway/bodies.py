@@ -26,6 +26,10 @@ _DETAILS: Final[dict[Reason, str]] = {
 _KINDS: Final = {kind.encode(): False for kind in ENVELOPES} | {BATCH.encode(): True}
 _KEY_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 _BIN = (0xC4, 0xC5, 0xC6)
+_ARRAY: Final = {
+    0xDC: 2,
+    0xDD: 4,
+}  # first byte of a msgpack array -> bytes of its length; shorter arrays begin with 0x90 to 0x9f
 
 _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 
@@ -88,15 +92,28 @@ def unpack(body: bytes, batch: bool) -> list[bytes]:
         raise Problem("malformed request", "the request has no body")
     if not batch:
         return [body]
+    if announced(body) > MAX_BATCH:
+        raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
     try:
         envelopes = _decode_batch(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
     if not envelopes:
         raise Problem("undecodable", "a batch must hold at least one envelope")
-    if len(envelopes) > MAX_BATCH:
-        raise Problem("too large", f"a batch takes at most {MAX_BATCH} envelopes")
     return envelopes
+
+
+def announced(body: bytes) -> int:
+    """Returns the number of elements in the head of a msgpack array, which can be wrong; 0 for other bodies.
+
+    >>> [announced(msgspec.msgpack.encode([b""] * n)) for n in (3, 101, 65_536)], announced(b"")
+    ([3, 101, 65536], 0)
+    """
+    first = body[0] if body else 0
+    size = _ARRAY.get(first)
+    if size is not None:
+        return int.from_bytes(body[1 : 1 + size], "big")
+    return first & 0x0F if first & 0xF0 == 0x90 else 0
 
 
 def _no_binaries(body: bytes) -> list[Element]:

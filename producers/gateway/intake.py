@@ -28,6 +28,7 @@ from ldpstream.producers.gateway.admission import (
 from ldpstream.producers.gateway.bodies import (
     Checks,
     Headers,
+    announced,
     idempotency_key,
     is_batch,
     largest_body,
@@ -311,10 +312,10 @@ class Intake:
         self, client: Client, body: bytes, batch: bool, key: bytes | None, waiting: "_Waiting", relayed: bool = False
     ) -> Iterator[None]:
         """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
+        if batch and announced(body) > DEVICE_BATCH and not client.collector:  # first: to decode a long batch takes a second
+            raise _collector_required()
         envelopes = unpack(body, batch)
         checks = Checks(self.surveys.by_fingerprint, self.time_ms(), self.surveys.incomplete, PATIENCE_MS)
-        if len(envelopes) > DEVICE_BATCH and not client.collector:
-            raise _collector_required()
         for first in range(0, len(envelopes), BREATH):
             if first:
                 yield

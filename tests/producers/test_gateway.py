@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -137,8 +138,21 @@ async def test_a_429_names_the_exceeded_limit(clock: Clock) -> None:
 )
 async def test_a_malformed_batch_is_refused(body: bytes, reason: str) -> None:
     rig = Rig()
-    assert title(await rig.post(body, BATCH)) == reason
+    assert title(await rig.post(body, BATCH, **COLLECTS)) == reason
     assert rig.log.appended == []
+
+
+@pytest.mark.parametrize(("kind", "more", "status"), [(BATCH, COLLECTS, 422), (BATCH, {}, 403), (ENVELOPE, {}, 422)])
+async def test_the_refusal_of_a_body_with_many_elements_is_cheap(kind: str, more: dict[str, str], status: int) -> None:
+    """One object for each element took up to a second of the only core, several times a second."""
+    rig, body = Rig(), b"\xdd" + (600_000).to_bytes(4, "big") + bytes([0xC0]) * 600_000
+    tracemalloc.start()
+    try:
+        answer = await rig.post(body, kind, **more)
+        assert tracemalloc.get_traced_memory()[1] < 10 * len(body)  # an object would take 24 bytes or more
+    finally:
+        tracemalloc.stop()
+    assert answer.status_code == status
 
 
 async def test_the_largest_batch_is_accepted() -> None:
@@ -193,7 +207,7 @@ def test_check_envelope_agrees_with_the_tally(envelope: bytes, now_ms: int) -> N
 def test_any_bytes_are_accepted_or_refused_as_a_batch(body: bytes) -> None:
     async def ask() -> None:
         rig = Rig()
-        answer = await rig.post(body, BATCH)
+        answer = await rig.post(body, BATCH, **COLLECTS)
         assert answer.status_code == (422 if body else 400)
 
     asyncio.run(ask())
