@@ -100,12 +100,13 @@ def _temporary() -> Iterator[Path]:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Ends the block at the first of `ENDING`, as if the block had finished."""
+    """Ends the block at the first of `ENDING`, as if the block had finished. Later signals have no effect."""
+    told: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:
-        for number in ENDING:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
+        if not told:  # a second exception would interrupt what the first one cleans up
+            told.append(signum)
+            raise KeyboardInterrupt
 
     for number in ENDING:
         signal.signal(number, end)

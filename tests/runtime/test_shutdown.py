@@ -98,3 +98,21 @@ def test_signals_end_a_process_whose_main_thread_holds_the_locks_of_threading(pr
         env=os.environ | {"LDPSTREAM_SURVEY": str(SAMPLE)}, capture_output=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == status, done.stderr
+
+
+TWO_AT_ONCE = """
+import signal
+from ldpstream.local_commands import ENDING, until_ctrl_c
+
+with until_ctrl_c():
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    for number in ENDING:
+        signal.raise_signal(number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    raise AssertionError("no signal ended the block")
+"""
+
+
+def test_signals_at_the_same_time_end_the_local_services_without_a_word_on_standard_error() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", TWO_AT_ONCE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Everything has ended.\n", "")
