@@ -181,9 +181,9 @@ def _known(known: KnownShares | None) -> str:
         return ""
     one, year = (escape(str(Chance(chance, exact=False))) for chance in (known.one_report, known.year))
     return (
-        " All these chances are for a guesser who at first considers all values equally likely. Somebody who knows the "
-        f"published shares is right with a chance of {percent(known.no_report)} without a report, {one} with one report of "
-        f"this attribute, and {year} after a year, if the value never changes."
+        " All these chances are for a guesser who at first considers all values equally likely. If the published shares are "
+        f"right, somebody who knows them guesses right with a chance of {percent(known.no_report)} without a report, {one} "
+        f"with one report of this attribute, and {year} after a year, if the value never changes."
     )
 
 

@@ -71,7 +71,7 @@ function sentences(overview) {
     else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
     if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
     const known = overview.outlook[name].known_shares;
-    if (known) parts.push(`All these chances are for a guesser who at first considers all values equally likely. Somebody who knows the published shares is right with a chance of ${chance(known.no_report)} without a report, at most ${bound(known.one_report)} with one report of this attribute, and at most ${bound(known.year)} after a year, if the value never changes.`);
+    if (known) parts.push(`All these chances are for a guesser who at first considers all values equally likely. If the published shares are right, somebody who knows them guesses right with a chance of ${chance(known.no_report)} without a report, at most ${bound(known.one_report)} with one report of this attribute, and at most ${bound(known.year)} after a year, if the value never changes.`);
     return element("p", parts.join(" "));
   }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd, Object.values(overview.privacy)))]);
 }
