@@ -169,7 +169,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         format: number of the document's format.
         relay: "required" if devices send only through a relay; None if they send directly.
-        crowd: number of reports of one attribute, level, cohort and step that the promise behind the relay assumes; or None.
+        crowd: number of honest people with the same attribute, level, cohort and step that the second promise assumes; or None.
         ends: end of the last step; None for a survey without end.
         second_promise: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
         promise: the lines that `check` prints.

@@ -12,8 +12,8 @@
                                         # values
     relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 2
                                         # (default: devices send to the gateway)
-    crowd = 20000                       # with relay: number of reports of one attribute, level, cohort and step that the
-                                        # promise behind the relay assumes (default: none, and the service claims nothing)
+    crowd = 20000                       # with relay: number of honest people with the same attribute, level, cohort and step
+                                        # that the second promise assumes (default: none, and the service claims nothing)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
     title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
     retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
