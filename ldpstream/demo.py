@@ -1,48 +1,70 @@
 """The demo: simulated devices, the log, the count tables, the schedule and the estimates in one process on a virtual clock."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ldpstream.embedded import EmbeddedService, MemoryLog
-from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
+from ldpstream.publishing.frequencies import UNKNOWN, TrueAnswers, true_numbers
 from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import Survey
 
 PARTITIONS = 4
 
 
-@dataclass
 class Truth:
-    """The true answers of simulated participants.
+    """The true answers of simulated people."""
 
-    Attributes:
-        counts: (attribute, cohort, step) -> (k,) number of participants with each true value, or for sets with each member of
-            the padded set; cohort None for everybody.
-    """
+    def __init__(self, survey: Survey) -> None:
+        self._survey = survey
+        self._counts: dict[tuple[int, int | None, int], IntArray] = {}  # attribute, cohort (None for everybody), step -> (k,)
+        self._numbers: dict[tuple[int, int | None, int], list[FloatArray]] = {}  # of the latest steps
+        self._known: dict[str, TrueAnswers] = {}  # by publication
 
-    counts: dict[tuple[int, int | None, int], IntArray] = field(default_factory=dict)
-
-    def add(self, attribute: int, cohort: int, step: int, counts: IntArray) -> None:
+    def add(self, attribute: int, cohort: int, step: int, counts: IntArray, numbers: FloatArray | None) -> None:
+        """Adds people of one attribute, level, cohort and step; see `PaneReports`."""
         for key in ((attribute, cohort, step), (attribute, None, step)):
-            known = self.counts.get(key)
-            self.counts[key] = counts if known is None else known + counts
+            known = self._counts.get(key)
+            self._counts[key] = counts if known is None else known + counts
+            if numbers is not None:
+                self._numbers.setdefault(key, []).append(numbers)
 
-    def of(self, survey: Survey, publication: Publication) -> list[float] | None:
-        """Returns the true frequencies of a publication's span; None if nobody answered."""
-        attribute = survey.index(publication.attribute)
+    def settle(self, made: Sequence[Publication]) -> None:
+        """Keeps the truth of new publications, and forgets the people's numbers that later publications do not need."""
+        for publication in made:
+            self.of(publication)
+        first = max((p.step + 2 - self._survey.window_steps for p in made), default=0)  # of the next publication's window
+        self._numbers = {key: numbers for key, numbers in self._numbers.items() if key[2] >= first}
+
+    def of(self, publication: Publication) -> TrueAnswers:
+        """Returns the true answers in a publication's span."""
+        if publication.key not in self._known:
+            self._known[publication.key] = self._of(publication)
+        return self._known[publication.key]
+
+    def _of(self, publication: Publication) -> TrueAnswers:
+        survey = self._survey
+        place = survey.index(publication.attribute)
         cohort = None if publication.cohort is None else survey.cohort_index(publication.cohort)
         width = survey.window_steps if publication.span == "window" else 1
-        steps = range(publication.step - width + 1, publication.step + 1)
-        known = ((attribute, cohort, s) for s in steps)
-        total = sum((self.counts[key] for key in known if key in self.counts), np.zeros(1, np.int64))
-        most = survey.attributes[attribute].most or 1  # everybody's padded set has this number of members
-        return (most * total / total.sum()).tolist() if total.sum() else None
+        keys = [(place, cohort, step) for step in range(publication.step - width + 1, publication.step + 1)]
+        total = sum((self._counts[key] for key in keys if key in self._counts), np.zeros(1, np.int64))
+        if not total.sum():
+            return UNKNOWN
+        attribute = survey.attributes[place]
+        shares = (attribute.most or 1) * total / total.sum()  # everybody's padded set has `most` members
+        if attribute.most is not None:
+            return TrueAnswers(shares.tolist(), {"mean": float(shares[: -attribute.most].sum())})
+        if attribute.bins is None:
+            numbers = np.repeat(np.arange(float(attribute.k)), total) if attribute.ordered and attribute.size else np.zeros(0)
+        else:
+            numbers = np.concatenate([np.zeros(0), *(part for key in keys for part in self._numbers.get(key, ()))])
+        return TrueAnswers(shares.tolist(), true_numbers(numbers))
 
 
 class Demo:
@@ -52,7 +74,7 @@ class Demo:
         self._survey, self._source, self._population = survey, source, Population(survey, source, seed)
         self._log = MemoryLog(PARTITIONS, survey.opens_ms(0))
         self.service = EmbeddedService(survey, self._log)
-        self.truth = Truth()
+        self.truth = Truth(survey)
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
         """Runs every step that both the source and the survey have, and then the steps until the last one has closed.
@@ -65,10 +87,14 @@ class Demo:
         for step in range(n_steps):
             log.now_ms = survey.opens_ms(step)
             for (attribute, _, cohort), answered in produce_step(survey, self._population, sink, step).items():
-                self.truth.add(attribute, cohort, step, answered.truth)
+                self.truth.add(attribute, cohort, step, answered.truth, answered.numbers)
             self.service.count()
-            seen(step, self.service.estimate())
+            made = self.service.estimate()
+            self.truth.settle(made)
+            seen(step, made)
         for step in range(n_steps, n_steps + survey.lateness_steps + 1):
             log.now_ms = survey.opens_ms(step) + survey.step_ms // 2
             self.service.count()
-            seen(step, self.service.estimate())
+            made = self.service.estimate()
+            self.truth.settle(made)
+            seen(step, made)

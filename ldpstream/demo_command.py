@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +61,7 @@ def serve_demo(survey: "Survey", pipeline: "Demo") -> Iterator[None]:
     from ldpstream.runtime.settings import load_settings
 
     settings, service = load_settings(), pipeline.service
-    api = create_api(survey, service.results, service.rejected, truth=partial(pipeline.truth.of, survey))
+    api = create_api(survey, service.results, service.rejected, truth=pipeline.truth.of)
     try:
         server = PageServer(api, settings.page_host, settings.page_port)
     except OSError as error:
@@ -86,7 +85,7 @@ def run_demo(survey: "Survey", source: "ValueSource", pipeline: "Demo", json: Pa
 
         pipeline.run(seen)
     history = pipeline.service.results.history()
-    truths = [pipeline.truth.of(survey, p) for p in history]
+    truths = [pipeline.truth.of(p) for p in history]
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
         if publication.step == last and publication.cohort is None:

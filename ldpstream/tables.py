@@ -23,6 +23,7 @@ from ldpstream.terminal import number
 
 if TYPE_CHECKING:  # these modules load slowly
     from ldpstream.advice.proposal import Plan, Proposal
+    from ldpstream.publishing.frequencies import TrueAnswers
     from ldpstream.publishing.publication import Publication
 
 MOST_ROWS = 20
@@ -43,16 +44,19 @@ def privacy_line(publication: "Publication") -> str:
     return "privacy loss in nats · " + " · ".join(parts)
 
 
-def numbers_lines(publication: "Publication", several: bool) -> list[str]:
+def numbers_lines(publication: "Publication", several: bool, truth: dict[str, float]) -> list[str]:
     numbers = [
-        f"{name} {x.value:.4g}" + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
+        f"{name} {x.value:.4g}"
+        + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
+        + (f", truth {truth[name]:.4g}" if name in truth else "")
         for name, x in publication.numbers.items()
     ]
     of = "number of values of a person, with 95 % interval" if several else "with 95 % intervals"
     return [f"{of}: {' · '.join(numbers)}"] if numbers else []
 
 
-def histogram_table(survey: Survey, publication: "Publication", truth: list[float] | None) -> Table:
+def histogram_table(survey: Survey, publication: "Publication", truth: "TrueAnswers | None") -> Table:
+    shares, numbers = truth or (None, {})
     attribute = survey.attributes[survey.index(publication.attribute)]
     spans = {
         "step": "step",
@@ -64,7 +68,7 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     reports = plural(publication.reports, "report") if publication.reports else silence
     table = Table(
         title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
-        caption="\n".join([*numbers_lines(publication, attribute.most is not None), privacy_line(publication)]),
+        caption="\n".join([*numbers_lines(publication, attribute.most is not None, numbers), privacy_line(publication)]),
         title_justify="left",
         caption_justify="left",
     )
@@ -73,7 +77,7 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     for name in names:
         table.add_column(name.upper(), justify="right")
     table.add_column(f"95 % interval ({interval.upper()})", justify="right")
-    if truth is not None:
+    if shares is not None:
         table.add_column("truth", justify="right")
     found = {name: result.estimate() for name, result in publication.estimators.items()}
     low, high = found[interval].interval(0.95)
@@ -83,8 +87,8 @@ def histogram_table(survey: Survey, publication: "Publication", truth: list[floa
     for v in order.tolist():
         row = [escape(attribute.label(v)), *(share(found[name].frequencies[v]) for name in names)]
         row.append("–" if math.isnan(low[v]) else f"{low[v]:.4f} … {high[v]:.4f}")
-        if truth is not None:
-            row.append(f"{truth[v]:.4f}")
+        if shares is not None:
+            row.append(f"{shares[v]:.4f}")
         table.add_row(*row)
     if attribute.k > MOST_ROWS:
         table.add_row(f"… {attribute.k - MOST_ROWS} more")
@@ -106,12 +110,12 @@ def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]
     return [f"{name} · reports by {survey.cohort.name}: {' · '.join(found)}" for name, found in parts.items()]
 
 
-def as_json(survey: Survey, publications: "list[Publication]", truths: list[list[float] | None] | None) -> dict[str, Any]:
+def as_json(survey: Survey, publications: "list[Publication]", truths: "list[TrueAnswers] | None") -> dict[str, Any]:
     estimates = [msgspec.to_builtins(p) for p in publications]
     for i, estimate in enumerate(estimates):
         estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
         if truths is not None:
-            estimate["truth"] = truths[i]
+            estimate["truth"], estimate["true_numbers"] = truths[i].shares, truths[i].numbers
     return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
 
 

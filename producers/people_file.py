@@ -38,7 +38,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ldpstream.mechanisms.arguments import IntArray, integer
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.table_file import MISSING, DataError, PeopleTable, number_text, open_table, tell_columns
 from ldpstream.producers.values import MAX_STEPS, ValueSource
@@ -105,6 +105,10 @@ class CellReader:
             self.words[cell] += 1
         return value
 
+    def number(self, cell: str) -> float:
+        """Returns the number in a plain cell with a value of an attribute with bins."""
+        return float(number_text(cell) or cell)
+
     def _value(self, cell: str) -> tuple[int | None, str]:
         try:
             if self.attribute.values is None:
@@ -135,8 +139,8 @@ class FileValues:
     """Values that were read from a file, in memory.
 
     Args:
-        columns: for every attribute the arrays (person, step, value) of its entries, each (n,) int64; the step is None if the
-            values stay the same at every step.
+        columns: for every attribute the arrays (person, step, value, number) of its entries, each (n,): three int64 and one
+            float64. The step is None if the values stay the same at every step, the number for an attribute without bins.
 
     Attributes:
         cohorts: (n_people,) int64, the index of each person's cohort; None if the file has none.
@@ -146,25 +150,33 @@ class FileValues:
         self,
         n_people: int,
         n_steps: int,
-        columns: list[tuple[IntArray, IntArray | None, IntArray]],
+        columns: list[tuple[IntArray, IntArray | None, IntArray, FloatArray | None]],
         cohorts: IntArray | None = None,
     ) -> None:
         self.n_people, self.n_steps, self.cohorts = n_people, n_steps, cohorts
         self._columns = []
-        for people, steps, values in columns:
+        for people, steps, values, numbers in columns:
             if steps is not None:
                 order = np.argsort(steps, kind="stable")
                 people, steps, values = people[order], steps[order], values[order]
-            self._columns.append((people, steps, values))
+                numbers = None if numbers is None else numbers[order]
+            self._columns.append((people, steps, values, numbers))
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """See `ValueSource.at`."""
+        people, _, values, _ = self._columns[attribute]
+        at = self._entries(step, attribute)
+        return people[at], values[at]
+
+    def numbers(self, step: int, attribute: int) -> FloatArray | None:
+        """See `NumberSource.numbers`."""
+        numbers = self._columns[attribute][3]
+        return None if numbers is None else numbers[self._entries(step, attribute)]
+
+    def _entries(self, step: int, attribute: int) -> slice:
         integer("step", step, 0, self.n_steps - 1)
-        people, steps, values = self._columns[attribute]
-        if steps is None:
-            return people, values
-        first, end = np.searchsorted(steps, [step, step + 1])
-        return people[first:end], values[first:end]
+        steps = self._columns[attribute][1]
+        return slice(None) if steps is None else slice(*np.searchsorted(steps, [step, step + 1]).tolist())
 
 
 def read_people(
@@ -214,7 +226,9 @@ class _Reader:
             except DataError as error:
                 hint = "" if self._has_steps else "; if the second column is a step, give --first-step"
                 raise DataError(f"{error}{hint}") from None
-        self._columns = [(i, CellReader(a, table.is_missing), array("q")) for i, a in zip(places, asked, strict=True)]
+        self._columns = [
+            (i, CellReader(a, table.is_missing), array("q"), array("d")) for i, a in zip(places, asked, strict=True)
+        ]
         self._cohorts: dict[int, int] = {}
         self._cohort_place = None
         if survey.cohort is not None:
@@ -236,9 +250,11 @@ class _Reader:
             self._steps.append(self._step(when) if step is None else step)
             self._lines.append(self._table.line)
         self._people.append(person)
-        for place, reader, values in self._columns:
+        for place, reader, values, numbers in self._columns:
             value = reader.value(row[place])
             values.append(-1 if value is None else value)
+            if reader.attribute.bins is not None and value is not None:
+                numbers.append(reader.number(row[place]))
         if self._cohort_place is not None:
             self._add_cohort(person, row[self._cohort_place])
 
@@ -288,7 +304,7 @@ class _Reader:
             tell(f"{table.path}: {persons}, one in each row, with the same values at {at}.")
         tell_columns(table, tell, (self._step_place - 1, self._step_place) if self._has_steps else ())
         found = {}
-        for place, reader, cells in self._columns:
+        for place, reader, cells, numbers in self._columns:
             values = int64(cells)
             given = values >= 0
             name, domain = reader.attribute.name, reader.attribute.domain
@@ -299,9 +315,10 @@ class _Reader:
             for how, (one, many, said) in CHANGED.items():
                 if n := reader.told[how]:
                     tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=reader.attribute.catch_all)}")
-            found[name] = people[given], None if steps is None else steps[given], values[given]
+            behind = None if reader.attribute.bins is None else np.array(numbers, np.float64)
+            found[name] = people[given], None if steps is None else steps[given], values[given], behind
         nothing = np.zeros(0, np.int64)
-        columns = [found.get(a.name, (nothing, None, nothing)) for a in self._survey.attributes]
+        columns = [found.get(a.name, (nothing, None, nothing, None)) for a in self._survey.attributes]
         cohorts = None
         if self._cohort_place is not None:
             cohorts = np.array([self._cohorts[person] for person in range(n_people)], np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import Mechanism, Reports
-from ldpstream.mechanisms.arguments import IntArray, integer
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.producers.memos import Memos
 from ldpstream.producers.people_file import FileValues
 from ldpstream.producers.randomness import Purpose, stream
@@ -23,6 +23,8 @@ class PaneReports:
         reports: (n,) rows of the mechanism's `report_dtype`; n may be 0.
         truth: (k,) int64, number of the pane's people with each value (`Mechanism.counts_of`). People who do not report at this
             step also count.
+        numbers: (m,) float64, the numbers of the same people in any order (`NumberSource`); None for an attribute without bins,
+            or if the source has no numbers.
     """
 
     attribute: int
@@ -31,6 +33,7 @@ class PaneReports:
     step: int
     reports: Reports
     truth: IntArray
+    numbers: FloatArray | None
 
 
 class Population:
@@ -92,7 +95,7 @@ def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int
 class _Group:
     def __init__(
         self,
-        source: ValueSource,
+        source: WithPairs,
         mechanism: Mechanism,
         members: IntArray,
         fakes: IntArray,
@@ -124,11 +127,15 @@ class _Group:
             self._next_step = max(self._next_step, step + 1)
         else:
             reports = self._mechanism.simulate(self._put_in(present[due], values[due]), rng)
+        numbers = self._source.numbers(step, self._attribute)
+        if numbers is not None:
+            numbers = numbers[self._answering(self._source.at(step, self._attribute)[0])[1]]
         order = rng.permutation(len(reports))
         reports, senders, cohorts = reports[order], self._cohorts[present[due]][order], self._cohorts[present]
         for cohort in np.unique(cohorts).tolist():
-            truth = self._mechanism.counts_of(values[cohorts == cohort])
-            yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth)
+            of_cohort = cohorts == cohort
+            truth, behind = self._mechanism.counts_of(values[of_cohort]), None if numbers is None else numbers[of_cohort]
+            yield PaneReports(self._attribute, self._level, cohort, step, reports[senders == cohort], truth, behind)
 
     def _due(self, step: int, present: IntArray) -> npt.NDArray[np.bool_]:
         due = self._on_turn(step, present)
@@ -149,10 +156,13 @@ class _Group:
 
     def _present(self, step: int) -> tuple[IntArray, IntArray]:
         people, values = self._source.at(step, self._attribute)
+        places, present = self._answering(people)
+        return places[present], values[present]
+
+    def _answering(self, people: IntArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
         places = np.searchsorted(self._members, people)
         places[places == len(self._members)] = 0
-        present = self._members[places] == people if len(self._members) else np.zeros(len(people), bool)
-        return places[present], values[present]
+        return places, self._members[places] == people if len(self._members) else np.zeros(len(people), bool)
 
     def _put_in(self, devices: IntArray, values: IntArray) -> IntArray:
         fakes = self._fakes[devices]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population
 from ldpstream.producers.sinks import Sink, TooLateError
 from ldpstream.surveys import Survey, SurveyError, seal
@@ -19,10 +19,12 @@ class StepTruth:
     Attributes:
         truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at this
             step.
+        numbers: the same people's numbers (`PaneReports`).
     """
 
     reports: int
     truth: IntArray
+    numbers: FloatArray | None
 
 
 def produce_step(
@@ -51,7 +53,7 @@ def produce_step(
         size = reports_per_envelope(row_bytes, envelope_bytes)
         for first in range(0, len(pane.reports), size):
             sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size], pane.cohort))
-        sent[pane.attribute, pane.level, pane.cohort] = StepTruth(len(pane.reports), pane.truth)
+        sent[pane.attribute, pane.level, pane.cohort] = StepTruth(len(pane.reports), pane.truth, pane.numbers)
     sink.flush()
     return sent
 

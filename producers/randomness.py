@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     FAKES = 6
     PHASES = 7
     COHORTS = 8
+    NUMBERS = 9
 
 
 def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

@@ -1,6 +1,6 @@
 """Sources of people's true values. `MarkovValues` simulates them; `producers.people_file` reads them from a file."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,17 @@ class ValueSource(Protocol):
         """
 
 
+@runtime_checkable
+class NumberSource(ValueSource, Protocol):
+    """A source that also has the numbers behind the values of attributes with bins."""
+
+    def numbers(self, step: int, attribute: int) -> FloatArray | None:
+        """Returns the numbers of the people that `at` returns, in this order, (n,) float64; None for an attribute without bins.
+
+        A number outside the bins stays as it is. Do not modify this array.
+        """
+
+
 class WithPairs:
     """The values of a source, and the values of pairs, which follow from the values of their two attributes.
 
@@ -61,13 +72,17 @@ class WithPairs:
         both, i, j = np.intersect1d(people, others, assume_unique=True, return_indices=True)
         return both, first[i] * k + second[j]
 
+    def numbers(self, step: int, attribute: int) -> FloatArray | None:
+        """See `NumberSource.numbers`. Returns None also for a source without numbers."""
+        return self._source.numbers(step, attribute) if isinstance(self._source, NumberSource) else None
+
 
 class MarkovValues:
     """Simulated values: a Markov chain for every person and attribute. If the survey has pairs, some attributes are dependent.
 
     At each step after the first, a value is kept with probability 0.9; otherwise it is drawn anew, and may be the same again.
     The popularity of value i falls like 1/(i+1) and drifts with a period of 24 steps. Everybody has a value of every attribute
-    at every step.
+    at every step. A number lies anywhere in its bin, drawn anew at each step.
     """
 
     def __init__(self, survey: Survey, n_people: int, n_steps: int, seed: int) -> None:
@@ -76,6 +91,7 @@ class MarkovValues:
         self._seed = integer("seed", seed, 0, 2**63)
         self._sizes = [attribute.k for attribute in survey.attributes]
         self._most = [attribute.most for attribute in survey.attributes]
+        self._edges = [None if attribute.bins is None else np.array(attribute.bins) for attribute in survey.attributes]
         pairs = [pair for a in range(len(survey.attributes)) if (pair := survey.members(a)) is not None]
         self._followed = {second: first for first, second in reversed(pairs)}  # only the first pair of each second attribute
         self._people = np.arange(self.n_people)
@@ -91,6 +107,14 @@ class MarkovValues:
             values = self._next(attribute, later, values)
         self._reached[attribute] = (step, values)
         return self._people, values
+
+    def numbers(self, step: int, attribute: int) -> FloatArray | None:
+        """See `NumberSource.numbers`."""
+        edges = self._edges[attribute]
+        if edges is None:
+            return None
+        values, places = self.at(step, attribute)[1], stream(self._seed, Purpose.NUMBERS, attribute, step).random(self.n_people)
+        return np.asarray(edges[values] + places * np.diff(edges)[values])
 
     def _next(self, attribute: int, step: int, values: IntArray) -> IntArray:
         if (most := self._most[attribute]) is not None:

@@ -6,7 +6,7 @@ None stands for NaN, since JSON has no such number.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -99,6 +99,33 @@ class NumberEstimate(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     low: float | None
     high: float | None
+
+
+class TrueAnswers(NamedTuple):
+    """The true answers of simulated people in the span of a publication.
+
+    Attributes:
+        shares: (k,) true frequencies; None if nobody answered.
+        numbers: the true value of each published number, by its name, from the numbers as people have them.
+    """
+
+    shares: list[float] | None
+    numbers: dict[str, float]
+
+
+UNKNOWN = TrueAnswers(None, {})
+
+
+def true_numbers(numbers: FloatArray) -> dict[str, float]:
+    """Returns the mean and the percentiles of people's numbers, by their names in `NUMBERS`; nothing without numbers.
+
+    >>> true_numbers(np.array([1.0, 2.0, 6.0]))
+    {'mean': 3.0, 'p50': 2.0, 'p90': 6.0, 'p99': 6.0}
+    """
+    if not numbers.size:
+        return {}
+    found = [numbers.mean(), *np.quantile(numbers, PERCENTILES, method="inverted_cdf")]
+    return {name: float(x) for name, x in zip(NUMBERS, found, strict=True)}
 
 
 def of_sets(found: Number | None, withheld: Withheld | None) -> dict[str, NumberEstimate]:

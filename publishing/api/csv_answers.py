@@ -33,7 +33,7 @@ TABLE_COLUMNS = (
     "within_column", "within_column_low", "within_column_high", "truth", "step", "start", "end", "reports", "complete",
     "interval_withheld", "independence_p",
 )  # fmt: skip
-NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "start", "end", "cohort")
+NUMBER_COLUMNS = ("step", "reports", "complete", "number", "value", "low", "high", "truth", "start", "end", "cohort")
 
 
 SOURCE_COLUMNS = ("survey", "attribute", "span", "estimator")  # the last columns of every table
@@ -118,7 +118,8 @@ def table_csv(t: Table, zone: ZoneInfo | None) -> Response:
 def numbers_csv(s: NumberSeries, zone: ZoneInfo | None) -> Response:
     rows = (
         (step, s.reports[i], s.complete[i], line.name, line.values[i], line.low[i], line.high[i],
-         utc(s.start_ms[i]), utc(s.end_ms[i]), s.cohort, *_local(zone, s.start_ms[i], s.end_ms[i]))
+         line.truth[i] if line.truth else None, utc(s.start_ms[i]), utc(s.end_ms[i]), s.cohort,
+         *_local(zone, s.start_ms[i], s.end_ms[i]))
         for i, step in enumerate(s.steps)
         for line in s.lines
     )  # fmt: skip

@@ -36,7 +36,7 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
 from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
 from ldpstream.publishing.api.tables import JOINT, by_cohort, names_of, of_pair, result_of
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, plain, plain_number
+from ldpstream.publishing.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -52,7 +52,7 @@ from ldpstream.surveys.device_chance import guesses
 
 MAX_LINES = 20
 Numbers = dict[str, NumberEstimate]
-Truths = Callable[[Publication], list[float] | None]
+Truths = Callable[[Publication], TrueAnswers]
 
 
 class NotFound(Exception):
@@ -67,7 +67,7 @@ class ApiResponses:
     """Builds the bodies of responses from the saved publications.
 
     Args:
-        truth: returns the true frequencies of a publication's span; only a simulation has true frequencies.
+        truth: returns the true answers in a publication's span; only a simulation has true answers.
         replaced: returns the surveys that `survey` replaces, directly or through another one, latest first.
 
     Raises (some methods):
@@ -173,7 +173,7 @@ class ApiResponses:
             frequencies = most * post_process(frequencies / most, post, variance=variance)
             frequencies = frequencies if attribute.most is None else np.minimum(frequencies, 1)
         low, high = estimate.interval(confidence)
-        truth = self._truth(p) if self._truth else None
+        truth = self._true(p)
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
             survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
@@ -186,7 +186,7 @@ class ApiResponses:
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=plain(frequencies[shown]), standard_errors=plain(estimate.standard_errors[shown]),
             low=plain(low[shown]), high=plain(high[shown]),
-            truth=None if truth is None else [truth[v] for v in shown],
+            truth=None if truth.shares is None else [truth.shares[v] for v in shown], true_numbers=truth.numbers,
             others=plain_number(frequencies.sum() - frequencies[shown].sum())
             if len(shown) < attribute.k and attribute.most is None
             else None,
@@ -201,7 +201,7 @@ class ApiResponses:
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
         p = self.published(name, span, step, None)
-        truth = self._truth(p) if self._truth else None
+        truth = self._true(p).shares
         if attribute.pair is not None:
             first, second = attribute.pair
             parts = of_pair(self._attributes[first], self._attributes[second], p.table or None)
@@ -220,7 +220,7 @@ class ApiResponses:
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
         total = sum(p.reports for p in found if p is not None)
-        truths = [(p.reports / total, self._truth(p)) for p in found if p is not None and total] if self._truth else []
+        truths = [(p.reports / total, self._true(p).shares) for p in found if p is not None and total]
         if len(truths) < len(found) or any(of is None for _, of in truths):
             return None
         return [weight * share for weight, of in truths for share in of or ()]
@@ -258,8 +258,8 @@ class ApiResponses:
         clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
         clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
         shown = np.arange(attribute.k) if top is None else clearest[:top]
-        truths = (self._truth(first), self._truth(second)) if self._truth else (None, None)
-        truth = None if truths[0] is None or truths[1] is None else np.subtract(truths[1], truths[0])[shown].tolist()
+        was, now = self._true(first), self._true(second)
+        truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()
         return Comparison(
             survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
             basis=basis,
@@ -270,7 +270,11 @@ class ApiResponses:
             differences=plain(differences[shown]), standard_errors=plain(errors[shown]),
             low=plain(low[shown]), high=plain(high[shown]),
             clear=clear[shown].tolist(), truth=truth, numbers=_number_differences(first.numbers, second.numbers),
+            true_numbers={name: x - was.numbers[name] for name, x in now.numbers.items() if name in was.numbers},
         )  # fmt: skip
+
+    def _true(self, p: Publication) -> TrueAnswers:
+        return UNKNOWN if self._truth is None else self._truth(p)
 
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
@@ -330,7 +334,7 @@ class ApiResponses:
             why = "Square Wave has none for the span filtered" if others else needed
             raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
         found, every = self._last(name, span, last, step, cohort)
-        lines = []
+        lines, truths = [], [self._true(p).numbers for p in found]
         for number in names:
             of_steps = [p.numbers.get(number) for p in found]
             lines.append(
@@ -338,6 +342,7 @@ class ApiResponses:
                     name=number, values=[None if x is None else x.value for x in of_steps],
                     low=[None if x is None else x.low for x in of_steps],
                     high=[None if x is None else x.high for x in of_steps],
+                    truth=[truth.get(number) for truth in truths] if self._truth else None,
                 )
             )  # fmt: skip
         return NumberSeries(

@@ -76,7 +76,7 @@ class Served:
 
     Args:
         rejected: returns the number of envelopes rejected so far, by reason.
-        truth: returns the true frequencies of a publication's span; only for a simulation.
+        truth: returns the true answers in a publication's span; only for a simulation.
         largest_client: returns `Status.largest_client`.
     """
 

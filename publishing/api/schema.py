@@ -158,6 +158,9 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     a point in common, and half of their width is on average more than 1 / k.
 
     `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
+
+    In a simulation, `truth` has the true shares, and `true_numbers` the true mean and percentiles of the people's numbers, also
+    of numbers outside the bins. Otherwise `truth` is None, and `true_numbers` empty.
     """
 
     survey: str
@@ -189,6 +192,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     low: list[float | None]
     high: list[float | None]
     truth: list[float] | None
+    true_numbers: dict[str, float]
     others: float | None
     numbers: dict[str, NumberEstimate]
     levels: dict[str, LevelEstimate]
@@ -233,7 +237,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     `top` selects the values with the largest |difference| / standard error, in this order. Without standard errors, it selects
     those with the largest |difference|. `numbers`: differences of the mean and of the percentiles. Their intervals hold for any
     dependence between the two sides. `cohort` is as in `Histogram`; if one side is below the least size, all
-    differences are None. `overlap` is true if both spans contain a common step. `truth` is the true difference in a simulation.
+    differences are None. `overlap` is true if both spans contain a common step. In a simulation, `truth` and
+    `true_numbers` are the true differences.
     """
 
     survey: str
@@ -256,6 +261,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     clear: list[bool]
     truth: list[float] | None
     numbers: dict[str, NumberEstimate]
+    true_numbers: dict[str, float]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,12 +331,14 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One number over the steps, such as the mean or a percentile, with the ends of its 95 % intervals."""
+    """One number over the steps, such as the mean or a percentile, with the ends of its 95 % intervals. In a simulation,
+    `truth` has its true values."""
 
     name: str
     values: list[float | None]
     low: list[float | None]
     high: list[float | None]
+    truth: list[float | None] | None
 
 
 class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):

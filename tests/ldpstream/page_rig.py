@@ -54,9 +54,7 @@ def served(
 def demo_page(survey: Survey, demo: Demo) -> Iterator[str]:
     """Serves the page of a demo's results, with the truth, and yields its address."""
     service = demo.service
-    server = PageServer(
-        create_api(survey, service.results, service.rejected, truth=lambda p: demo.truth.of(survey, p)), "127.0.0.1", 0
-    )
+    server = PageServer(create_api(survey, service.results, service.rejected, truth=demo.truth.of), "127.0.0.1", 0)
     try:
         yield server.url
     finally:

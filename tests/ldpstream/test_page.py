@@ -62,7 +62,7 @@ def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page:
     assert page.locator("#when").inner_text() == "5 Jan 2026, 00:00–06:00 UTC (step 5)"
     assert page.locator("#state-text").inner_text() == "Latest step ended 5 Jan 2026, 06:00 UTC (simulated time; step 5)"
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
-    found, truth = p.estimators["eb"].estimate(), pipeline.truth.of(SURVEY, p)
+    found, truth = p.estimators["eb"].estimate(), pipeline.truth.of(p).shares
     assert truth is not None
     assert row[0] == SURVEY.attributes[0].label(0)
     assert row[1] == f"{100 * found.frequencies[0]:.2f} %"

@@ -266,7 +266,7 @@ def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path
     (window,) = demo.service.results.get([f"zone|window|{STEPS - 1}"])
     assert window is not None
     assert window.reports == 2 * PEOPLE + 12
-    truth = np.array(demo.truth.of(survey, window))
+    truth = np.array(demo.truth.of(window).shares)
     assert set(window.estimators) >= {"eb", "mi", "ibu", "mle"} - ({"ibu", "mle"} if ordered else set())
     for found in window.estimators.values():
         estimate = found.estimate()

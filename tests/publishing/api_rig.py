@@ -16,7 +16,7 @@ SURVEY = parse_survey(tomllib.loads(TOML.replace('"settings"', '"=1+1"')))
 
 
 def api_of(demo: Demo) -> FastAPI:
-    return create_api(SURVEY, demo.service.results, demo.service.rejected, truth=lambda p: demo.truth.of(SURVEY, p))
+    return create_api(SURVEY, demo.service.results, demo.service.rejected, truth=demo.truth.of)
 
 
 def published(demo: Demo, attribute: str, span: str, step: int) -> Publication:

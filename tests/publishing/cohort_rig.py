@@ -71,7 +71,7 @@ def demo_of(survey: Survey, people: int, steps: int) -> Demo:
 def client_of(survey: Survey, run: Demo) -> TestClient:
     """A client of the API of the demo's results, with the truth."""
     service = run.service
-    return TestClient(create_api(survey, service.results, service.rejected, truth=lambda p: run.truth.of(survey, p)))
+    return TestClient(create_api(survey, service.results, service.rejected, truth=run.truth.of))
 
 
 @cache

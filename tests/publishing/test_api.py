@@ -107,7 +107,7 @@ def test_a_histogram_equals_the_publication(client: TestClient, demo: Demo, span
     assert found["labels"] == [SURVEY.attributes[0].label(v) for v in range(SURVEY.attributes[0].k)]
     for name, expected in [("frequencies", estimate.frequencies), ("low", low), ("high", high)]:
         np.testing.assert_array_equal(np.array(found[name], float), expected)
-    assert found["truth"] == demo.truth.of(SURVEY, p)
+    assert found["truth"] == demo.truth.of(p).shares
 
 
 def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, demo: Demo) -> None:
@@ -158,7 +158,7 @@ def test_a_filtered_histogram_equals_the_publication(client: TestClient, demo: D
     for name, expected in (("frequencies", estimate.frequencies), ("low", estimate.interval()[0])):
         np.testing.assert_array_equal(found[name], expected)
     assert (found["start_ms"], found["end_ms"]) == (SURVEY.opens_ms(2), SURVEY.opens_ms(3))
-    assert found["truth"] == demo.truth.of(SURVEY, p)
+    assert found["truth"] == demo.truth.of(p).shares
 
 
 def after_a_jump(demo: Demo) -> MemoryResults:

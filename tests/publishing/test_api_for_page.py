@@ -70,7 +70,7 @@ def test_a_comparison_has_the_bound_of_its_basis(
     k = SURVEY.attributes[SURVEY.index(name)].k
     assert len(found["clear"]) == k
     assert found["clear"] == clear_differences(np.array(found["differences"]), errors, 0.1).tolist()
-    truths = [demo.truth.of(SURVEY, p) for p in (first, second)]
+    truths = [demo.truth.of(p).shares for p in (first, second)]
     assert truths[0] is not None
     assert truths[1] is not None
     np.testing.assert_allclose(found["truth"], np.subtract(truths[1], truths[0]))

@@ -86,7 +86,7 @@ def test_a_cohorts_histogram_is_that_of_its_reports_alone(attribute: str, span: 
         assert p.estimators == {alone.main: alone.estimators[alone.main]}
         assert (p.numbers, p.panes, p.reports, p.complete) == (alone.numbers, alone.panes, alone.reports, True)
         assert p.privacy == published(attribute, span, LAST).privacy
-        true = demo().truth.of(SURVEY, p)
+        true = demo().truth.of(p).shares
         assert true is not None
         np.testing.assert_allclose(p.estimators[p.main].estimate().frequencies, true, atol=0.12)
 
@@ -185,7 +185,7 @@ def test_the_api_serves_the_saved_publication(cohort: str, span: str) -> None:
             assert (h["numbers"], h["levels"], h["converged"]) == ({}, {}, False)
         else:
             assert h["frequencies"] == p.estimators[p.main].frequencies
-        assert h["truth"] == demo().truth.of(SURVEY, p)
+        assert h["truth"] == demo().truth.of(p).shares
         assert h["people_at_least"] >= (1 if p.below_least else LEAST)
         s = ask("series", attribute, span=span, cohort=cohort, values="0,1")
         of_steps = [published(attribute, span, step, cohort) for step in range(STEPS)]
@@ -306,7 +306,7 @@ def test_two_cohorts_of_a_window_are_compared(attribute: str) -> None:
     np.testing.assert_allclose(found["differences"], after.frequencies - before.frequencies, rtol=1e-12)
     errors = np.array(found["standard_errors"], float)  # NaN with Square Wave, whose intervals are withheld
     np.testing.assert_allclose(errors, after.standard_errors + before.standard_errors, rtol=1e-12)
-    truths = [np.asarray(demo().truth.of(SURVEY, p)) for p in (second, first)]
+    truths = [np.asarray(demo().truth.of(p).shares) for p in (second, first)]
     np.testing.assert_allclose(found["truth"], truths[0] - truths[1])
     opposite = ask("comparison", attribute, cohort=COHORT.values[1], against=COHORT.values[0])
     np.testing.assert_allclose(opposite["differences"], np.negative(found["differences"]))

@@ -86,7 +86,7 @@ def test_the_table_is_the_estimate_from_the_three_questions(span: str, steps: ra
 def test_the_truth_lies_in_most_intervals_of_the_demo() -> None:
     inside = []
     for step in range(STEPS):
-        table, truth = published("step", step).table, demo().truth.of(SURVEY, published("step", step))
+        table, truth = published("step", step).table, demo().truth.of(published("step", step)).shares
         assert isinstance(table, CrossTable)
         assert truth is not None
         ends = zip(table.cells.low, truth, table.cells.high, strict=True)
@@ -117,7 +117,7 @@ def test_the_api_shows_the_table_and_the_truth() -> None:
     }  # fmt: skip
     assert found["columns"]["labels"] == ["[0, 2)", "[2, 5)", "[5, 50]"]
     assert found["independence"] == stored["independence"]
-    assert found["truth"] == demo().truth.of(SURVEY, p)
+    assert found["truth"] == demo().truth.of(p).shares
     info = client().get("/api/v1/survey").json()["attributes"]
     assert [attribute["pair"] for attribute in info] == [None, None, ["mode", "zone"]]
 

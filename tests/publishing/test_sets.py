@@ -91,7 +91,7 @@ def test_the_truth_lies_in_most_intervals_of_every_span_and_cohort() -> None:
         inside, means = [], []
         for step in range(STEPS):
             p = published(span, step, cohort)
-            truth = demo().truth.of(SURVEY, p)
+            truth = demo().truth.of(p).shares
             assert truth is not None
             assert sum(truth) == pytest.approx(3)
             low, high = p.estimators[p.main].estimate().interval()

@@ -53,7 +53,7 @@ export function drawComparison(c, h) {
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   $("comparison-list").replaceChildren(...clear.slice(0, MOST_LISTED).map((i) => element("li", sentence(c, i))));
-  if (known) $("comparison-list").append(...Object.entries(c.numbers).map(([name, x]) => element("li", numberSentence(name, x))));
+  if (known) $("comparison-list").append(...Object.entries(c.numbers).map(([name, x]) => element("li", numberSentence(name, x, c.true_numbers[name]))));
   if (clear.length > MOST_LISTED) $("comparison-list").append(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
   $("differences").setAttribute("aria-label", `Differences of ${subject(c)} between ${two}. Arrow keys read single values.`);
   barChart($("differences"), bars, { view: null, read, zoom: () => {}, unit: "" });
@@ -73,9 +73,9 @@ function sentence(c, i) {
   return `${c.labels[i]}: ${at(c.differences[i])} percentage points, ${interval}${truth} (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`;
 }
 
-function numberSentence(name, { value: size, low, high }) {
+function numberSentence(name, { value: size, low, high }, truth) {
   const signed = (x) => `${x > 0 ? "+" : ""}${value(x)}`;
-  return `${capital(named({ name }))}: ${signed(size)}${low === null ? "" : `, 95 % interval ${signed(low)} to ${signed(high)}`}`;
+  return `${capital(named({ name }))}: ${signed(size)}${low === null ? "" : `, 95 % interval ${signed(low)} to ${signed(high)}`}${truth === undefined ? "" : `, truth ${signed(truth)}`}`;
 }
 
 function read(i) {

@@ -59,7 +59,7 @@ function here() {
 function read(i) {
   $("quantiles-legend").querySelectorAll(".now").forEach((box, j) => {
     const line = shown.lines[j];
-    box.textContent = value(line.values[i]) + (line.low[i] === null ? "" : ` (${value(line.low[i])} to ${value(line.high[i])})`);
+    box.textContent = value(line.values[i]) + (line.low[i] === null ? "" : ` (${value(line.low[i])} to ${value(line.high[i])})`) + (line.truth && line.truth[i] !== null ? `, truth ${value(line.truth[i])}` : "");
   });
   $("quantiles-period").textContent = periodOf({ start_ms: shown.start_ms[i], end_ms: shown.end_ms[i], step: shown.steps[i] });
 }
