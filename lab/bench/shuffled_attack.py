@@ -21,6 +21,7 @@ from rich.table import Table
 
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.wording import up
 
 DELTA, SAMPLES, SEED, ERRORS = 1e-6, 50_000, 20240601, 4
 GRR4, MEMO = mechanism("GRR", 4, eps=1.0), mechanism("GRR", 6, eps=2.0)
@@ -101,7 +102,7 @@ def attack_table() -> Table:
         bound = m.shuffled(steps, n, DELTA).eps(DELTA)
         found = attack(m, n, steps, DELTA, bound, SAMPLES, np.random.default_rng([SEED, i]))
         distance = f"{100 * (bound / found.low - 1):.1f} %"
-        shown.add_row(name, f"{n:,}", str(steps), f"{found.eps:.4g}", f"{found.low:.4g}", f"{bound:.4g}", distance)
+        shown.add_row(name, f"{n:,}", str(steps), f"{found.eps:.4g}", f"{found.low:.4g}", up(bound), distance)
     return shown
 
 

@@ -8,6 +8,7 @@ import pytest
 from lab.bench.shuffled_attack import DELTA as ATTACKED
 from lab.bench.shuffled_attack import SETTINGS
 from ldpstream.mechanisms.guessing import Chance, percent, percent_up
+from ldpstream.mechanisms.wording import up
 from ldpstream.second_promise import loss_up, second_promise
 from ldpstream.surveys.crowds import DELTA
 from tests.docs.test_privacy import COMMUTE, DISTANCE, MODE, PLAIN, ROOT, TEXT, cells
@@ -60,7 +61,7 @@ def test_the_attacks_stay_below_the_bounds() -> None:
     for name, m, n, steps in SETTINGS:
         shown, reached, bound, distance = cells(SECTION, name)
         eps = m.shuffled(steps, n, ATTACKED).eps(ATTACKED)
-        assert (shown, bound) == (f"{n:,}", f"{eps:.4g}")
+        assert (shown, bound) == (f"{n:,}", up(eps))
         assert float(reached) < eps
         assert float(distance.removesuffix(" %")) == pytest.approx(100 * (eps / float(reached) - 1), abs=0.15)
 
