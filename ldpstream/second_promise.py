@@ -41,13 +41,13 @@ CROWD = (
     "contains the reports of such a crowd, too."
 )
 EVEN = (
-    "Assumed: honest people choose levels and cohorts independently, and each equally often. People with a rarer level or "
-    "cohort have a smaller crowd. δ includes the chance that a person's own crowd is smaller than stated."
+    "Assumed: honest people take part all the time, and choose levels and cohorts independently, each equally often. People "
+    "with a rarer level or cohort have a smaller crowd. δ includes the chance that a person's own crowd is smaller than stated."
 )
 ASSUMED = "Assumed: each crowd has at least the number of people that the survey states as `crowd`."
 LEGEND_FRESH = (
-    "A level without memos: the loss holds for values that may change at every step. Life: all reports, or those of a year if "
-    "there is no end."
+    "A level without memos: the loss holds for values that may change at every step. If its reports have no end, all numbers "
+    "count those of a year."
 )
 LEGEND_MEMOS = (
     "A memoized level, several reports: both promises need a value that never changes, and one memo of it. The second promise "
