@@ -13,7 +13,6 @@ import typer
 from ldpstream.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json, write_output
-from ldpstream.producers.table_file import attribute_name
 from ldpstream.terminal import activity, console, job_bar, show_table, tell
 
 if TYPE_CHECKING:
@@ -218,6 +217,7 @@ def init_command(
     from ldpstream import tables
     from ldpstream.advice.proposal import PROMISES, notes, plan_survey, propose_survey
     from ldpstream.forecast_tables import growth_table
+    from ldpstream.producers.table_file import attribute_name  # loads NumPy
 
     if out.is_file():
         raise OutputError(f"{out}: exists already; give another file with -o")

@@ -10,7 +10,6 @@ from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.signals import ends_on_signal
-from ldpstream.surveys.survey_file import read_survey
 from ldpstream.terminal import activity, show_table, tell
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ def conformance_command(
     """Check a device of another author. Exit status 1 if the check finds a fault."""
     if (calls is None) == (listen is None):
         raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
+    from ldpstream.surveys.survey_file import read_survey  # loads NumPy
+
     survey, toml = read_survey(survey_file)
     if calls is not None:
         failures = _check_calls(survey, calls, json)
