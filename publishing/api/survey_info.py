@@ -113,7 +113,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none. `retention_steps`:
     number of steps whose estimates the API keeps. `relay` is "required" if devices send only through a relay, else None.
-    `crowd`: number of reports that the promise behind the relay assumes; None for none.
+    `crowd`: number of honest people that the second promise assumes at each step; None for none.
     """
 
     name: str
