@@ -29,7 +29,7 @@ from ldpstream.producers.gateway.protocol import gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.bounded_http import bounded_protocol
-from ldpstream.runtime.descriptors import shares
+from ldpstream.runtime.descriptors import end_unread, shares
 from ldpstream.runtime.monitoring import tell_version
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
 from ldpstream.runtime.shutdown import TOLD_TO_END
@@ -103,6 +103,7 @@ def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[
     with listening:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            end_unread(listening)
             listening.bind(address)
             if listen:
                 listening.listen()

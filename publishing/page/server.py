@@ -8,7 +8,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from ldpstream.runtime.bounded_http import bounded_protocol
-from ldpstream.runtime.descriptors import shares
+from ldpstream.runtime.descriptors import end_unread, shares
 
 END_S = 2
 
@@ -28,6 +28,7 @@ class PageServer:
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            end_unread(self._socket)
             self._socket.bind(address)
             self._socket.listen(128)
         except OSError:

@@ -1,7 +1,9 @@
 """Idle connections take a limited number of descriptors, and end."""
 
+import errno
 import resource
 import socket
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -10,11 +12,12 @@ from unittest.mock import Mock
 import pytest
 from fastapi import FastAPI
 
+from ldpstream.producers.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.runtime import bounded_http, monitoring
+from ldpstream.runtime import bounded_http, descriptors, monitoring
 from ldpstream.runtime.descriptors import ConnectionShares, raise_limit, shares
-from tests.services.rig import free_ports
+from tests.services.rig import PATIENCE_S, free_ports
 
 FEW = ConnectionShares(gateway=3, page=3, monitoring=3)
 
@@ -50,6 +53,23 @@ def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_
                 assert connection.recv(1) == b""  # after a second
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends such connections")
+def test_a_connection_ends_if_its_client_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "UNREAD_S", 1)
+    with (
+        gateway_process._bind("GATEWAY", "127.0.0.1", 0, listen=True) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        accepted.settimeout(PATIENCE_S)
+        with pytest.raises(TimeoutError) as ended:
+            while True:
+                accepted.sendall(bytes(2**16))
+        assert ended.value.errno == errno.ETIMEDOUT  # by the system; None after `PATIENCE_S`
+    with closing(PageServer(FastAPI(), "127.0.0.1", 0)) as server:
+        assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000
 
 
 @pytest.mark.parametrize(
