@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from threading import Thread
 from unittest.mock import Mock
 
 import pytest
@@ -70,6 +71,14 @@ def test_a_connection_ends_if_its_client_reads_nothing(monkeypatch: pytest.Monke
         assert ended.value.errno == errno.ETIMEDOUT  # by the system; None after `PATIENCE_S`
     with closing(PageServer(FastAPI(), "127.0.0.1", 0)) as server:
         assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000
+
+
+def test_a_connection_without_a_thread_takes_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monitoring._MetricsServer(("127.0.0.1", 0), monitoring._Silent) as server:
+        monkeypatch.setattr(Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        for _ in range(shares().monitoring + 1):
+            with pytest.raises(RuntimeError):
+                server.process_request(Mock(), ("127.0.0.1", 1))
 
 
 @pytest.mark.parametrize(
