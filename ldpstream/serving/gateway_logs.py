@@ -99,7 +99,11 @@ class FolderLogs:
         self._writing = asyncio.create_task(self._write(batch))
 
     async def _write(self, batch: list[_Append]) -> None:
-        outcome, times = await asyncio.to_thread(self._append, batch)
+        try:
+            outcome, times = await asyncio.to_thread(self._append, batch)
+        except RuntimeError as error:  # the system has no further thread; another one may take the batch later
+            log.error("reports cannot be stored", error=str(error))
+            outcome, times = Outcome.UNKNOWN, [None] * len(batch)
         for one, appended_ms in zip(batch, times, strict=True):
             full = outcome is Outcome.APPENDED and appended_ms is None
             try:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.surveys import load_survey
+from tests.services.rig import PATIENCE_S
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "changing.toml")
 
@@ -75,3 +77,25 @@ def test_an_unexpected_error_stops_no_later_report(folder: DataFolder, monkeypat
     monkeypatch.setattr(gateway_logs, "PROBE_S", 0.0)
     monkeypatch.setattr(FolderLog, "append", fails_once)
     asyncio.run(run())
+
+
+def test_a_write_without_a_thread_stops_no_later_report(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, errors = ThreadPoolExecutor.submit, [RuntimeError("can't start new thread")]
+
+    def fails_once(self: Any, *arguments: Any) -> Any:
+        submitted = submit(self, *arguments)
+        if errors:
+            raise errors.pop()  # the executor raises this error when it has queued the call
+        return submitted
+
+    async def run() -> None:
+        logs = FolderLogs(folder, lambda _: None)
+        assert await answer(logs) is Outcome.UNKNOWN
+        while not logs.ready:  # noqa: ASYNC110  # the gateway tries the disk again
+            await asyncio.sleep(0)
+        assert await answer(logs) is Outcome.APPENDED
+        await logs.close()
+
+    monkeypatch.setattr(gateway_logs, "PROBE_S", 0.0)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", fails_once)
+    asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
