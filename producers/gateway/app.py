@@ -99,7 +99,10 @@ def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
     async def ready(_: Request) -> Response:
         if intake.ready:
             return _json({"status": "ready"})
-        return Problem("log unavailable", "no survey's log answers, or this gateway is shutting down").response()
+        return Problem(
+            "log unavailable",
+            "no survey's log answers, nothing is counted, the clock has jumped, or this gateway is shutting down",
+        ).response()
 
     async def describe(_: Request) -> Response:
         return _json(openapi)

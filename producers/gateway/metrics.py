@@ -54,7 +54,7 @@ class LargestClient(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(
             "ldpstream_gateway_largest_client_ratio",
-            "Upper bound of the largest share of one client in the reports of an attribute and an open step.",
+            "Upper bound of the largest share of one client in the reports of an attribute and step, or of 1000 reports.",
             labels=["survey"],
         )
         for name, share in self.shares().items():
@@ -70,4 +70,6 @@ request_seconds = Histogram(
 )
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
 log_available = Gauge("ldpstream_gateway_log_available", "1 while the log of a survey answers, else 0")
-connections_refused = Counter("ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address")
+connections_refused = Counter(
+    "ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address or in all"
+)

@@ -117,8 +117,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of all attributes. `rejected` counts envelopes by reason. `largest_client` is an upper bound of the share of one
-    client in the reports of an attribute and step, over the open steps; None if this process has no gateway, and before the
-    first report.
+    client in the reports of an attribute and step, or in 1000 reports if there are fewer, over the open steps and the last
+    closed one; None if this process has no gateway, and before the first report.
 
     `latest_step` is None before the first publication. `first_step` is the first step whose publications may still exist. The
     next step closes at `due_ms`; None after the last step, and in a simulation. `now_ms` is the server's time. Times are Unix

@@ -171,7 +171,7 @@ export function drawLargestClient(share) {
   const line = $("largest-client");
   line.hidden = share === null;
   if (share === null) return;
-  line.textContent = `One client (an address, not a collector or a listed relay) has sent at most ${(Math.ceil(1000 * share) / 10).toFixed(1)} % of an attribute's reports in an open step.`;
+  line.textContent = `One client (an address, not a collector or a listed relay) has sent at most ${(Math.ceil(1000 * share) / 10).toFixed(1)} % of an attribute's reports in a step that is open or was the last to close, or of 1,000 reports if there are fewer.`;
   line.className = share > state.survey.thresholds.client_limit ? "late" : "hint";
 }
 
