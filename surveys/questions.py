@@ -242,7 +242,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     def rest(self) -> str:
         """A text about what a device does with a value outside the domain; for a pair, about the values that a report needs."""
         if self.pair is not None:
-            return f"A device makes this report only if it has a value of {self.pair[0]} and of {self.pair[1]}."
+            both = f"a value of {self.pair[0]} and of {self.pair[1]}"
+            return f"A device makes this report only if it has {both}. Its silence can reveal that one is missing."
         if self.nearest:
             return f"For a number outside {self.domain.split(' ', 1)[1]}, a device reports the nearest value."
         if self.catch_all is not None:

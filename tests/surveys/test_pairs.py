@@ -21,7 +21,9 @@ def test_a_pair_has_a_value_for_each_combination() -> None:
     assert pair.labels == tuple(f"{one} × {other}" for one in MODE["values"] for other in ("[0, 2)", "[2, 5)", "[5, 50]"))
     assert (pair.k, survey.members(2), survey.members(0)) == (9, (0, 1), None)
     assert [m.k for (m,) in survey.mechanisms] == [3, 3, 9]
-    assert pair.rest == "A device makes this report only if it has a value of mode and of zone."
+    assert pair.rest == (
+        "A device makes this report only if it has a value of mode and of zone. Its silence can reveal that one is missing."
+    )
     first = small_survey(BOTH, ZONE, MODE)  # a pair may come before its attributes
     assert (first.members(0), first.attributes[0].labels) == ((2, 1), pair.labels)
     assert pair_survey(collection="spl").share == 3
