@@ -180,7 +180,7 @@ def _run(
                     asyncio.create_task(served.follow()),
                     asyncio.create_task(credentials.follow(intake, config.ssl)),
                 ]
-                _tell(surveys, credentials.tokens, front.getsockname())
+                _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
                 await server.serve([front])
         finally:
             operator.should_exit = True
@@ -199,7 +199,7 @@ def _may_wait(error: Exception) -> bool:
     return isinstance(error, Unreachable | NotCounted)
 
 
-def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) -> None:
+def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int], relays: str) -> None:
     log.info("serving", surveys=len(surveys.by_fingerprint), host=address[0], port=address[1], tokens=len(tokens))
     try:
         local = ip_address(address[0]).is_loopback
@@ -209,6 +209,8 @@ def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) 
         log.warning(
             "anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE names no device's token"
         )
+    if not relays and any(survey.relay is not None for survey in surveys.by_fingerprint.values()):
+        log.warning("all devices behind a relay share the limits of one client: LDPSTREAM_GATEWAY_RELAYS lists no relay")
 
 
 class _GatewayServer(uvicorn.Server):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import structlog
 
-from ldpstream.producers.gateway import metrics, oblivious
+from ldpstream.producers.gateway import gateway_process, metrics, oblivious
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.credentials import Credentials
 from ldpstream.producers.gateway.intake import Limits
@@ -22,7 +22,7 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, seal_rows
 from tests.producers.test_relay_keys import NOW as CREATED
 
-from .gateway_rig import KEYS, NOW, STEP, TOKEN, MakeServed, Rig, envelopes, title
+from .gateway_rig import KEYS, NOW, STEP, SURVEY, TOKEN, MakeServed, Rig, envelopes, title
 from .relay_rig import relay_survey
 from .test_gateway_http import Socket
 
@@ -218,6 +218,16 @@ async def test_a_gateway_without_keys_takes_nothing_through_a_relay() -> None:
     assert title(await rig.ask("GET", WELL_KNOWN)) == "not found"
     await refused(rig, capsule, "not found")
     assert (await relay_rig().ask("GET", "/ohttp")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("survey", "relays", "warned"), [(relay_survey(), "", 1), (relay_survey(), "192.0.2.1", 0), (SURVEY, "", 0)]
+)
+def test_a_survey_behind_a_relay_without_a_listed_relay_is_warned_of(survey: Survey, relays: str, warned: int) -> None:
+    """The relay would have the share of one client: 1000 reports of an attribute and step for all devices."""
+    with structlog.testing.capture_logs() as said:
+        gateway_process._tell(Rig(survey).surveys, [TOKEN], ("127.0.0.1", 1), relays)
+    assert sum("LDPSTREAM_GATEWAY_RELAYS" in line["event"] for line in said) == warned
 
 
 async def test_a_clock_that_has_jumped_refuses_only_for_the_moment() -> None:
