@@ -49,8 +49,6 @@ def check_writable(path: Path, probe: bytes) -> None:
         OSError: if it cannot.
     """
     found = _found(path)
-    if found is not None and not os.access(path, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     if found is None or stat.S_ISREG(found.st_mode):
         part = _part(Path(os.path.realpath(path)))
         try:
@@ -78,9 +76,12 @@ def _replace(target: Path, data: bytes, mode: int, found: os.stat_result | None)
 
 def _found(path: Path) -> os.stat_result | None:
     try:
-        return path.stat()
+        found = path.stat()
     except FileNotFoundError:
         return None
+    if _stream(found) is None and not os.access(path, os.W_OK):  # a rename would replace the file all the same
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return found
 
 
 def _stream(found: os.stat_result) -> int | None:

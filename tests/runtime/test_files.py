@@ -12,7 +12,7 @@ import pytest
 
 from ldpstream.plots import Curve, Panel, draw_panels
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime.files import write_file
+from ldpstream.runtime.files import check_writable, write_file
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
@@ -79,6 +79,17 @@ def test_standard_output_gets_the_json_after_the_table(kind: str, tmp_path: Path
         said = file.read_text()
     assert said.index("screen") < said.index('\n{"survey"')
     assert said.endswith("}\n")
+
+
+def test_a_file_that_we_may_not_write_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where we may replace it. Our own standard output, which root may have opened for us, is written all the same."""
+    (file := tmp_path / "file").write_text("before")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write any file
+    with pytest.raises(PermissionError, match="Permission denied"):
+        write_file(file, b"after")
+    assert file.read_text() == "before"
+    check_writable(Path("/dev/stdout"), b"")
+    write_file(Path("/dev/stdout"), b"after\n")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
