@@ -439,7 +439,7 @@ class Device:
 
 def _require_pin(survey: Survey, pin: str) -> None:
     if re.fullmatch("[0-9a-f]{64}", pin) is None:
-        raise ValueError(f"pin must have 64 hexadecimal digits, as `ldpstream check` prints it, got {pin[:80]!r}")
+        raise ValueError(f"pin must have 64 lower-case hexadecimal digits, as `ldpstream check` prints it, got {pin[:80]!r}")
     if pin != survey.pin:
         raise WrongSurvey(f"{survey.name}: the survey has the pin {survey.pin}, expected {pin}")
 

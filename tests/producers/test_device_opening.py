@@ -109,7 +109,7 @@ def test_a_twin_with_the_same_fingerprint_is_another_survey(former: bool, tmp_pa
 def test_a_pin_is_a_whole_hash(pin: str, tmp_path: Path) -> None:
     """The fingerprint is refused, also if it is that of the survey: it would let a twin pass."""
     for given in (pin, survey(MEMOIZED).fingerprint.hex()):
-        with pytest.raises(ValueError, match="pin must have 64 hexadecimal digits, as `ldpstream check` prints it"):
+        with pytest.raises(ValueError, match="pin must have 64 lower-case hexadecimal digits, as `ldpstream check` prints it"):
             Device(survey(MEMOIZED), tmp_path / "answers", pin=given)
     assert not (tmp_path / "answers").exists()
 

@@ -143,7 +143,7 @@ export function fingerprintOf(pin: string): string {
 
 /** Requires the form of a pin. */
 export function requirePinForm(pin: string): void {
-  if (!/^[0-9a-f]{64}$/.test(pin)) throw new RangeError(`pin must have 64 hexadecimal digits, as \`ldpstream check\` prints it, got ${JSON.stringify(pin)}`);
+  if (!/^[0-9a-f]{64}$/.test(pin)) throw new RangeError(`pin must have 64 lower-case hexadecimal digits, as \`ldpstream check\` prints it, got ${JSON.stringify(pin)}`);
 }
 
 async function hashOf(canonical: string): Promise<Uint8Array> {
