@@ -254,6 +254,8 @@ class ApiResponses:
                 (basis, errors), centres = sharper, inverted[1].frequencies - inverted[0].frequencies
         half = float(-ndtri((1 - confidence) / 2)) * errors
         low, high = np.fmin(centres - half, differences), np.fmax(centres + half, differences)
+        if chosen != INVERSION:  # its shares can differ by more than 1
+            low, high = np.maximum(low, -1), np.minimum(high, 1)
         low, high = (np.where(np.isnan(errors), np.nan, end) for end in (low, high))
         clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
         clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first

@@ -228,7 +228,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     The raw inversion has the basis "inversion". The default estimator has it if its standard errors are then smaller. The
     differences are those of the default estimator's frequencies. The intervals are those of the raw inversion's differences,
-    extended to the differences shown.
+    extended to the differences shown. Except for "mi", the intervals are limited to [-1, 1].
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and

@@ -19,12 +19,12 @@ LEVEL = {"name": "standard", "mechanism": "GRR", "eps": 1.0}
 SURVEY = small_survey({"name": "screen", "values": ["home", "search", "map", "chat"], "level": [LEVEL]})
 
 
-def compared(seed: int, **query: Any) -> dict[str, Any]:
+def compared(seed: int, people: int = PEOPLE, **query: Any) -> dict[str, Any]:
     """The comparison of two steps in which other people answer."""
     rng, (m,) = np.random.default_rng(seed), SURVEY.mechanisms[0]
     made = []
     for step, shares in enumerate((BEFORE, AFTER)):
-        table = m.tabulate(m.simulate(rng.choice(4, PEOPLE, p=shares), rng))
+        table = m.tabulate(m.simulate(rng.choice(4, people, p=shares), rng))
         made.append(conclude(SURVEY, 0, step, "step", [[table]], True))
     results = MemoryResults()
     assert results.save(made, None, Progress(first_step=0, next_step=2))
@@ -68,6 +68,14 @@ def test_other_estimators_add_their_errors(estimator: str) -> None:
     assert found["basis"] == "any"
     errors = [s for s in found["standard_errors"] if s is not None]
     assert not errors or min(errors) > 0
+
+
+def test_a_share_changes_by_at_most_one() -> None:
+    """Control: the unbiased differences of few reports exceed these limits."""
+    found, raw = compared(1, people=4), compared(1, people=4, estimator="mi")
+    assert (min(found["low"]), max(found["high"])) == (-1, 1)
+    assert all(low <= x <= high for low, x, high in zip(found["low"], found["differences"], found["high"], strict=True))
+    assert max(raw["high"]) > 1
 
 
 def test_few_reports_are_too_few_to_tell() -> None:
