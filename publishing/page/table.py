@@ -226,14 +226,15 @@ def _crowd(h: Histogram) -> str:
 def _numbers(h: Histogram, several: bool) -> str:
     shown = []
     for name, number in h.numbers.items():
-        interval = "" if number.low is None else f" (95 %: {_four_digits(number.low)} to {_four_digits(number.high)})"
-        truth = f", truth {_four_digits(h.true_numbers[name])}" if name in h.true_numbers else ""
-        shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{interval}{truth}")
+        beside = [] if number.low is None else [f"95 %: {_four_digits(number.low)} to {_four_digits(number.high)}"]
+        beside += [f"truth {_four_digits(h.true_numbers[name])}"] if name in h.true_numbers else []
+        in_brackets = f" ({'; '.join(beside)})" if beside else ""
+        shown.append(f"{NUMBERS[name]} {_four_digits(number.value)}{in_brackets}")
     if several:
         means = ", ".join(text.removeprefix(f"{NUMBERS['mean']} ") for text in shown)
         return f"<p>People choose on average {means} values.</p>\n" if shown else ""
     source = "the filter's shares" if h.span == "filtered" else "the default estimate"
-    return f"<p>In the attribute's unit, from {source}: {'; '.join(shown)}.</p>\n" if shown else ""
+    return f"<p>In the attribute's unit, from {source}: {', '.join(shown)}.</p>\n" if shown else ""
 
 
 def _four_digits(number: float | None) -> str:

@@ -196,7 +196,7 @@ def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> 
     expect(page.locator("#comparison-summary")).to_contain_text("The two windows share steps")
     page.locator("#differences").focus()
     page.keyboard.press("ArrowRight")
-    assert re.match(r"home: [+−][\d.]+ percentage points, 95 % interval", page.locator("#comparison-readout").inner_text())
+    assert re.match(r"home: [+−][\d.]+ percentage points, 95\s% interval", page.locator("#comparison-readout").inner_text())
     shoot(page, "comparison")
     for chart in ("histogram", "series", "comparison", "reports"):
         with page.expect_download() as download:

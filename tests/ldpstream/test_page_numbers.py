@@ -30,14 +30,16 @@ def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], ope
             assert number.low is not None
             assert number.high is not None
             text = f"{shown(number.value)} ({shown(number.low)} to {shown(number.high)})"
+            text += f", truth {shown(pipeline.truth.of(p).numbers[name])}"
             assert text in item.inner_text(), (span, name)
     with page.expect_download() as download:
         page.locator("#quantiles-csv").click()
     lines = download.value.path().read_text().splitlines()
-    assert lines[0].startswith("step,reports,complete,number,value,low,high")
+    assert lines[0].startswith("step,reports,complete,number,value,low,high,truth")
     assert len(lines) == 1 + 6 * len(NUMBERS)
     page.locator("#step").fill("2")
-    expect(page.locator("#quantiles-period")).to_contain_text("step 2")
+    for legend in ("#quantiles-period", "#legend-period"):
+        expect(page.locator(legend)).to_contain_text("step 2")
     with page.expect_download() as download:
         page.locator("#quantiles-png").click()
     assert download.value.suggested_filename == f"{SURVEY.name}-{LATENCY}-filtered-numbers-step-0-5.png"

@@ -182,7 +182,7 @@ def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) ->
     assert f"from all {STEPS} reports of this attribute so far: {100 * chance:.1f} % if the value never changed" in answer.text
     assert answer.text.count("<table>") == 2
     median = published(demo, "latency_ms", "window", STEPS - 1).numbers["p50"]
-    assert f"median {median.value:.4g} (95 %: {median.low:.4g} to {median.high:.4g})" in answer.text
+    assert f"median {median.value:.4g} (95 %: {median.low:.4g} to {median.high:.4g}; truth " in answer.text
     alone = client.get("/table", params={"attribute": "latency_ms", "span": "step", "step": 1, "estimator": "mi"}).text
     assert alone.count("<tr>") == 1 + SURVEY.attributes[1].k
     assert "<script" not in answer.text + alone

@@ -30,7 +30,7 @@ function axis(extra = {}) {
 }
 
 const shortPercent = (x) => `${Number((100 * x).toFixed(3))}`.replace("-", "−");
-const percentAxis = (unit = " %") => axis({ size: 62, values: (_, ticks) => ticks.map((x) => `${shortPercent(x)}${unit}`) });
+const percentAxis = (unit = " %") => axis({ size: 62, space: (u, i, low, high, height) => Math.min(30, height / 5), values: (_, ticks) => ticks.map((x) => `${shortPercent(x)}${unit}`) });
 
 function draw(box, options, data) {
   drawn.get(box)?.destroy();

@@ -70,7 +70,7 @@ function sentence(c, i) {
   const at = (x) => points(x, c.differences[i]);
   const interval = c.low[i] === null ? "no interval" : `95 % interval ${at(c.low[i])} to ${at(c.high[i])}`;
   const truth = c.truth ? `, truth ${at(c.truth[i])}` : "";
-  return `${c.labels[i]}: ${at(c.differences[i])} percentage points, ${interval}${truth} (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`;
+  return `${c.labels[i]}: ${at(c.differences[i])} percentage points, ${interval}${truth} (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`.replaceAll(" %", "\u00a0%");
 }
 
 function numberSentence(name, { value: size, low, high }, truth) {

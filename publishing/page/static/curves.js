@@ -53,12 +53,12 @@ export function drawCurves(s, actions) {
   const here = [[state.step, "soft"], [state.before, "accent"]].filter(([step]) => step !== null && step !== s.steps.at(-1))
     .map(([step, name]) => [end(step), colour(name)]);
   const joined = joints(shown).map((seconds) => [seconds, colour("soft")]);
-  const read = (i) => readCurves(i ?? shown.steps.length - 1);
+  const read = (i) => readCurves(i ?? chosen());
   drawLegend(s, actions);
   lineChart($("series"), shown, { view, zoom, list: [...joined, ...here, ...jumps], read });
   const counted = shown.reports.map((n) => n !== null); // a bar needs no separator, which would make all bars thin
   stepsChart($("reports"), { seconds: shown.seconds.filter((_, i) => counted[i]), reports: shown.reports.filter((_, i) => counted[i]) }, { view, zoom });
-  readCurves(shown.steps.length - 1);
+  readCurves(chosen());
   drawJumps(s);
   $("whole-period").hidden = !state.period;
   $("series").setAttribute("aria-label", known ? `Shares over time of ${s.lines.map((line) => line.label).join(", ")}. The legend and the CSV have the numbers.` : nothing(s));
@@ -121,6 +121,12 @@ function drawLegend(s, actions) {
     return item;
   }));
   $("default-curves").hidden = !state.values;
+}
+
+// Index of the chosen step; the last step if it is not among the steps.
+function chosen() {
+  const i = shown.steps.findLastIndex((step, j) => shown.part[j] === null && step === state.step);
+  return i < 0 ? shown.steps.length - 1 : i;
 }
 
 // The numbers of one step, in the legend.
