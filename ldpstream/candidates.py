@@ -153,9 +153,8 @@ def next_start(survey: Survey) -> datetime:
         CandidatesError: if the survey has no end.
     """
     if survey.n_steps is None:
-        raise CandidatesError(
-            f"survey {survey.name} has no end: give --start, at least {spacing(survey)} steps after devices leave this survey"
-        )
+        gap = f"at least {spacing(survey)} steps after devices leave" if spacing(survey) else "when devices have left"
+        raise CandidatesError(f"survey {survey.name} has no end: give --start, {gap} this survey")
     return datetime.fromtimestamp(survey.opens_ms(survey.n_steps + spacing(survey)) / 1000, UTC)
 
 

@@ -218,6 +218,10 @@ def test_memos_are_fresh() -> None:
     ("text", "keys", "error", "told"),
     [
         (SURVEY.replace("ends = 12\n", ""), {}, CandidatesError, "survey travel has no end: give --start, at least 4 steps"),
+        (
+            SURVEY.replace("ends = 12\n", "").replace("every_steps = 4\n", ""), {}, CandidatesError,
+            "no end: give --start, when devices have left this survey",
+        ),
         (SURVEY, {"start": datetime(2026, 1, 5, tzinfo=UTC)}, CandidatesError, "the end of survey travel, 2026-01-05T12:"),
         (SURVEY, {"after": parse_survey(tomllib.loads(SURVEY + MEMOIZED))}, CandidatesError, "must replace survey travel ("),
         (SURVEY, {"after": after("eps = 2.0", "eps = 3.0")}, CandidatesError, "has other attributes, levels or steps"),
