@@ -311,14 +311,16 @@ def test_the_audit_keeps_the_claims(name: str) -> None:
 
 
 def reports_of(survey: Survey, m: Mechanism, n: int) -> Iterator[Call]:
-    """The calls of n devices that report one value at four steps, with the draws of a mechanism."""
+    """The calls of n devices that report one value at four steps and another value once, with the draws of a mechanism."""
     rng = np.random.default_rng(3)
     values = np.arange(n) // 2 % m.k  # two runs of each device
-    for step, rows in enumerate(np.split(m.simulate(values, rng, 4), 4)):
+    others = (values + 1) % m.k
+    for step, rows in enumerate([*np.split(m.simulate(values, rng, 4), 4), m.simulate(others, rng)]):
         for number, row in enumerate(rows):
             envelope = seal_rows(survey, 0, 0, step, 1, row.tobytes(), 0)
             key = base64.urlsafe_b64encode(rng.bytes(16)).rstrip(b"=").decode()
-            yield Call(f"device {number}", number // 2, 0, int(values[number]), step, envelope, key, run=number % 2)
+            value = int((values if step < 4 else others)[number])
+            yield Call(f"device {number}", number // 2, 0, value, step, envelope, key, run=number % 2)
 
 
 @pytest.mark.parametrize("name", NEW)
