@@ -12,7 +12,7 @@ from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.evidence import guess_bound
 from ldpstream.surveys import Survey
 from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
-from tests.mechanisms.guess_enumeration import changing, device, device_any_values, success, unchanged
+from tests.mechanisms.guess_enumeration import changing, device, device_any_values, likelihoods, success, unchanged
 from tests.small_survey import small_survey
 
 ONE_TIME, MEMOIZED = ("GRR", "SUE", "OUE"), ("L-GRR", "L-SUE", "L-OSUE")
@@ -106,6 +106,19 @@ def test_the_course_of_a_pairs_other_value_reveals_the_value(
     memos = [levels[0].evidence(math.inf) for levels in asked.mechanisms]
     two_memos = [memos[2]] * 2 + (memos[:2] if collection == "spl" else [])
     assert not known or guess_bound(2, *two_memos) < true
+
+
+def test_a_pair_that_shares_an_attribute_reveals_a_pair_by_its_course() -> None:
+    """The values of a and b never change, and c changes only if b is 1. Equal memos of the pair of a and c show b.
+
+    Control: the chance from a value of this pair that never changes is smaller.
+    """
+    memo = {"name": "l", "mechanism": "L-GRR", "eps_inf": 0.3, "eps_1": 0.29}
+    pairs = [{"name": "ab", "pair": ["a0", "a1"], "level": [memo]}, {"name": "ac", "pair": ["a0", "a2"], "level": [memo]}]
+    asked = survey("smp", (2, memo), (2, memo), (2, memo), pairs=pairs)
+    m, of = asked.mechanisms[4][0], likelihoods(asked.mechanisms[4][0], 3)
+    true = success(of[2 * a, 2 * a + b, 2 * a] for a, b in product(range(2), repeat=2))
+    assert m.guess_hint(4, 3) < true <= device_chance(asked, 3, asked.mechanisms[3][0], 3)
 
 
 def test_the_course_of_a_pairs_other_attribute_reveals_the_value_by_its_own_fresh_reports() -> None:
