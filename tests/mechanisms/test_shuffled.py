@@ -399,3 +399,9 @@ def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
         once = np.array([[distribution.get(x, 0.0) for x in outputs] for distribution in distributions])
         twice = (once[:, :, None] * once[:, None, :]).reshape(k, -1)
         assert twice.max(axis=0).sum() / k <= found.guess(k) <= m.guess(2) + 0.05
+
+
+def test_joined_losses_keep_the_chances_that_everything_is_revealed() -> None:
+    one = ShuffledLoss.of_loss(1.0).or_certain(0.05)
+    joined = joined_loss(((one,), (one, ShuffledLoss.of_loss(0.5))))
+    assert joined.delta(60.0) == pytest.approx(1 - 0.95**2)
