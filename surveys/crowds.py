@@ -118,7 +118,7 @@ def in_crowds(survey: Survey, span: Span, people: int | None, colluding: int = 0
                 guess = max(_guess(r, m.guessed) for r in (own, *others))
             everybody = device_chance(survey, attribute, m, steps)
             eps = m.eps_inf if t == math.inf else m.eps_t(int(t))
-            yield InCrowd(attribute, level, t, n, eps, min(loss.eps(delta), eps), everybody, min(guess, everybody))
+            yield InCrowd(attribute, level, t, n, eps, min(loss.eps(delta), eps), everybody, min(guess, float(everybody)))
 
 
 class _Reports(NamedTuple):

@@ -126,11 +126,10 @@ class Intake:
         return False
 
     def largest_shares(self) -> dict[str, float]:
-        """Returns for each survey the `Budgets.largest_share`. Any thread may call it."""
+        """Returns for each survey the `Budgets.largest_share`, 0 before the first report. Any thread may call it."""
         return {
-            survey.name: budgets.largest_share()
+            survey.name: 0.0 if (budgets := self._budgets.get(fingerprint)) is None else budgets.largest_share()
             for fingerprint, survey in list(self.surveys.by_fingerprint.items())
-            if (budgets := self._budgets.get(fingerprint)) is not None
         }
 
     def stop(self) -> None:

@@ -49,7 +49,7 @@ class LargestClient(Collector):
 
     def of(self, survey: str) -> float | None:
         """Returns the value for a survey, None before its first report. Any thread may call it."""
-        return self.shares().get(survey)
+        return self.shares().get(survey) or None
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(

@@ -49,6 +49,7 @@ from .operations import (
     PauseRedis,
     PoisonRecords,
     Produce,
+    Rebalance,
     Redeliver,
     RedisErrors,
     RefuseWrites,
@@ -101,11 +102,11 @@ FIXED: dict[str, Fixed] = {
     "late": Fixed(
         "chunks of former placements",
         [
-            Wait(5.51), Wait(1.94), PoisonRecords(1, 9), Wait(3.2), AdvanceClock(5.0), Wait(6.19), Produce(1, 12, 270),
-            DelayDelivery(2, 8.0), Estimate(lost=1, at=1), Wait(4.48),
+            Wait(0.19), Estimate(at=4), Wait(0.39), Rebalance(3), Wait(0.24), RestartRedis(2), Produce(2, 7, 660),
+            DelayDelivery(2, 2.0),
         ],
         mutants.takes_chunks_of_former_placements,
-        0,
+        283,
     ),
     "out of order": Fixed(
         "gaps noticed",
@@ -167,6 +168,12 @@ FIXED: dict[str, Fixed] = {
         [*SOME, Wait(3), *MORE, MakeAnew(), *SOME, Wait(12), Estimate(), Wait(3), Estimate()],
         mutants.forgets_what_is_missing,
     ),
+    "all lost after a complete step": Fixed(
+        "commits",
+        [*SOME, Wait(10.48), Estimate(1), Wait(16.92), Estimate(1), Wait(4.02), Estimate(1), FlushRedis(), Estimate()],
+        mutants.forgets_what_was_told,
+        78,
+    ),
     "a dying consumer": Fixed(
         "ended by the watchdog", [*SOME, Wait(3), StallConsumer(0), *MORE, Wait(3)], mutants.judges_lateness_by_its_own_clock
     ),
@@ -197,9 +204,9 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(18.9), *SOME, AdvanceClock(5.0), *MORE, Wait(4), Estimate(lost=1, at=7), Wait(4)],
+        [Wait(18.27), *SOME, AdvanceClock(5.0), *MORE, Wait(2.48), Estimate(lost=1, at=6), Wait(2.13)],
         mutants.believes_offsets_asked_for_before,
-        2,
+        138,
     ),
     "one partition behind the others": Fixed(
         "commits",
@@ -209,12 +216,12 @@ FIXED: dict[str, Fixed] = {
     "two writers at one offset, and only one of them has counted the expired records": Fixed(
         "commits refused",
         [
-            *SOME, Wait(4), AddAgent(), Wait(3.59), ZombieOwner(0), Wait(0.49), FlushRedis(),
-            *(Expire(partition, 5, blind=True) for partition in range(3)), Wait(1.42),
-            *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.2), Estimate(), Wait(2.33),
+            *SOME, Wait(5.24), AddAgent(), Wait(3.84), ZombieOwner(0), Wait(0.13), FlushRedis(),
+            *(Expire(partition, 5, blind=True) for partition in range(3)), Wait(1.22),
+            *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.11), Estimate(at=1), Wait(3.68),
         ],
         mutants.overlooks_another_writer,
-        10,
+        280,
     ),
     "sent again to a new owner": Fixed(
         "duplicates of report keys",
