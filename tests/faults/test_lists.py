@@ -301,18 +301,17 @@ START: dict[mutants.Mutant, int] = {
     mutants.takes_chunks_of_former_placements: 1375,
     mutants.trusts_append_times_to_rise: 1200,
     mutants.appends_keys_twice: 55,
-    mutants.replaces_better_by_poorer: 1330,
-    mutants.forgets_what_was_told: 1545,
     mutants.compares_the_end_only_when_it_loads: 675,
     mutants.publishes_although_replaced: 325,
     mutants.believes_the_estimators_clock: 545,
 }
 
 
-RARE = mutants.believes_offsets_asked_for_before  # a fixed list finds it; random lists find it too rarely
+# Random lists find these mutants too rarely. A fixed list finds the first two, `test_completeness` the third.
+RARE = (mutants.believes_offsets_asked_for_before, mutants.forgets_what_was_told, mutants.replaces_better_by_poorer)
 
 
-@pytest.mark.parametrize("mutant", [m for m in mutants.MUTANTS if m is not RARE], ids=lambda mutant: mutant.__name__)
+@pytest.mark.parametrize("mutant", [m for m in mutants.MUTANTS if m not in RARE], ids=lambda mutant: mutant.__name__)
 def test_a_fault_in_the_logic_is_found(mutant: mutants.Mutant) -> None:
     code = mutated(mutant)()
     start = START.get(mutant, 0)

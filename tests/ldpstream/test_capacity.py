@@ -45,7 +45,8 @@ def test_the_agents_cost_is_near_the_measured_cost(k: int) -> None:
     points = [measured(RESULTS, rows.format(log)) for log in ("one report, key", "16 KiB, bits")]
     found = plan(survey(k), 1e9, 3600)
     assert points[0][0] <= found.envelope_bytes <= points[1][0]
-    cost = float(np.interp(found.envelope_bytes, *zip(*points, strict=True)))
+    sizes, costs = zip(*points, strict=True)
+    cost = float(np.interp(found.envelope_bytes, sizes, costs))
     assert found.agent_cores / found.records * 1e6 == pytest.approx(cost, rel=NEAR)
 
 

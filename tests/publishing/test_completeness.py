@@ -203,3 +203,16 @@ def test_the_reports_of_a_step_enter_the_histograms_all_at_once(store: MemoryCou
     made = schedule.run(schedule.deadline_ms(1))
     assert keys(made) == [(0, True)]
     assert {p.reports for p in made if p.attribute == "screen"} == {6}
+
+
+def test_a_poorer_estimate_never_replaces_a_better_one() -> None:
+    """The counts and the progress are lost, and the publications are kept. Control: without them, the step is incomplete."""
+    log, results = Log([SURVEY.start_ms]), MemoryResults()
+    store = MemoryCountStore(SURVEY)
+    store.commit(0, None, Checkpoint(1, SURVEY.closes_ms(0), pane(0)))
+    assert keys(Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)) == [(0, True)]
+    for kept, complete in ((results.history(), True), ([], False)):
+        after = MemoryResults()
+        after._publications = {p.key: p for p in kept}
+        schedule = UnmarkedSchedule(SURVEY, MemoryCountStore(SURVEY), log, after, [])
+        assert keys(schedule.run(schedule.deadline_ms(0))) == [(0, complete)]
