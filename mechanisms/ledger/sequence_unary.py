@@ -125,16 +125,11 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
     parts, fresh = [], len(pair.steps)
-    for kind, times in enumerate(pair.times):
+    for kind in range(len(pair.times)):
         same = np.flatnonzero(partner == kind)
-        met = [(int(n), value) for value, n in enumerate(pair.steps[:, kind]) if n]
-        if times == 1:
-            name = str(int(same[0])) if len(same) else str(fresh)
-            fresh += not len(same)
-            parts += [f"{n} x ({value}, {name})" for n, value in met]
-        else:
-            also = f" ({', '.join(map(str, same))} among them)" if len(same) else ""
-            parts.append(" and ".join(f"{n} x ({value}, v)" for n, value in met) + f" for {times} values v{also}")
+        name = str(int(same[0])) if len(same) else str(fresh)
+        fresh += not len(same)
+        parts += [f"{n} x ({value}, {name})" for value, n in enumerate(pair.steps[:, kind]) if n]
     return f"steps (x, x'): {', '.join(parts)}"
 
 

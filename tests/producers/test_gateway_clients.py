@@ -1,4 +1,4 @@
-"""What one client can add to a histogram, and who gets through: a school, a carrier, a proxy, a relay, a collector."""
+"""Tests the limits of one client: a hostile client, a school, a carrier, a proxy, a relay, a collector."""
 
 import numpy as np
 import pytest
