@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-ROOMS := mechanisms surveys runtime stores producers agents estimators publishing
+ROOMS := mechanisms surveys promises runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
 .PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services peers lock clean quick

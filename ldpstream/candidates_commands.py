@@ -153,7 +153,7 @@ def _rounds_table(found: "list[NextSurvey]") -> Table:
 
 def _lines(survey: "Survey", found: "list[NextSurvey]", people: int | None) -> list[str]:
     from ldpstream.candidates import spacing
-    from ldpstream.promise import device_loss, nats
+    from ldpstream.promises.promise import device_loss, nats
 
     said = []
     if people is not None:
@@ -174,7 +174,7 @@ def _lines(survey: "Survey", found: "list[NextSurvey]", people: int | None) -> l
 
 
 def _cost(cost: "Cost") -> str:
-    from ldpstream.promise import nats
+    from ldpstream.promises.promise import nats
 
     if cost.eps_window is None:
         return f"new memos in each survey; while the value stays the same, each survey loses at most {nats(cost.fresh or 0)}."

@@ -5,7 +5,7 @@ from rich.table import Table
 from ldpstream.estimators.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
 from ldpstream.mechanisms.wording import plural
-from ldpstream.pair_costs import cost_text
+from ldpstream.promises.pair_costs import cost_text
 from ldpstream.surveys import Survey
 from ldpstream.terminal import table
 

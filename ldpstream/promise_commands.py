@@ -42,7 +42,7 @@ def check(
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
-    from ldpstream.check_document import check_document  # only here: these modules load slowly
+    from ldpstream.promises.check_document import check_document  # only here: these modules load slowly
 
     survey = surveys.load_survey(survey_file)
     if people is not None:
@@ -65,8 +65,8 @@ def _print_forecast(
 ) -> None:
     from ldpstream import forecast_tables
     from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
-    from ldpstream.second_promise import second_promise, second_promise_lines
-    from ldpstream.surveys.crowds import DELTA
+    from ldpstream.promises.crowds import DELTA
+    from ldpstream.promises.second_promise import second_promise, second_promise_lines
 
     wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
     try:
@@ -116,11 +116,11 @@ def ledger(
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
-    from ldpstream import tables  # only here: these modules load slowly
+    from ldpstream import ledger_tables  # only here: these modules load slowly
     from ldpstream.plots import draw_ledger
-    from ldpstream.promise import cohort_line
-    from ldpstream.second_promise import conditions, second_promise, second_promise_table
-    from ldpstream.surveys.crowds import DELTA
+    from ldpstream.promises.crowds import DELTA
+    from ldpstream.promises.promise import cohort_line
+    from ldpstream.promises.second_promise import conditions, second_promise
 
     survey = surveys.load_survey(survey_file)
     if (horizon is None) != (budget is None):
@@ -132,8 +132,8 @@ def ledger(
         hidden = second_promise(survey, people, colluding, added) if crowded else []
     except ValueError as error:
         fail(str(error))
-    rows, solved = tables.ledger_rows(survey), []
-    for table in tables.ledger_tables(rows):
+    rows, solved = ledger_tables.ledger_rows(survey), []
+    for table in ledger_tables.ledger_tables(rows):
         show_table(table)
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
     console.print(
@@ -147,12 +147,12 @@ def ledger(
         console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
     if horizon is not None and budget is not None:
         try:
-            solved = tables.solved_rows(survey, horizon, budget)
+            solved = ledger_tables.solved_rows(survey, horizon, budget)
         except ValueError as error:
             fail(str(error))
-        show_table(tables.solved_table(survey, horizon, budget, solved))
+        show_table(ledger_tables.solved_table(survey, horizon, budget, solved))
     if hidden:
-        show_table(second_promise_table(people, hidden))
+        show_table(ledger_tables.second_promise_table(people, hidden))
         for line in conditions(survey, people, colluding, added):
             console.print(line, markup=False, highlight=False)
     if plot is not None:

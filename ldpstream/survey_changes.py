@@ -6,9 +6,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from ldpstream.mechanisms.guessing import percent_up
-from ldpstream.promise import loss_for_ever, nats
+from ldpstream.promises.device_chance import chance_of_both
+from ldpstream.promises.promise import loss_for_ever, nats
 from ldpstream.surveys import Survey
-from ldpstream.surveys.device_chance import chance_of_both
 from ldpstream.surveys.differences import Difference
 from ldpstream.surveys.lineage import join
 

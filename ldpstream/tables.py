@@ -1,25 +1,15 @@
 """Output of several commands: tables for people, and the same data as JSON for programs."""
 
 import math
-from collections.abc import Callable
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 from rich.markup import escape
 from rich.table import Table
 
-from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import MIN_EPS, integer, real
-from ldpstream.mechanisms.guessing import SAME, percent, percent_up
-from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
-from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.mechanisms.wording import plural, up
-from ldpstream.promise import HORIZONS
-from ldpstream.surveys import Attribute, Level, Survey
-from ldpstream.terminal import number
+from ldpstream.surveys import Survey
 
 if TYPE_CHECKING:  # these modules load slowly
     from ldpstream.advice.proposal import Plan, Proposal
@@ -27,7 +17,6 @@ if TYPE_CHECKING:  # these modules load slowly
     from ldpstream.publishing.publication import Publication
 
 MOST_ROWS = 20
-MAX_BUDGET = 1e9  # in nats
 
 
 def share(frequency: float) -> str:
@@ -117,120 +106,6 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: "list[Tru
         if truths is not None:
             estimate["truth"], estimate["true_numbers"] = truths[i].shares, truths[i].numbers
     return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
-
-
-def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
-    """Returns the privacy ledger: one row per attribute, level and horizon t.
-
-    The last horizon is the largest number of reports of a device, if there is a limit.
-    """
-    rows = []
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            limit = survey.most_reports(m)
-            for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
-                sequence = m.eps_sequence(t)
-                chances = {
-                    "guess": m.guess(t), "guess_any_values": m.guess_any_values(t),
-                    "largest_chance": m.largest_chance(t), "largest_chance_any_values": m.largest_chance_any_values(t),
-                }  # fmt: skip
-                rows.append({
-                    "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
-                    "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
-                    "every_steps": m.every_steps, "eps_window": m.eps_window, "eps_lifetime": m.eps_lifetime,
-                    **{name: float(chance) for name, chance in chances.items()},
-                    **{f"{name}_exact": chance.exact for name, chance in chances.items()},
-                })  # fmt: skip
-    return rows
-
-
-def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
-    right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
-    exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
-    same = not exact and math.isclose(right, largest, rel_tol=SAME)
-    of_largest = percent_up if same or not largest_exact else percent
-    return (
-        percent(right) if exact else f"≤ {percent_up(right)}",
-        f"{'' if largest_exact else '≤ '}{of_largest(largest)}",
-    )
-
-
-def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
-    tables = []
-    for _, of_level in groupby(rows, key=lambda row: (row["attribute"], row["level"])):
-        group = list(of_level)
-        first = group[0]
-        title = f"{first['attribute']} · {first['level']} · {first['mechanism']}"
-        w, spaced = first["every_steps"], None
-        if w > 1 or math.isfinite(first["eps_lifetime"]):
-            spaced = f"ε_window {up(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
-            spaced += f"ε_lifetime {up(first['eps_lifetime'])}"
-        table = Table(title=title, title_justify="left", caption=spaced, caption_justify="left")
-        for column in ("t", "same value", "right guess", "largest", "any values", "right guess", "largest"):
-            table.add_column(column, justify="right")
-        for row in group:
-            mark = " " if row["eps_sequence_exact"] else "*"
-            table.add_row(
-                str(row["t"]), up(row["eps_t"]), *right_and_largest(row, ""),
-                up(row["eps_sequence"]) + mark, *right_and_largest(row, "_any_values"),
-            )  # fmt: skip
-        tables.append(table)
-    return tables
-
-
-def solved_rows(survey: Survey, horizon: int, budget: float) -> list[dict[str, Any]]:
-    """Finds the largest ε₁ of every attribute and level within a device's budget, rounded to four digits for a survey file.
-
-    Args:
-        horizon: number of reports t.
-        budget: limit of the loss of a device's t reports, in nats, at least 1e-9.
-
-    Returns:
-        If `values` is "the same", the loss is ε_t; if `values` is "any", the loss is eps_sequence. `eps_1` is None if even ε₁ =
-        10⁻⁶ exceeds the budget.
-
-    Raises:
-        ValueError: if an argument is out of range.
-    """
-    integer("horizon", horizon, 1, MAX_T)
-    share = real("budget", budget, MIN_EPS, MAX_BUDGET) / survey.share
-    losses: dict[str, Callable[[Mechanism], float]] = {
-        "the same": lambda m: m.eps_t(min(horizon, m.lifetime_reports or horizon)),
-        "any": lambda m: m.eps_sequence(min(horizon, m.lifetime_reports or horizon)).value,
-    }
-    rows = []
-    for attribute in survey.attributes:
-        for level in attribute.levels:
-            changed = "eps" if level.eps_1 is None else "eps_1"
-
-            def build(eps: float, attribute: Attribute = attribute, level: Level = level, changed: str = changed) -> Mechanism:
-                return attribute.build(replace(level, **{changed: eps}), survey.share)
-
-            for values, loss in losses.items():
-                found = largest_within(build, loss, share)
-                rows.append({
-                    "attribute": attribute.name, "level": level.name, "values": values, "eps_inf": level.eps_inf,
-                    "mechanism": found and found[1].name, "eps_1": found and found[0],
-                    "loss": found and loss(found[1]) * survey.share,
-                })  # fmt: skip
-    return rows
-
-
-def solved_table(survey: Survey, horizon: int, budget: float, rows: list[dict[str, Any]]) -> Table:
-    each = f", {budget / survey.share:.4g} for each of {survey.share} attributes" if survey.share > 1 else ""
-    reports = plural(horizon, "report of a device costs", "reports of a device cost")
-    table = Table(
-        title=f"largest ε₁ for which {reports} at most {plural(f'{budget:g}', 'nat')}{each}",
-        title_justify="left",
-        caption="Values: the same, for a value that never changes; any, for all sequences. Loss: of a device, in nats.",
-        caption_justify="left",
-    )
-    for column in ("attribute", "level", "values", "mechanism", "ε∞", "ε₁", "loss"):
-        table.add_column(column, justify="right" if column in ("ε∞", "ε₁", "loss") else "left")
-    for row in rows:
-        numbers = ("none", "–") if row["eps_1"] is None else (number(row["eps_1"]), up(row["loss"]))
-        table.add_row(row["attribute"], row["level"], row["values"], row["mechanism"] or "–", number(row["eps_inf"]), *numbers)
-    return table
 
 
 def proposal_table(plan: "Plan", found: "Proposal") -> Table:

@@ -95,9 +95,9 @@ def number(x: float | None) -> str:
     return NONE if math.isnan(x) else f"{x:.4g}"
 
 
-def table(title: str, *columns: str, texts: int = 1) -> Table:
+def table(title: str | None, *columns: str, texts: int = 1, caption: str | None = None) -> Table:
     """The first `texts` columns hold texts, the other columns hold numbers."""
-    empty = Table(title=title, title_justify="left", caption_justify="left")
+    empty = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
     for i, column in enumerate(columns):
         empty.add_column(column, justify="left" if i < texts else "right", no_wrap=i >= texts, overflow="fold")
     return empty

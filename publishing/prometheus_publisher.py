@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.mechanisms.guessing import round_up
+from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.publication import Publication, number_names, spans
 from ldpstream.surveys import Survey
-from ldpstream.surveys.device_chance import guesses
 
 MAX_LISTED = 256  # an attribute with at most MAX_LISTED listed values or bins has a time series for each value
 BRIEF_VALUES = 10

@@ -36,6 +36,7 @@ import msgspec
 import structlog
 
 from ldpstream.mechanisms import Mechanism
+from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
@@ -53,7 +54,6 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
-from ldpstream.surveys.device_chance import guesses
 
 log = structlog.get_logger("ldpstream.estimator")
 

@@ -14,7 +14,7 @@ from ldpstream.advice.windows import EVERY_STEPS
 from ldpstream.mechanisms.registry import LIKE_VARIANCE
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.plots import Curve, Panel
-from ldpstream.promise import nats
+from ldpstream.promises.promise import nats
 from ldpstream.publishing.catalogue import INVERSION, find
 from ldpstream.terminal import number, table
 from ldpstream.toml_text import toml_lines

@@ -19,10 +19,10 @@ many charges of the histogram were undone.
 from collections.abc import Hashable, Mapping
 from typing import Final
 
+from ldpstream.promises.false_reports import LEAST_REPORTS
 from ldpstream.surveys import Survey
 from ldpstream.surveys.report_key import MAX_KEYS
 
-LEAST_REPORTS: Final = 1000
 LEAST_KEYS: Final = MAX_KEYS // 64
 PARTS: Final = 100  # a client may add one part in 100
 KEPT: Final = 2 * PARTS  # amounts are overstated by at most one part in 200

@@ -15,6 +15,7 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines
 from ldpstream.publishing.api.growth import errors_of, growth_of, inverts, people_of
 from ldpstream.publishing.api.schema import (  # fmt: skip
@@ -48,7 +49,6 @@ from ldpstream.publishing.publication import (
     spent,
 )
 from ldpstream.surveys import Attribute, Reason, Survey
-from ldpstream.surveys.device_chance import guesses
 
 MAX_LINES = 20
 Numbers = dict[str, NumberEstimate]

@@ -5,8 +5,8 @@
 
 from pathlib import Path
 
-from ldpstream.check_document import CheckedSurvey
 from ldpstream.forecast import PeopleDocument
+from ldpstream.promises.check_document import CheckedSurvey
 from tests.docs.estimates_schema import schema_of
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.false_reports import weight
 from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up, round_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.wording import up
-from ldpstream.promise import DELETIONS, SHARING
+from ldpstream.promises.crowds import DELTA, least_crowd
+from ldpstream.promises.device_chance import device_chance
+from ldpstream.promises.false_reports import weight
+from ldpstream.promises.promise import DELETIONS, SHARING
+from ldpstream.promises.second_promise import SecondPromise, loss_up, second_promise
 from ldpstream.runtime.retention import KEPT_MS
-from ldpstream.second_promise import SecondPromise, loss_up, second_promise
 from ldpstream.surveys import load_survey, parse_survey
-from ldpstream.surveys.crowds import DELTA, least_crowd
-from ldpstream.surveys.device_chance import device_chance
 from ldpstream.surveys.survey import KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]

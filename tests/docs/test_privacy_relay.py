@@ -9,8 +9,8 @@ from lab.bench.shuffled_attack import DELTA as ATTACKED
 from lab.bench.shuffled_attack import SETTINGS
 from ldpstream.mechanisms.guessing import Chance, percent, percent_up
 from ldpstream.mechanisms.wording import up
-from ldpstream.second_promise import loss_up, second_promise
-from ldpstream.surveys.crowds import DELTA
+from ldpstream.promises.crowds import DELTA
+from ldpstream.promises.second_promise import loss_up, second_promise
 from tests.docs.test_privacy import COMMUTE, DISTANCE, MODE, PLAIN, ROOT, TEXT, cells
 
 SECTION = TEXT[TEXT.index("\n## Behind a relay\n") : TEXT.index("\n## False reports\n")]

@@ -13,12 +13,13 @@ PICTURE = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it may import
     "mechanisms": set(),
     "surveys": {"mechanisms"},
+    "promises": {"surveys", "mechanisms"},
     "runtime": {"surveys"},
     "stores": {"surveys", "mechanisms", "runtime"},
-    "producers": {"surveys", "mechanisms", "runtime"},
+    "producers": {"surveys", "mechanisms", "promises", "runtime"},
     "agents": {"surveys", "mechanisms", "runtime", "stores"},
     "estimators": {"mechanisms"},
-    "publishing": {"surveys", "mechanisms", "runtime", "stores", "estimators"},
+    "publishing": {"surveys", "mechanisms", "promises", "runtime", "stores", "estimators"},
 }
 MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

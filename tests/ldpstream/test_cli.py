@@ -304,7 +304,7 @@ def test_check_loads_no_scipy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=ROOT, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "ldpstream.check_document" in loaded
+    assert "ldpstream.promises.check_document" in loaded
     assert "scipy" not in loaded
 
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ldpstream.demo import Demo
 from ldpstream.demo_command import demo
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promise import promise
 from ldpstream.promise_commands import ledger
+from ldpstream.promises.promise import promise
 from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import parse_survey
 from ldpstream.terminal import console

@@ -9,11 +9,12 @@ import numpy.typing as npt
 import pytest
 
 from ldpstream.demo import Demo
+from ldpstream.ledger_tables import ledger_rows, right_and_largest, solved_rows
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promise import device_line, device_loss, promise
+from ldpstream.promises.promise import device_line, device_loss, promise
 from ldpstream.surveys import parse_survey
-from ldpstream.tables import histogram_table, ledger_rows, right_and_largest, solved_rows
+from ldpstream.tables import histogram_table
 from tests.small_survey import small_survey
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())

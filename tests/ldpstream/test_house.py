@@ -14,7 +14,7 @@ from ldpstream.mechanisms import Mechanism
 from .rooms import BESIDE, MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture, room_of
 
 PURE = [
-    "mechanisms", "surveys", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
+    "mechanisms", "surveys", "promises", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
     "estimators", "publishing/publication.py", "publishing/conclusions.py",
 ]  # fmt: skip
 GENERAL = {f"ldpstream.mechanisms.{name}" for name in ("base", "kinds", "channel")}

@@ -14,6 +14,7 @@ from playwright.sync_api import expect
 from ldpstream.demo import Demo
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
+from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude
@@ -21,7 +22,6 @@ from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Crowd, Diagnostics
 from ldpstream.surveys import load_survey
-from ldpstream.surveys.device_chance import guesses
 from tests.small_survey import small_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, extend, many, served, settings, shoot, silent, unfold

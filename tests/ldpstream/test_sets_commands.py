@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.candidates import CandidatesError, open_attribute
-from ldpstream.check_document import check_document
 from ldpstream.cli import app
 from ldpstream.forecast import INTERVAL, forecast
-from ldpstream.promise import promise
+from ldpstream.promises.check_document import check_document
+from ldpstream.promises.promise import promise
 from tests.set_survey import MODE, ONCE, set_survey
 
 TOML = """

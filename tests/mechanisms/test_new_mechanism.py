@@ -24,6 +24,7 @@ from ldpstream.checks.conformance.conformance import check_device
 from ldpstream.demo import Demo
 from ldpstream.device import Device
 from ldpstream.estimators import Estimate, empirical_bayes, ibu, matrix_inversion, mle
+from ldpstream.ledger_tables import ledger_rows
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Randomizer, coin, symbol_row
@@ -40,11 +41,10 @@ from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ratios import Ratios, SymbolRatios
 from ldpstream.mechanisms.terms import DenseTerm
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promise import promise
+from ldpstream.promises.promise import promise
 from ldpstream.publishing.api.app import create_api
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
-from ldpstream.tables import ledger_rows
 from tests.producers.gateway_rig import Rig
 
 SPEAKS, SILENT = 0.9375, 0.0625  # Pr[a report is a symbol], Pr[a report is silent]

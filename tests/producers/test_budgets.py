@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ldpstream.producers.gateway import budgets
-from ldpstream.producers.gateway.budgets import KEPT, KEYS, LEAST_KEYS, LEAST_REPORTS, PARTS, Amounts, Budgets, Place
+from ldpstream.producers.gateway.budgets import KEPT, KEYS, LEAST_KEYS, PARTS, Amounts, Budgets, Place
+from ldpstream.promises.false_reports import LEAST_REPORTS
 from ldpstream.surveys.report_key import MAX_KEYS
 from tests.agents.samples import make_survey
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from ldpstream.producers.gateway.admission import Connections
-from ldpstream.producers.gateway.budgets import LEAST_REPORTS
 from ldpstream.producers.gateway.gateway_log import KeysFull, Outcome
 from ldpstream.producers.gateway.intake import DEFAULT_LIMITS, DEVICE_BATCH
 from ldpstream.producers.gateway.metrics import largest_client
 from ldpstream.producers.relay.capsules import seal_request
+from ldpstream.promises.false_reports import LEAST_REPORTS
 from ldpstream.surveys import seal
 from tests.agents.samples import sound
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ldpstream.demo import Demo
 from ldpstream.estimators.differences import clear_differences, difference_errors
+from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.routes import PAGE
@@ -23,7 +24,6 @@ from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
-from ldpstream.surveys.device_chance import guesses
 
 from .api_rig import STEPS, SURVEY, published
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from ldpstream.promises import device_chance
 from ldpstream.publishing import schedule as module
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication, spent
@@ -23,7 +24,6 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.memory_store import MemoryCountStore
-from ldpstream.surveys import device_chance
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, concluded_once, keys, pane
 

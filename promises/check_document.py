@@ -8,14 +8,22 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from ldpstream.false_reports import weight
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import Chance
-from ldpstream.pair_costs import people_factor
-from ldpstream.promise import DELETIONS, SHARING, device_loss, device_window_loss, guess_enrolments, loss_for_ever, promise
-from ldpstream.second_promise import SecondPromise, second_promise, second_promise_lines
+from ldpstream.promises.device_chance import device_chance
+from ldpstream.promises.false_reports import weight
+from ldpstream.promises.pair_costs import people_factor
+from ldpstream.promises.promise import (
+    DELETIONS,
+    SHARING,
+    device_loss,
+    device_window_loss,
+    guess_enrolments,
+    loss_for_ever,
+    promise,
+)
+from ldpstream.promises.second_promise import SecondPromise, second_promise, second_promise_lines
 from ldpstream.surveys import Survey
-from ldpstream.surveys.device_chance import device_chance
 
 FORMAT = 2
 

@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 from ldpstream.cli import app
 from ldpstream.mechanisms.guessing import percent_up
-from ldpstream.second_promise import (
+from ldpstream.promises.crowds import DELTA, least_crowd
+from ldpstream.promises.device_chance import device_chance
+from ldpstream.promises.second_promise import (
     CONDITIONS,
     DIRECT,
     LEGEND_FRESH,
@@ -27,8 +29,6 @@ from ldpstream.second_promise import (
     second_promise_lines,
 )  # fmt: skip
 from ldpstream.surveys import Survey, load_survey, parse_survey
-from ldpstream.surveys.crowds import DELTA, least_crowd
-from ldpstream.surveys.device_chance import device_chance
 from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA, people_schema
 
 ROOT = Path(__file__).parents[2]

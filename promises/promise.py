@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from ldpstream.false_reports import client_line, weight_line
 from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural, up
-from ldpstream.pair_costs import cost_lines
+from ldpstream.promises.device_chance import device_chance
+from ldpstream.promises.false_reports import client_line, weight_line
+from ldpstream.promises.pair_costs import cost_lines
 from ldpstream.surveys import Cohort, Survey
-from ldpstream.surveys.device_chance import device_chance
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -45,7 +45,6 @@ RELAY = (
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 DELETIONS = (2, 4, 9)  # numbers of deletions of a device's storage in the promise
 SHARING = 4  # people who share a value in the promise
-HORIZONS = (1, 2, 3, 5, 10, 20, 50, 100, 1000)
 
 
 def odds(eps: float) -> str:

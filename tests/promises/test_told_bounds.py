@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ldpstream.mechanisms.wording import up
-from ldpstream.promise import nats, odds
+from ldpstream.promises.promise import nats, odds
 from tests.conftest import give_up
 
 SCRIPT = Path(__file__).parents[2] / "publishing" / "page" / "static" / "dom.js"

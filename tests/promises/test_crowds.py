@@ -14,8 +14,8 @@ from functools import cache
 import pytest
 
 from ldpstream.mechanisms import mechanism
+from ldpstream.promises.crowds import DELTA, Span, in_crowds, least_crowd
 from ldpstream.surveys import Survey, parse_survey
-from ldpstream.surveys.crowds import DELTA, Span, in_crowds, least_crowd
 
 N = 3  # people in each crowd
 Row = Sequence[float]

@@ -10,8 +10,8 @@ import pytest
 
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.evidence import guess_bound
+from ldpstream.promises.device_chance import chance_of_both, device_chance, guesses
 from ldpstream.surveys import Survey
-from ldpstream.surveys.device_chance import chance_of_both, device_chance, guesses
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, likelihoods, success, unchanged
 from tests.small_survey import small_survey
 

@@ -7,14 +7,12 @@ the same, because histograms are sums of the reports that the operator sees with
 import math
 
 from msgspec import Struct
-from rich.table import Table
 
 from ldpstream.mechanisms.guessing import Chance, percent_up
-from ldpstream.mechanisms.wording import plural, up
-from ldpstream.promise import nats
+from ldpstream.mechanisms.wording import plural
+from ldpstream.promises.crowds import DELTA, Span, in_crowds
+from ldpstream.promises.promise import nats
 from ldpstream.surveys import Survey
-from ldpstream.surveys.crowds import DELTA, Span, in_crowds
-from ldpstream.terminal import table
 
 FIRST = "First promise: against everybody who sees the device's reports, whatever other people do."
 SECOND = "Second promise: against readers of the published histograms, who see no single report, in a crowd."
@@ -91,7 +89,7 @@ class SecondPromise(Struct, frozen=True, kw_only=True):
 def second_promise(survey: Survey, people: int | None, colluding: int = 0, delta: float = DELTA) -> list[SecondPromise]:
     """Returns three rows for every attribute and level: one report, a window, all reports.
 
-    For the arguments, see `surveys.crowds.in_crowds`.
+    For the arguments, see `promises.crowds.in_crowds`.
     """
     spans: tuple[Span, ...] = ("report", "window", "life")
     rows = [(row, span) for span in spans for row in in_crowds(survey, span, people, colluding, delta)]
@@ -148,18 +146,3 @@ def second_promise_lines(
 ) -> list[str]:
     """The conditions, and a line for all reports of each attribute and level."""
     return [*conditions(survey, people, colluding, delta), *(row_line(row) for row in rows if row.span == "life")]
-
-
-def second_promise_table(people: int | None, rows: list[SecondPromise]) -> Table:
-    columns = ("crowd", "loss,\nall", "loss,\ncrowd", "guess,\nall", "guess,\ncrowd")
-    shown = table("Two promises" + ("" if people is None else f", {people:,} people"), "attribute, level", "reports", *columns)
-    for row in rows:
-        reports = "one" if row.span == "report" else f"{row.span}: {'one memo' if row.reports is None else f'{row.reports:,}'}"
-        known = Chance(row.guess_everybody, exact=row.guess_everybody_exact)
-        shown.add_row(
-            f"{row.attribute}, {row.level}" if row.span == "report" else "", reports,
-            f"{row.crowd:,}", up(row.eps_everybody), f"≤ {loss_up(row.eps_in_crowd)}",
-            str(known).replace("at most", "≤"), f"≤ {percent_up(row.guess_in_crowd)}",
-            end_section=row.span == "life",
-        )  # fmt: skip
-    return shown

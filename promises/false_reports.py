@@ -4,13 +4,14 @@ A liar here sends one false report at every step. One liar outweighs T / reports
 in one step.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.gateway.budgets import LEAST_REPORTS
 from ldpstream.surveys import Survey
+
+LEAST_REPORTS: Final = 1000  # a gateway takes at least so many reports of an attribute and step from one address
 
 
 def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:

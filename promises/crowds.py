@@ -29,7 +29,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer, real
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ledger import ShuffledLoss, joined_loss
-from ldpstream.surveys.device_chance import all_reports, device_chance
+from ldpstream.promises.device_chance import all_reports, device_chance
 from ldpstream.surveys.survey import Survey
 
 DELTA = 1e-9  # default of the promise's δ
