@@ -153,7 +153,8 @@ def _rounds_table(found: "list[NextSurvey]") -> Table:
 
 def _lines(survey: "Survey", found: "list[NextSurvey]", people: int | None) -> list[str]:
     from ldpstream.candidates import spacing
-    from ldpstream.promises.promise import device_loss, nats
+    from ldpstream.promises.promise import nats
+    from ldpstream.promises.statements import device_loss
 
     said = []
     if people is not None:

@@ -27,8 +27,8 @@ from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
+from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.pair_costs import people_factor
-from ldpstream.promises.second_promise import SecondPromise
 from ldpstream.surveys import Attribute, Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases

@@ -14,7 +14,8 @@ from ldpstream.mechanisms.guessing import SAME, Chance, percent, percent_up
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T
 from ldpstream.mechanisms.solvers import largest_within
 from ldpstream.mechanisms.wording import plural, up
-from ldpstream.promises.second_promise import SecondPromise, loss_up
+from ldpstream.promises.crowds import SecondPromise
+from ldpstream.promises.second_promise import loss_up
 from ldpstream.surveys import Attribute, Level, Survey
 from ldpstream.terminal import number, table
 

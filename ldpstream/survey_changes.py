@@ -7,7 +7,8 @@ from rich.table import Column, Table
 
 from ldpstream.mechanisms.guessing import percent_up
 from ldpstream.promises.device_chance import chance_of_both
-from ldpstream.promises.promise import loss_for_ever, nats
+from ldpstream.promises.promise import nats
+from ldpstream.promises.statements import loss_for_ever
 from ldpstream.surveys import Survey
 from ldpstream.surveys.differences import Difference
 from ldpstream.surveys.lineage import join

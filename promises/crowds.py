@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer, real
-from ldpstream.mechanisms.guessing import Chance
 from ldpstream.mechanisms.ledger import ShuffledLoss, joined_loss
 from ldpstream.promises.device_chance import all_reports, device_chance
 from ldpstream.surveys.survey import Survey
@@ -37,25 +38,34 @@ LEAST_DELTA = 1e-10  # for a smaller δ, the calculation's own error is too larg
 Span = Literal["report", "window", "life"]
 
 
-class InCrowd(NamedTuple):
-    """The two promises for the reports of one attribute and level in a span.
+class SecondPromise(msgspec.Struct, frozen=True, kw_only=True):
+    """The two promises about the reports of a person, for an attribute, a level and a span of time.
 
     Attributes:
-        t: number of these reports; infinite for any number of reports of one memo.
-        n: the crowd.
-        eps_everybody, eps: loss of the attribute's reports, in nats, for whoever sees them; bound of this loss in the crowd.
-        everybody, guess: chances of a right guess from the reports of all attributes in the span, if no value changes: for
-            whoever sees the device's reports, and for an observer without their senders.
+        span: "report": the reports of one step. "window": those of `window_steps` steps. "life": any number of reports of one
+            memo; at a one-time level all reports of the device, or those of a year if the level has no end.
+        reports: number of reports of this attribute; None for any number of reports of one memo.
+        crowd: n, the least number of honest people who report at the same steps, with the same attribute, level and cohort, the
+            person included. For several reports of one memo, they are the same people at all steps and keep their memos.
+        delta: δ of `eps_in_crowd`. If `crowd` comes from a number of people, half of δ is the chance of a smaller crowd.
+        eps_everybody: loss of this attribute's reports to everybody who sees them, in nats.
+        eps_in_crowd: upper bound of this loss to somebody who does not see the senders of reports.
+        guess_everybody, guess_everybody_exact: chance of a right guess from the reports of all attributes in the span, if no
+            value changes, for everybody who sees the device's reports; false for an upper bound.
+        guess_in_crowd: upper bound of this chance for somebody who does not see the senders of reports.
     """
 
-    attribute: int
-    level: int
-    t: float
-    n: int
+    attribute: str
+    level: str
+    span: Span
+    reports: int | None
+    crowd: int
+    delta: float
     eps_everybody: float
-    eps: float
-    everybody: Chance
-    guess: float
+    eps_in_crowd: float
+    guess_everybody: float
+    guess_everybody_exact: bool
+    guess_in_crowd: float
 
 
 def least_crowd(honest: int, parts: int, chance: float) -> int:
@@ -85,7 +95,9 @@ def least_crowd(honest: int, parts: int, chance: float) -> int:
     return low + 2
 
 
-def in_crowds(survey: Survey, span: Span, people: int | None, colluding: int = 0, delta: float = DELTA) -> Iterator[InCrowd]:
+def in_crowds(
+    survey: Survey, span: Span, people: int | None, colluding: int = 0, delta: float = DELTA
+) -> Iterator[SecondPromise]:
     """Yields the bounds for every attribute and level.
 
     Args:
@@ -118,7 +130,13 @@ def in_crowds(survey: Survey, span: Span, people: int | None, colluding: int = 0
                 guess = max(_guess(r, m.guessed) for r in (own, *others))
             everybody = device_chance(survey, attribute, m, steps)
             eps = m.eps_inf if t == math.inf else m.eps_t(int(t))
-            yield InCrowd(attribute, level, t, n, eps, min(loss.eps(delta), eps), everybody, min(guess, float(everybody)))
+            asked_of = survey.attributes[attribute]
+            yield SecondPromise(
+                attribute=asked_of.name, level=asked_of.levels[level].name, span=span,
+                reports=None if t == math.inf else int(t), crowd=n, delta=delta,
+                eps_everybody=eps, eps_in_crowd=min(loss.eps(delta), eps), guess_everybody=float(everybody),
+                guess_everybody_exact=everybody.exact, guess_in_crowd=min(guess, float(everybody)),
+            )  # fmt: skip
 
 
 class _Reports(NamedTuple):

@@ -4,7 +4,9 @@ A liar here sends one false report at every step. One liar outweighs T / reports
 in one step.
 """
 
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.guessing import percent_up
@@ -14,30 +16,35 @@ from ldpstream.surveys import Survey
 LEAST_REPORTS: Final = 1000  # a gateway takes at least so many reports of an attribute and step from one address
 
 
-def weight(survey: Survey, m: Mechanism) -> dict[str, Any]:
-    """Returns the number of honest people whom false reports outweigh.
+class CheckedWeight(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of honest people whom false reports outweigh.
 
     `one_value` is for one share and one report. `set_size` values together have the weight `set`; they are half of all, and
     with `choices` half of all symbols of a report, rounded down. `in_window` and `in_year` are for one share, and a liar who
     sends one report at every step.
     """
+
+    one_value: float
+    set_size: int
+    set: float
+    in_window: float
+    in_year: float
+
+
+def weight(survey: Survey, m: Mechanism) -> CheckedWeight:
     one, half = m.outweighs(), m.k // 2
-    spans = {"in_window": survey.window_steps, "in_year": survey.steps_a_year}
-    return {
-        "one_value": one, "set_size": half, "set": m.outweighs(half),
-        **{name: one * steps / m.reports_in(steps) for name, steps in spans.items()},
-    }  # fmt: skip
+    in_window, in_year = (one * steps / m.reports_in(steps) for steps in (survey.window_steps, survey.steps_a_year))
+    return CheckedWeight(one_value=one, set_size=half, set=m.outweighs(half), in_window=in_window, in_year=in_year)
 
 
-def weight_line(survey: Survey, m: Mechanism) -> str:
-    w = weight(survey, m)
-    honest = plural(_people(w["one_value"]), "honest person", "honest people")
+def weight_line(w: CheckedWeight, m: Mechanism) -> str:
+    honest = plural(_people(w.one_value), "honest person", "honest people")
     line = f"One false report moves a share as much as {honest} of this attribute and level"
-    if w["set_size"] > 1 and m.choices is None:  # shares of several answers do not add up to a share
-        line += f", and a set of {w['set_size']} values together as much as {_people(w['set'])}"
-    if w["in_year"] <= w["one_value"] * (1 + 1e-9):
+    if w.set_size > 1 and m.choices is None:  # shares of several answers do not add up to a share
+        line += f", and a set of {w.set_size} values together as much as {_people(w.set)}"
+    if w.in_year <= w.one_value * (1 + 1e-9):
         return f"{line}. A liar who sends one report at every step has the same weight in a window and in a year."
-    window, year = (plural(_people(w[span]), "honest person", "honest people") for span in ("in_window", "in_year"))
+    window, year = (plural(_people(weight), "honest person", "honest people") for weight in (w.in_window, w.in_year))
     liar = "Honest devices report less often. So a liar who sends one report at every step has the weight of"
     return f"{line}. {liar} {window} in a window and of {year} in a year."
 

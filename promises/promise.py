@@ -1,15 +1,14 @@
 """The promise of a survey to a participant, in plain words and in numbers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ldpstream.mechanisms import Mechanism, choose
-from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural, up
-from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import client_line, weight_line
 from ldpstream.promises.pair_costs import cost_lines
+from ldpstream.promises.statements import SHARING, CheckedChance, CheckedLevel, checked_device, checked_level
 from ldpstream.surveys import Cohort, Survey
 
 COLLECTIONS = {
@@ -43,8 +42,6 @@ RELAY = (
     "report learns less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
-DELETIONS = (2, 4, 9)  # numbers of deletions of a device's storage in the promise
-SHARING = 4  # people who share a value in the promise
 
 
 def odds(eps: float) -> str:
@@ -61,62 +58,26 @@ def duration(seconds: int) -> str:
     return plural(seconds, "second")
 
 
-def device_loss(survey: Survey, loss: Callable[[Mechanism], float]) -> float:
-    """Returns the loss of a device over all its attributes, in nats, at the levels with the largest loss.
-
-    With spl this is the sum over the attributes, otherwise the largest loss of an attribute.
-    """
-    dearest = [max(loss(m) for m in levels) for levels in survey.mechanisms]
-    return sum(dearest) if survey.collection == "spl" else max(dearest)
-
-
-def nats(loss: float) -> str:
-    """Formats a loss, rounded up."""
+def nats(loss: float | None) -> str:
+    """Formats a loss, rounded up; None stands for no bound."""
     return plural(up(loss), "nat")
 
 
 def device_line(survey: Survey) -> str:
-    t = survey.window_steps
-    eps_1, eps_t = device_loss(survey, lambda m: m.eps_1), device_loss(survey, lambda m: m.eps_t(m.reports_in(t)))
-    any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value)
-    eps_for_ever = loss_for_ever(survey)
-    steps = plural(t, "step")
-    forever = "no bound" if math.isinf(eps_for_ever) else up(eps_for_ever)
+    device = checked_device(survey)
+    steps = plural(survey.window_steps, "step")
+    forever = "no bound" if device.eps_for_ever is None else up(device.eps_for_ever)
     all_steps = "in any number of steps" if survey.n_steps is None else "until the survey ends"
-    return (
-        f"A device in all, at the levels of largest loss, while its values stay the same: {nats(eps_1)} a step, "
-        f"{up(eps_t)} in {steps}, {forever} {all_steps}. If its values change: at most {nats(any_values)} in "
-        f"{steps}.{_device_window(survey)}"
+    line = (
+        f"A device in all, at the levels of largest loss, while its values stay the same: {nats(device.eps_1)} a step, "
+        f"{up(device.eps_t)} in {steps}, {forever} {all_steps}. If its values change: at most {nats(device.eps_sequence)} in "
+        f"{steps}."
     )
-
-
-def device_window_loss(survey: Survey) -> float | None:
-    """Returns the loss between values that differ only within the longest `every_steps` consecutive steps.
-
-    None if no level has `every_steps` above 1, or if a level is memoized.
-    """
-    every = [m for levels in survey.mechanisms for m in levels]
-    w = max(m.every_steps for m in every)
-    if w == 1 or any(m.eps_window is None for m in every):
-        return None
-    return device_loss(survey, lambda m: m.eps_sequence(m.reports_in(w)).value)
-
-
-def loss_for_ever(survey: Survey) -> float:
-    """Returns the loss of all reports of a device while its values stay the same, in nats; infinite if nothing bounds it."""
-
-    def loss(m: Mechanism) -> float:
-        reports = survey.most_reports(m)
-        return m.eps_inf if reports is None else min(m.eps_inf, m.eps_t(reports))
-
-    return device_loss(survey, loss)
-
-
-def _device_window(survey: Survey) -> str:
-    loss, w = device_window_loss(survey), max(m.every_steps for levels in survey.mechanisms for m in levels)
-    if loss is None:
-        return ""
-    return f" If its values change only within {w} consecutive steps: at most {nats(loss)}, for any number of reports."
+    if device.eps_window is not None:
+        w = max(m.every_steps for levels in survey.mechanisms for m in levels)
+        line += f" If its values change only within {w} consecutive steps: at most {nats(device.eps_window)}, "
+        line += "for any number of reports."
+    return line
 
 
 def promise(survey: Survey) -> list[str]:
@@ -166,7 +127,7 @@ def promise(survey: Survey) -> list[str]:
     for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
-            lines += [f"  {line}" for line in _level(survey, i, m)]
+            lines += [f"  {line}" for line in _level(survey, i, level.name, m)]
             if level.mechanism == "auto":
                 several = f"{m.name}: the memoized mechanism for several answers"
                 reason = choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1] if m.choices is None else several
@@ -205,41 +166,37 @@ def _end(survey: Survey, n_steps: int) -> str:
     return f"{last}{time:%Y-%m-%d %H:%M %Z}. Then devices stop, and no later report counts."
 
 
-def _whole_device(survey: Survey, attribute: int, m: Mechanism, *asked: tuple[float, bool]) -> str:
-    if len(survey.attributes) == 1:
-        return ""
-    chances = [str(device_chance(survey, attribute, m, steps, any_values=any_values)) for steps, any_values in asked]
-    return f" From the whole device: {'; '.join(chances)}."
+def _whole_device(survey: Survey, *chances: CheckedChance | None) -> str:
+    told = [chance.text for chance in chances if chance is not None]
+    return f" From the whole device: {'; '.join(told)}." if len(survey.attributes) > 1 and told else ""
 
 
-def _spaced(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
-    window = survey.window_steps
-    w, limit = m.every_steps, m.lifetime_reports
-    fresh = all(o.eps_window is not None for levels in survey.mechanisms for o in levels)  # a memo links all steps
-    inside = _whole_device(survey, attribute, m, (w, True)) if fresh else ""
+def _spaced(survey: Survey, level: CheckedLevel) -> list[str]:
+    window, w, limit = survey.window_steps, level.every_steps, level.lifetime_reports
+    own, device = level.attribute_chances, level.device_chances
+    inside = _whole_device(survey, device.every_steps)
     if inside:
         inside = inside[:-1] + ", if the value hints at no answer outside these steps."
     steps = plural(w, "consecutive step")
     often = f"once in {w} steps, from a random first step on" if w > 1 else "at every step"
     stops = "" if limit is None else f", and stops for good after {plural(limit, 'report')}"
-    loss = m.eps_sequence(m.reports_in(window)).value
     total = ""
-    if limit is not None:
-        total = f", and at most {nats(m.eps_lifetime)} in all reports (eps_lifetime)"
+    if level.eps_lifetime is not None:
+        total = f", and at most {nats(level.eps_lifetime)} in all reports (eps_lifetime)"
     elif survey.n_steps is None:  # otherwise `_level` has the bound until the survey ends
         total = ", and there is no bound for all reports (eps_lifetime)"
     lines = [
         f"A device reports {often}{stops}. Every report is fresh, and the promise is the same for values that change. "
         "The device's clock determines the steps.",
-        f"Value sequences that differ only within {steps}: odds change by at most {odds(m.eps_1)}, for any number "
-        f"of reports (eps_window = {up(m.eps_1)}). Chance of a right guess of a value that hints at no value of this attribute "
-        f"outside {steps}, from the reports of this attribute: {m.guess()}.{inside}",
-        f"Any two value sequences lose at most {nats(loss)} in {plural(window, 'step')} (eps_sequence){total}.",
+        f"Value sequences that differ only within {steps}: odds change by at most {odds(level.eps_1)}, for any number "
+        f"of reports (eps_window = {up(level.eps_1)}). Chance of a right guess of a value that hints at no value of this "
+        f"attribute outside {steps}, from the reports of this attribute: {own.one_report.text}.{inside}",
+        f"Any two value sequences lose at most {nats(level.eps_sequence)} in {plural(window, 'step')} (eps_sequence){total}.",
     ]
-    if limit is not None:
+    if own.for_ever is not None:
         lines.append(
-            f"Chance of a right guess of a value that never changes, from all reports of this attribute: {m.guess(limit)}."
-            + _whole_device(survey, attribute, m, (math.inf, False))
+            f"Chance of a right guess of a value that never changes, from all reports of this attribute: {own.for_ever.text}."
+            + _whole_device(survey, device.for_ever)
         )
     return lines
 
@@ -251,91 +208,79 @@ RARELY = (
 )
 
 
-def guess_enrolments(m: Mechanism, n: int) -> Chance:
-    """Chance of a right guess of a value from the reports of n enrolments of one device, or of n people who share the value.
-
-    At a memoized level, the value never changes, and each enrolment makes any number of reports. At a one-time level, each
-    enrolment makes one report.
-    """
-    return m.guess_memos(n) if m.memoized else m.guess(n)
-
-
-def _several_enrolments(m: Mechanism) -> list[str]:
-    times, chances = _listed(DELETIONS), _listed([guess_enrolments(m, n + 1) for n in DELETIONS])
+def _several_enrolments(level: CheckedLevel) -> list[str]:
+    times = _listed([*level.after_deletions])
+    chances, four = _listed([chance.text for chance in level.after_deletions.values()]), level.four_people.text
     people = f"{SHARING} people at this level who are known to share a value, such as a household"
-    if m.memoized:
+    if level.memoized:
         return [
             f"A device whose storage is deleted draws a new memo. After {times} deletions, the chance of a right guess of a "
             f"value that never changes is {chances}, from any number of reports of this attribute. From such reports of "
-            f"{people}, it is {guess_enrolments(m, SHARING)}. The guesser knows which reports come from which memo.",
+            f"{people}, it is {four}. The guesser knows which reports come from which memo.",
         ]
-    where = "the same step" if m.every_steps == 1 else plural(m.every_steps, "consecutive step")
-    limit = "" if m.lifetime_reports is None else " It also counts its reports from 0 again."
+    where = "the same step" if level.every_steps == 1 else plural(level.every_steps, "consecutive step")
+    limit = "" if level.lifetime_reports is None else " It also counts its reports from 0 again."
     return [
         f"A device whose storage is deleted starts again, and may make another report within {where}.{limit} After {times} "
         f"deletions in this time, with a report before and after each, the chance of a right guess of a value that stays the "
         f"same is {chances}, from these reports.",
-        f"From one report of each of {people}, the chance of a right guess of this value is {guess_enrolments(m, SHARING)}.",
+        f"From one report of each of {people}, the chance of a right guess of this value is {four}.",
     ]
 
 
-def _listed(items: Sequence[object]) -> str:
-    return f"{', '.join(map(str, items[:-1]))} and {items[-1]}"
+def _listed(items: Sequence[str]) -> str:
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def _level(survey: Survey, attribute: int, m: Mechanism) -> list[str]:
-    window, year = survey.window_steps, survey.steps_a_year
-    reports = m.reports_in(window)
-    sequence = m.eps_sequence(reports)
-    exact = "" if sequence.exact else "at most "
-    of_window, lose = plural(window, "report"), plural(window, "report loses", "reports lose")
+def _level(survey: Survey, attribute: int, name: str, m: Mechanism) -> list[str]:
+    level = checked_level(survey, attribute, name, m)
+    own, device = level.attribute_chances, level.device_chances
+    exact = "" if level.eps_sequence_exact else "at most "
+    reports = m.reports_in(survey.window_steps)
+    of_window, lose = plural(reports, "report"), plural(reports, "report loses", "reports lose")
     lines = [
-        f"One report changes anybody's odds between two values by at most {odds(m.eps_1)} (eps_1 = {up(m.eps_1)}). "
-        f"Chance of a right guess from one report: {m.guess()}; without any report: {percent(1 / m.guessed)}.",
+        f"One report changes anybody's odds between two values by at most {odds(level.eps_1)} (eps_1 = {up(level.eps_1)}). "
+        f"Chance of a right guess from one report: {own.one_report.text}; without any report: {own.no_report.text}.",
     ]
-    if m.memoized:
+    if level.memoized and own.for_ever is not None:
         lines += [
             "While the value stays the same, any number of reports change the odds by at most "
             f"{odds(m.eps_inf)} (eps_inf = {up(m.eps_inf)}); "
-            f"{of_window} by at most {odds(m.eps_t(window))} (eps_t = {up(m.eps_t(window))}). "
-            f"Chance of a right guess from the reports of this attribute: {m.guess(math.inf)} from any number of reports, "
-            f"{m.guess(window)} from {of_window}." + _whole_device(survey, attribute, m, (math.inf, False), (window, False)),
-            f"A changed value can draw a new memo, at most {plural(m.max_memos, 'memo')} in all. "
+            f"{of_window} by at most {odds(level.eps_t)} (eps_t = {up(level.eps_t)}). "
+            f"Chance of a right guess from the reports of this attribute: {own.for_ever.text} from any number of reports, "
+            f"{own.window.text} from {of_window}." + _whole_device(survey, device.for_ever, device.window),
+            f"A changed value can draw a new memo, at most {plural(level.max_memos, 'memo')} in all. "
             "Memos do not hide when a value changed: between any two value sequences, "
-            f"{lose} {exact}{nats(sequence.value)} (eps_sequence).",
+            f"{lose} {exact}{nats(level.eps_sequence)} (eps_sequence).",
         ]
-    elif m.every_steps > 1 or m.lifetime_reports is not None:
-        lines += _spaced(survey, attribute, m)
+    elif level.every_steps > 1 or level.lifetime_reports is not None:
+        lines += _spaced(survey, level)
     else:
         lines.append(
-            f"Every further report costs the same: {lose} {exact}{nats(sequence.value)}. "
-            f"Chance of a right guess of one value from {of_window} of this attribute: {m.guess(window)}; "
-            "with more reports it approaches certainty." + _whole_device(survey, attribute, m, (window, False))
+            f"Every further report costs the same: {lose} {exact}{nats(level.eps_sequence)}. "
+            f"Chance of a right guess of one value from {of_window} of this attribute: {own.window.text}; "
+            "with more reports it approaches certainty." + _whole_device(survey, device.window)
         )
-    lines += _several_enrolments(m)
-    in_year = m.reports_in(year)
+    lines += _several_enrolments(level)
     lines.append(
-        f"After a year ({plural(in_year, 'report')} of this attribute): chance of a right guess of a value that never changed: "
-        f"{m.guess(in_year)}; of the value at one step, if it may change at every step: {m.guess_any_values(in_year)}."
-        + _whole_device(survey, attribute, m, (year, False), (year, True))
+        f"After a year ({plural(level.reports_a_year, 'report')} of this attribute): chance of a right guess of a value that "
+        f"never changed: {own.year.text}; of the value at one step, if it may change at every step: "
+        f"{own.year_any_values.text}." + _whole_device(survey, device.year, device.year_any_values)
     )
-    until_end = survey.loss_until_end(m)
-    if survey.n_steps is not None and until_end is not None:
-        number = m.reports_in(survey.n_steps)
+    if survey.n_steps is not None:
         lines.append(
-            f"Until the survey ends ({plural(number, 'report')} of this attribute): any two value sequences "
-            f"lose at most {nats(until_end)} (eps_survey)."
+            f"Until the survey ends ({plural(m.reports_in(survey.n_steps), 'report')} of this attribute): any two value "
+            f"sequences lose at most {nats(level.eps_survey)} (eps_survey)."
         )
-    if m.n_enrolments > 1:
+    if level.hash_functions > 1:
         lines.append(
-            f"A device sends the same hash function in every report, one of {m.n_enrolments}. This links its reports. "
+            f"A device sends the same hash function in every report, one of {level.hash_functions}. This links its reports. "
             "With many functions it nearly identifies the device."
         )
-    size = m.report_dtype.itemsize
-    if m.every_steps > 1:
-        lines.append(RARELY.format(longer=duration(m.every_steps * survey.step_seconds)))
+    if level.every_steps > 1:
+        lines.append(RARELY.format(longer=duration(level.every_steps * survey.step_seconds)))
         lines.append(
-            f"A device's reports are {m.every_steps} steps apart. This links its reports: about one device in {m.every_steps} "
-            "reports at the same steps."
+            f"A device's reports are {level.every_steps} steps apart. This links its reports: about one device in "
+            f"{level.every_steps} reports at the same steps."
         )
-    return [*lines, weight_line(survey, m), f"A report takes {plural(size, 'byte')}."]
+    return [*lines, weight_line(level.false_report, m), f"A report takes {plural(level.report_bytes, 'byte')}."]

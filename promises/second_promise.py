@@ -6,11 +6,9 @@ the same, because histograms are sums of the reports that the operator sees with
 
 import math
 
-from msgspec import Struct
-
 from ldpstream.mechanisms.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural
-from ldpstream.promises.crowds import DELTA, Span, in_crowds
+from ldpstream.promises.crowds import DELTA, SecondPromise, Span, in_crowds
 from ldpstream.promises.promise import nats
 from ldpstream.surveys import Survey
 
@@ -56,52 +54,14 @@ LEGEND_SPL = "The losses of a device's attributes add up, and so do their δ."
 CONDITIONS = 'All conditions: docs/privacy.md, "Readers of the histograms" and "Behind a relay".'
 
 
-class SecondPromise(Struct, frozen=True, kw_only=True):
-    """The two promises about the reports of a person, for an attribute, a level and a span of time.
-
-    Attributes:
-        span: "report": the reports of one step. "window": those of `window_steps` steps. "life": any number of reports of one
-            memo; at a one-time level all reports of the device, or those of a year if the level has no end.
-        reports: number of reports of this attribute; None for any number of reports of one memo.
-        crowd: n, the least number of honest people who report at the same steps, with the same attribute, level and cohort, the
-            person included. For several reports of one memo, they are the same people at all steps and keep their memos.
-        delta: δ of `eps_in_crowd`. If `crowd` comes from a number of people, half of δ is the chance of a smaller crowd.
-        eps_everybody: loss of this attribute's reports to everybody who sees them, in nats.
-        eps_in_crowd: upper bound of this loss to somebody who does not see the senders of reports.
-        guess_everybody, guess_everybody_exact: chance of a right guess from the reports of all attributes in the span, if no
-            value changes, for everybody who sees the device's reports; false for an upper bound.
-        guess_in_crowd: upper bound of this chance for somebody who does not see the senders of reports.
-    """
-
-    attribute: str
-    level: str
-    span: Span
-    reports: int | None
-    crowd: int
-    delta: float
-    eps_everybody: float
-    eps_in_crowd: float
-    guess_everybody: float
-    guess_everybody_exact: bool
-    guess_in_crowd: float
-
-
 def second_promise(survey: Survey, people: int | None, colluding: int = 0, delta: float = DELTA) -> list[SecondPromise]:
     """Returns three rows for every attribute and level: one report, a window, all reports.
 
     For the arguments, see `promises.crowds.in_crowds`.
     """
     spans: tuple[Span, ...] = ("report", "window", "life")
-    rows = [(row, span) for span in spans for row in in_crowds(survey, span, people, colluding, delta)]
-    return [
-        SecondPromise(
-            attribute=survey.attributes[row.attribute].name, level=survey.attributes[row.attribute].levels[row.level].name,
-            span=span, reports=None if row.t == math.inf else int(row.t), crowd=row.n, delta=delta,
-            eps_everybody=row.eps_everybody, eps_in_crowd=row.eps, guess_everybody=float(row.everybody),
-            guess_everybody_exact=row.everybody.exact, guess_in_crowd=row.guess,
-        )
-        for row, span in sorted(rows, key=lambda found: found[0][:2])
-    ]  # fmt: skip
+    of_spans = [in_crowds(survey, span, people, colluding, delta) for span in spans]
+    return [row for rows in zip(*of_spans, strict=True) for row in rows]
 
 
 def loss_up(loss: float) -> str:

@@ -13,11 +13,11 @@ from ldpstream.mechanisms import guessing, mechanism
 from ldpstream.mechanisms.guessing import percent, percent_up, round_up
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.wording import up
-from ldpstream.promises.crowds import DELTA, least_crowd
+from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import weight
-from ldpstream.promises.promise import DELETIONS, SHARING
-from ldpstream.promises.second_promise import SecondPromise, loss_up, second_promise
+from ldpstream.promises.second_promise import loss_up, second_promise
+from ldpstream.promises.statements import DELETIONS, SHARING
 from ldpstream.runtime.retention import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.survey import KEPT_STEPS
@@ -119,8 +119,8 @@ def test_the_weights_of_a_false_report(eps: float, values: int, label: str) -> N
 
 def test_the_weight_of_a_liar_in_the_readmes_survey() -> None:
     found = weight(COMMUTE, MODE)
-    shown = f"{found['one_value']:.1f} honest people in a step of `mode`, {found['in_window']:.3g} in a window"
-    assert f"{shown} and {found['in_year']:.1f} in a year" in PLAIN
+    shown = f"{found.one_value:.1f} honest people in a step of `mode`, {found.in_window:.3g} in a window"
+    assert f"{shown} and {found.in_year:.1f} in a year" in PLAIN
     bound = math.ceil(10 * (mechanism("OLH", 100, eps=1.0).outweighs() + 1)) / 10
     assert f"at most {bound} percentage points" in PLAIN
 

@@ -12,7 +12,8 @@ from ldpstream.demo import Demo
 from ldpstream.ledger_tables import ledger_rows, right_and_largest, solved_rows
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promises.promise import device_line, device_loss, promise
+from ldpstream.promises.promise import device_line, promise
+from ldpstream.promises.statements import device_loss
 from ldpstream.surveys import parse_survey
 from ldpstream.tables import histogram_table
 from tests.small_survey import small_survey

@@ -81,7 +81,7 @@ def laws_of(k: int, eps: float, tables: int = 1) -> Iterator[list[Law]]:
 
 
 def guesses(survey: Survey, span: Span = "life") -> list[float]:
-    return [row.guess for row in in_crowds(survey, span, None)]
+    return [row.guess_in_crowd for row in in_crowds(survey, span, None)]
 
 
 def from_own_reports(survey: Survey, attribute: int) -> float:
@@ -212,8 +212,8 @@ def test_a_persons_own_crowd_is_seldom_smaller_than_printed(
     for people in (1, 2, 4, 30, 200, 400):
         exact = chances_of_crowds(people, parts)
         for row in in_crowds(survey, "report", people, delta=delta):
-            assert 1 <= row.n <= people
-            assert sum(exact[: row.n]) <= Fraction(delta) / 2
+            assert 1 <= row.crowd <= people
+            assert sum(exact[: row.crowd]) <= Fraction(delta) / 2
         exceeded = exceeded or sum(exact[: people // parts]) > Fraction(delta)
     assert exceeded == (parts > 1)  # control: the mean crowd fails too often
 
@@ -234,9 +234,9 @@ def test_a_smaller_crowd_is_a_part_of_delta() -> None:
     text = f'{HEAD}collection = "spl"\n[[attribute]]\nname = "a"\nsize = 4\n{level}'
     survey = parse_survey(tomllib.loads(text), "a test")
     (m,), (row,) = survey.mechanisms[0], in_crowds(survey, "report", 20_000, delta=1e-6)
-    assert row.n == least_crowd(20_000, 8, 5e-7)
-    assert row.eps == pytest.approx(m.shuffled(1, row.n, 5e-7).eps(5e-7), rel=1e-3)
-    assert row.eps > m.shuffled(1, row.n, 1e-6).eps(1e-6)
+    assert row.crowd == least_crowd(20_000, 8, 5e-7)
+    assert row.eps_in_crowd == pytest.approx(m.shuffled(1, row.crowd, 5e-7).eps(5e-7), rel=1e-3)
+    assert row.eps_in_crowd > m.shuffled(1, row.crowd, 1e-6).eps(1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-11, 0.2, -1.0, math.nan])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ldpstream.cli import app
 from ldpstream.mechanisms.guessing import percent_up
-from ldpstream.promises.crowds import DELTA, least_crowd
+from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.second_promise import (
     CONDITIONS,
@@ -21,7 +21,6 @@ from ldpstream.promises.second_promise import (
     LEGEND_MEMOS,
     LEGEND_SPL,
     RELAYED,
-    SecondPromise,
     conditions,
     loss_up,
     row_line,
