@@ -107,7 +107,7 @@ def gateway_sink(url: str, settings: "Settings") -> Sink:
 
 def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -> Sink:
     from ldpstream.producers.gateway.credentials import token_to_send  # only here: these modules load slowly
-    from ldpstream.producers.relay.relay_sink import RelaySink
+    from ldpstream.producers.relay_sink import RelaySink
 
     return RelaySink(survey, relay_of(url, gateway, settings), token_to_send(settings))
 

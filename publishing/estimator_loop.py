@@ -9,8 +9,8 @@ from time import monotonic
 import structlog
 from prometheus_client import REGISTRY
 
+from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.leases import LeaseKeeper

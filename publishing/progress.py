@@ -45,11 +45,18 @@ def begun(survey: Survey, begin_ms: int) -> Progress:
     return Progress(first_step=first, next_step=first)
 
 
-class Results(Protocol):
-    """Store that saves publications and progress together."""
+class Source(Protocol):
+    """Reader of saved publications."""
 
     def progress(self) -> Progress | None:
         """Returns the progress last saved; None before the first save."""
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        """Returns the last saved publication of each key (`Publication.key`); None for a missing publication."""
+
+
+class Results(Source, Protocol):
+    """Store that saves publications and progress together."""
 
     def filters(self) -> dict[str, bytes]:
         """Returns the last saved state of every filter, by attribute."""
@@ -63,9 +70,6 @@ class Results(Protocol):
         Returns:
             False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
         """
-
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the last saved publication of each key; None for a missing publication."""
 
     def lead(self, for_ms: int | None = None) -> bool:
         """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease."""

@@ -4,7 +4,7 @@ import math
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ldpstream.publishing.api.growth import growth_of
+from ldpstream.publishing.growth import growth_of
 from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import publication_keys

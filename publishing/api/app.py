@@ -38,13 +38,14 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 
-from ldpstream.publishing.api.earlier import Replaced, Source
+from ldpstream.publishing.answers.earlier import Replaced
+from ldpstream.publishing.answers.responses import NotFound, Truths
+from ldpstream.publishing.answers.summaries import Surveys
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
 from ldpstream.publishing.api.requests import HeadAsGet, known_parameters
-from ldpstream.publishing.api.responses import NotFound, Truths
 from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.publishing.page.surveys_page import surveys_page
-from ldpstream.publishing.summaries import Surveys
+from ldpstream.publishing.progress import Source
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.security_headers import SecurityHeaders
 from ldpstream.surveys import Reason, Survey

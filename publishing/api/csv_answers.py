@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from fastapi.responses import Response
 
-from ldpstream.publishing.api.responses import NotAllowed
-from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Table
+from ldpstream.publishing.answers.responses import NotAllowed
+from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Series, Table
 
 HISTOGRAM_COLUMNS = (
     "value", "label", "frequency", "standard_error", "low", "high", "truth",

@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from ldpstream.publishing.api.responses import NotAllowed, NotFound
+from ldpstream.publishing.answers.responses import NotAllowed, NotFound
 from ldpstream.runtime.openapi import with_formats
 from ldpstream.runtime.versions import running_version
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable

@@ -6,7 +6,7 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ldpstream.publishing.api.responses import NotAllowed
+from ldpstream.publishing.answers.responses import NotAllowed
 from ldpstream.surveys.errors import did_you_mean
 
 
@@ -29,7 +29,8 @@ def known_parameters(request: Request) -> None:
     route = request.scope["route"]
     if not isinstance(route, APIRoute) or not route.include_in_schema:
         return
-    known = [parameter.alias for parameter in route.dependant.query_params]
+    models = [parameter.field_info.annotation for parameter in route.dependant.query_params]
+    known = [name for model in models if model is not None for name in model.model_fields]
     for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
         if name not in known:
             names = f"parameters must be among {', '.join(known)}" if known else "this request has no parameters"

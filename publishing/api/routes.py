@@ -9,9 +9,23 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from pydantic import BaseModel, Field
 
-from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL
 from ldpstream.publishing import page
+from ldpstream.publishing.answers.earlier import Replaced
+from ldpstream.publishing.answers.queries import (
+    ComparisonQuery,
+    HistogramQuery,
+    NumbersQuery,
+    PageQuery,
+    SeriesQuery,
+    StatusQuery,
+    TableQuery,
+)
+from ldpstream.publishing.answers.responses import ApiResponses, Truths
+from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Series, Status, Table
+from ldpstream.publishing.answers.summaries import Summarizer
+from ldpstream.publishing.answers.survey_info import SurveyInfo
 from ldpstream.publishing.api.csv_answers import (
     Csv,
     Estimates,
@@ -23,16 +37,9 @@ from ldpstream.publishing.api.csv_answers import (
     table_csv,
     time_zone,
 )
-from ldpstream.publishing.api.earlier import Replaced, Source
 from ldpstream.publishing.api.errors import FAILURES, describe
-from ldpstream.publishing.api.responses import ApiResponses, Truths
-from ldpstream.publishing.api.schema import Comparison, Histogram, NumberSeries, Series, Status, Table
-from ldpstream.publishing.api.survey_info import SurveyInfo
-from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION
 from ldpstream.publishing.page.table import page_table, with_query
-from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Span
-from ldpstream.publishing.summaries import Summarizer
+from ldpstream.publishing.progress import Progress, Source
 from ldpstream.runtime.clock import now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Reason, Survey
@@ -42,33 +49,33 @@ POLL_S = 0.5  # time between two polls of the results
 BEAT_S = 15.0  # a stream sends a keep-alive after this time without an event
 
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
-AtStep = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the span; default: the latest published step")]
-SpanOf = Annotated[Span, Query(description="one step alone, the window that ends with this step, or the filtered curve")]
-Estimator = Annotated[
-    str | None,
-    Query(max_length=16, description=f"one of {', '.join(row.name for row in ESTIMATORS)}; default: the attribute's"),
-]
-Post = Annotated[str, Query(max_length=16, description=f"post-processing of {INVERSION}")]
-Top = Annotated[
-    int | None,
-    Query(ge=1, le=100_000, description="number of values to return: the most frequent, or in a comparison the clearest"),
-]
-Confidence = Annotated[float, Query(ge=LEAST_LEVEL, le=MOST_LEVEL, description="confidence level of the intervals")]
-Last = Annotated[
-    int,
-    Query(ge=1, le=100_000, description="number of steps, up to `step`; of more than 1000 steps, one in `every` is returned"),
-]
-CohortOf = Annotated[
-    str | None, Query(max_length=200, description="a cohort of the survey, for the spans step and window; default: all people")
-]
-Before = Annotated[int | None, Query(ge=0, le=2**53, description="last step of the earlier span")]
-Against = Annotated[str | None, Query(max_length=200, description="in place of `before`: the cohort that is subtracted")]
-Zone = Annotated[
-    str | None, Query(max_length=64, description="IANA name of a time zone; adds two columns with the local times")
-]
-Values = Annotated[
-    str | None, Query(max_length=200, description="comma-separated indices of values; default: the five most frequent")
-]
+OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
+
+
+class CsvQuery(BaseModel):
+    """Selects the time zone of a CSV file."""
+
+    zone: str | None = Field(None, max_length=64, description="IANA name of a time zone; adds two columns with the local times")
+
+
+class HistogramCsvQuery(CsvQuery, HistogramQuery):
+    """As `HistogramQuery`, for a CSV file."""
+
+
+class SeriesCsvQuery(CsvQuery, SeriesQuery):
+    """As `SeriesQuery`, for a CSV file."""
+
+
+class NumbersCsvQuery(CsvQuery, NumbersQuery):
+    """As `NumbersQuery`, for a CSV file."""
+
+
+class TableCsvQuery(CsvQuery, TableQuery):
+    """As `TableQuery`, for a CSV file."""
+
+
+class ComparisonCsvQuery(CsvQuery, ComparisonQuery):
+    """As `ComparisonQuery`, for a CSV file."""
 
 
 class Served:
@@ -111,95 +118,59 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         return _json(of.responses.survey_info())
 
     @api.get("/api/v1/status", responses=describe(Status))
-    def get_status(span: SpanOf = "window", of: Served = found) -> Response:
+    def get_status(query: Annotated[StatusQuery, Query()], of: Served = found) -> Response:
         """Summary: each attribute's latest estimate and privacy loss, and the rejected envelopes."""
-        return _json(of.responses.status(span, of.rejected(), of.clock(), largest_client=of.largest_client()))
+        return _json(of.responses.status(query.span, of.rejected(), of.clock(), largest_client=of.largest_client()))
 
-    @api.get("/api/v1/attributes/{attribute}/histogram", responses=describe(Histogram))
-    def get_histogram(
-        attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
-        of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/histogram", responses=describe(Histogram))
+    def get_histogram(attribute: Attribute, query: Annotated[HistogramQuery, Query()], of: Served = found) -> Response:
         """One estimate with its intervals."""
-        return _named(of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort))
+        return _named(of.responses.histogram(attribute, query))
 
-    @api.get("/api/v1/attributes/{attribute}/histogram.csv", response_class=Csv, responses=FAILURES)
-    def get_histogram_csv(
-        attribute: Attribute, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        post: Post = "none", confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None,
-        zone: Zone = None, of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/histogram.csv", response_class=Csv, responses=FAILURES)
+    def get_histogram_csv(attribute: Attribute, query: Annotated[HistogramCsvQuery, Query()], of: Served = found) -> Response:
         """One estimate with its intervals, one line per value."""
-        h = of.responses.histogram(attribute, step, span, estimator, post, confidence, top, cohort)
-        return histogram_csv(h, time_zone(zone))
+        return histogram_csv(of.responses.histogram(attribute, query), time_zone(query.zone))
 
-    @api.get("/api/v1/attributes/{attribute}/series", responses=describe(Series))
-    def get_series(
-        attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
-        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, cohort: CohortOf = None,
-        of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/series", responses=describe(Series))
+    def get_series(attribute: Attribute, query: Annotated[SeriesQuery, Query()], of: Served = found) -> Response:
         """Some values over time."""
-        return _named(of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort))
+        return _named(of.responses.series(attribute, query))
 
-    @api.get("/api/v1/attributes/{attribute}/series.csv", response_class=Csv, responses=FAILURES)
-    def get_series_csv(
-        attribute: Attribute, span: SpanOf = "window", estimator: Estimator = None, values: Values = None,
-        last: Last = 48, confidence: Confidence = 0.95, step: AtStep = None, cohort: CohortOf = None,
-        zone: Zone = None, of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/series.csv", response_class=Csv, responses=FAILURES)
+    def get_series_csv(attribute: Attribute, query: Annotated[SeriesCsvQuery, Query()], of: Served = found) -> Response:
         """Some values over time, one line per step and value."""
-        return series_csv(
-            of.responses.series(attribute, span, estimator, values, last, confidence, step, cohort), time_zone(zone)
-        )
+        return series_csv(of.responses.series(attribute, query), time_zone(query.zone))
 
-    @api.get("/api/v1/attributes/{attribute}/numbers", responses=describe(NumberSeries))
-    def get_numbers(
-        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, cohort: CohortOf = None,
-        of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/numbers", responses=describe(NumberSeries))
+    def get_numbers(attribute: Attribute, query: Annotated[NumbersQuery, Query()], of: Served = found) -> Response:
         """Mean and percentiles of an attribute with numbers, over time."""
-        return _named(of.responses.numbers(attribute, span, last, step, cohort))
+        return _named(of.responses.numbers(attribute, query))
 
-    @api.get("/api/v1/attributes/{attribute}/numbers.csv", response_class=Csv, responses=FAILURES)
-    def get_numbers_csv(
-        attribute: Attribute, span: SpanOf = "window", last: Last = 48, step: AtStep = None, cohort: CohortOf = None,
-        zone: Zone = None, of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/numbers.csv", response_class=Csv, responses=FAILURES)
+    def get_numbers_csv(attribute: Attribute, query: Annotated[NumbersCsvQuery, Query()], of: Served = found) -> Response:
         """Mean and percentiles of an attribute with numbers, one line per step and number."""
-        return numbers_csv(of.responses.numbers(attribute, span, last, step, cohort), time_zone(zone))
+        return numbers_csv(of.responses.numbers(attribute, query), time_zone(query.zone))
 
-    @api.get("/api/v1/attributes/{attribute}/table", responses=describe(Table))
-    def get_table(attribute: Attribute, step: AtStep = None, span: SpanOf = "window", of: Served = found) -> Response:
+    @api.get(OF_ATTRIBUTE + "/table", responses=describe(Table))
+    def get_table(attribute: Attribute, query: Annotated[TableQuery, Query()], of: Served = found) -> Response:
         """The cross table of a pair of attributes, or of the cohorts and an attribute's values."""
-        return _named(of.responses.table(attribute, step, span))
+        return _named(of.responses.table(attribute, query))
 
-    @api.get("/api/v1/attributes/{attribute}/table.csv", response_class=Csv, responses=FAILURES)
-    def get_table_csv(
-        attribute: Attribute, step: AtStep = None, span: SpanOf = "window", zone: Zone = None, of: Served = found
-    ) -> Response:
+    @api.get(OF_ATTRIBUTE + "/table.csv", response_class=Csv, responses=FAILURES)
+    def get_table_csv(attribute: Attribute, query: Annotated[TableCsvQuery, Query()], of: Served = found) -> Response:
         """A cross table, one line per cell."""
-        return table_csv(of.responses.table(attribute, step, span), time_zone(zone))
+        return table_csv(of.responses.table(attribute, query), time_zone(query.zone))
 
-    @api.get("/api/v1/attributes/{attribute}/comparison", responses=describe(Comparison))
-    def get_comparison(
-        attribute: Attribute, before: Before = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None, against: Against = None,
-        of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/comparison", responses=describe(Comparison))
+    def get_comparison(attribute: Attribute, query: Annotated[ComparisonQuery, Query()], of: Served = found) -> Response:
         """Differences between the estimates at two times, or of two cohorts, with intervals."""
-        return _named(of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort, against))
+        return _named(of.responses.comparison(attribute, query))
 
-    @api.get("/api/v1/attributes/{attribute}/comparison.csv", response_class=Csv, responses=FAILURES)
-    def get_comparison_csv(
-        attribute: Attribute, before: Before = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        confidence: Confidence = 0.95, top: Top = None, cohort: CohortOf = None, against: Against = None,
-        zone: Zone = None, of: Served = found,
-    ) -> Response:  # fmt: skip
+    @api.get(OF_ATTRIBUTE + "/comparison.csv", response_class=Csv, responses=FAILURES)
+    def get_comparison_csv(attribute: Attribute, query: Annotated[ComparisonCsvQuery, Query()], of: Served = found) -> Response:
         """Differences between the estimates at two times, or of two cohorts, one line per value."""
-        differences = of.responses.comparison(attribute, before, step, span, estimator, confidence, top, cohort, against)
-        return comparison_csv(differences, time_zone(zone))
+        return comparison_csv(of.responses.comparison(attribute, query), time_zone(query.zone))
 
     @api.get("/api/v1/events", response_class=_Events)
     async def get_events(request: Request, of: Served = found) -> StreamingResponse:
@@ -216,11 +187,8 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         return HTMLResponse(with_query(index, request.url.query))
 
     @api.get("/table", include_in_schema=False)
-    def table(
-        attribute: str | None = None, step: AtStep = None, span: SpanOf = "window", estimator: Estimator = None,
-        cohort: CohortOf = None, of: Served = found,
-    ) -> HTMLResponse:  # fmt: skip
-        return HTMLResponse(*page_table(of.survey, of.responses, attribute, step, span, estimator, cohort))
+    def table(query: Annotated[PageQuery, Query()], of: Served = found) -> HTMLResponse:
+        return HTMLResponse(*page_table(of.survey, of.responses, query))
 
     return api
 

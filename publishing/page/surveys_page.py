@@ -4,8 +4,8 @@ from html import escape
 from urllib.parse import quote
 
 from ldpstream.mechanisms.wording import plural, up
+from ldpstream.publishing.answers.summaries import Alert, Surveys, SurveySummary
 from ldpstream.publishing.page.table import HEAD, NUMBER, time_text
-from ldpstream.publishing.summaries import Alert, Surveys, SurveySummary
 
 COLUMNS = (
     "Survey",

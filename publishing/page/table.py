@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
-from ldpstream.publishing.api.responses import ApiResponses, NotAllowed, NotFound
-from ldpstream.publishing.api.schema import Chances, Histogram, KnownShares, Outlook
-from ldpstream.publishing.publication import COHORT_SPANS, Span, spans
+from ldpstream.publishing.answers.queries import HistogramQuery, PageQuery, TableQuery
+from ldpstream.publishing.answers.responses import ApiResponses, NotAllowed, NotFound
+from ldpstream.publishing.answers.schema import Chances, Histogram, KnownShares, Outlook
+from ldpstream.publishing.publication import COHORT_SPANS, spans
 from ldpstream.surveys import Attribute, Survey
 
 FEW_ROWS, MANY_ROWS = 10, 1000  # number of values shown: of each of several attributes, and of a single attribute
@@ -55,34 +56,29 @@ def with_query(index: str, query: str) -> str:
     return re.sub(r'(?<=["=])table"', lambda _: f'table?{escape(query)}"', index) if query else index
 
 
-def page_table(
-    survey: Survey,
-    responses: ApiResponses,
-    attribute: str | None,
-    step: int | None,
-    span: Span,
-    estimator: str | None,
-    cohort: str | None = None,
-) -> tuple[str, int]:
+def page_table(survey: Survey, responses: ApiResponses, query: PageQuery) -> tuple[str, int]:
     """Returns the page and its HTTP status.
 
     Args:
-        span: as in the API. An attribute without this span is shown for the window.
+        query: an attribute without the span is shown for the window.
 
     Raises:
         StoreUnavailable, StoreDamaged: if the store of results does not answer, or is damaged.
     """
     parts, status = [HEAD.format(title=escape(f"{survey.title or survey.name} · ldpstream")), _whose(survey)], 200
-    shown = [a for a in survey.attributes if attribute in (None, a.name)]
+    shown = [a for a in survey.attributes if query.attribute in (None, a.name)]
     try:
         if not shown:
-            raise NotFound(f"no attribute {attribute!r} in this survey")
+            raise NotFound(f"no attribute {query.attribute!r} in this survey")
         for a in shown:
-            of_span: Span = span if span in spans(a) else "window"
-            rows = MANY_ROWS if attribute else FEW_ROWS
-            h = responses.histogram(a.name, step, of_span, estimator, "none", 0.95, min(rows, a.k), cohort)
-            outlook = responses.outlook(a.name, h.step, responses.published(a.name, of_span, h.step, None))
-            parts.append(_section(survey, a, h, outlook, alone=attribute is not None))
+            rows = MANY_ROWS if query.attribute else FEW_ROWS
+            asked = HistogramQuery(
+                step=query.step, span=query.span if query.span in spans(a) else "window", estimator=query.estimator,
+                cohort=query.cohort, top=min(rows, a.k),
+            )  # fmt: skip
+            h = responses.histogram(a.name, asked)
+            outlook = responses.outlook(a.name, h.step, responses.published(a.name, TableQuery(span=h.span, step=h.step)))
+            parts.append(_section(survey, a, h, outlook, alone=query.attribute is not None))
     except (NotFound, NotAllowed) as error:
         status = 404 if isinstance(error, NotFound) else 422
         parts.append(f'<section class="card"><p>{escape(str(error))}</p><p><a href="table">All attributes</a></p></section>')

@@ -34,9 +34,9 @@ from ldpstream.device import Wallet, WalletFull
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.outputs import OutputError
-from ldpstream.publishing.api.responses import ApiResponses
+from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.summaries import Alert, alerts
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.summaries import Alert, alerts
 from ldpstream.publishing.vitals import Vitals
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
 from ldpstream.toml_text import document_text

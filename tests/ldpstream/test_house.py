@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -92,6 +93,22 @@ def _reached(start: str, arrows: dict[str, set[str]]) -> set[str]:
 
 def test_no_modules_import_one_another_in_a_circle() -> None:
     assert not circles(module_imports())
+
+
+def test_no_parts_of_a_room_import_one_another_in_a_circle() -> None:
+    """A part is a folder within a room, such as `publishing/api`."""
+    parts: dict[str, set[str]] = {}
+    for name, targets in module_imports().items():
+        own, others = _part_of(name), {_part_of(target) for target in targets}
+        parts.setdefault(own, set()).update(others - {own, ""})
+    assert not circles({part: targets for part, targets in parts.items() if part} | {"": set()})
+
+
+def _part_of(module: str) -> str:
+    """Returns the folder of a module within its room; empty for a module of the room itself."""
+    path = Path(*module.split(".")[1:])
+    folder = path if (ROOT / path).is_dir() else path.parent
+    return str(folder) if len(folder.parts) > 1 else ""
 
 
 def test_the_search_for_circles_finds_one() -> None:

@@ -6,10 +6,10 @@ from http import HTTPStatus
 import numpy as np
 import pytest
 
+from ldpstream.producers import relay_sink
 from ldpstream.producers.device.device import Waiting
 from ldpstream.producers.device.routes import Answer, ThroughRelay
-from ldpstream.producers.relay import relay_sink
-from ldpstream.producers.relay.relay_sink import RelaySink
+from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys import seal
 

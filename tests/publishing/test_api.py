@@ -21,10 +21,10 @@ from ldpstream.demo import Demo
 from ldpstream.estimators.changes import threshold
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.producers.gateway.openapi import description
-from ldpstream.publishing.api import earlier
+from ldpstream.publishing.answers import earlier
+from ldpstream.publishing.answers.survey_info import survey_info
 from ldpstream.publishing.api.app import SECURITY, create_api
 from ldpstream.publishing.api.routes import News
-from ldpstream.publishing.api.survey_info import survey_info
 from ldpstream.publishing.catalogue import MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.history.month_files import rows_of

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from ldpstream.demo import Demo
 from ldpstream.estimators.differences import clear_differences, difference_errors
 from ldpstream.promises.device_chance import guesses
+from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.api.responses import ApiResponses
 from ldpstream.publishing.api.routes import PAGE
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress

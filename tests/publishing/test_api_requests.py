@@ -71,11 +71,11 @@ def test_an_extreme_confidence_is_answered_or_refused(client: TestClient, what: 
     [
         (
             f"{URL}/histogram?stop=3",
-            "parameters must be among step, span, estimator, post, confidence, top, cohort; got 'stop'",
+            "parameters must be among span, step, cohort, estimator, confidence, post, top; got 'stop'",
         ),
         (f"{URL}/histogram?Step=3", "got 'Step'; did you mean step?"),
         (f"{URL}/histogram?step=3&step=2", "step must be given once, got it 2 times"),
-        (f"{URL}/numbers.csv?estimator=mi", "parameters must be among span, last, step, cohort, zone; got 'estimator'"),
+        (f"{URL}/numbers.csv?estimator=mi", "parameters must be among span, step, cohort, last, zone; got 'estimator'"),
         ("/api/v1/survey?x=1", "this request has no parameters; got 'x'"),
         ("/api/v1/status?attribute=screen", "parameters must be among span; got 'attribute'"),
     ],

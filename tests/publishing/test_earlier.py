@@ -7,9 +7,9 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from ldpstream.publishing.api import earlier
+from ldpstream.publishing.answers import earlier
+from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
-from ldpstream.publishing.api.earlier import Replaced, chain
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.results import MemoryResults

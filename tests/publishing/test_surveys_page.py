@@ -9,12 +9,12 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
+from ldpstream.publishing.answers.summaries import Alert
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.summaries import Alert
 from ldpstream.publishing.thresholds import OVERDUE_MS
 from ldpstream.surveys import Survey
 from tests.ldpstream.page_rig import HONEST, extend, many

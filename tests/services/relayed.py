@@ -28,7 +28,7 @@ from ldpstream.local.relay import Reply, TrialRelay
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.relay.relay_keys import rotate
-from ldpstream.producers.relay.relay_sink import RelaySink
+from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings

@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from ldpstream.estimators.pairs import Shares
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.api.schema import TableSide
+from ldpstream.publishing.answers.schema import TableSide
 from ldpstream.publishing.cross_table import CrossTable, IndependenceTest, TableShares, joint_shares
 from ldpstream.publishing.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.publication import Publication

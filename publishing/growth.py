@@ -2,19 +2,49 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal, Protocol
 
+import msgspec
 import numpy as np
 
 from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors, unchanged_errors
 from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.api.earlier import Source
-from ldpstream.publishing.api.schema import Basis, Growth, Overview
 from ldpstream.publishing.catalogue import INVERSION
-from ldpstream.publishing.publication import Publication, publication_key
+from ldpstream.publishing.progress import Source
+from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.publishing.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
 from ldpstream.surveys import Survey
+
+Basis = Literal["inversion", "separate", "any"]
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """Growth of the share of the value that devices report for texts that are not listed, such as "other".
+
+    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window. `low` and
+    `high` are the ends of its 95 % interval.
+    """
+
+    label: str
+    before_step: int
+    difference: float
+    low: float
+    high: float
+
+
+class HasReports(Protocol):
+    """A publication, or its summary."""
+
+    @property
+    def attribute(self) -> str: ...
+    @property
+    def span(self) -> Span: ...
+    @property
+    def panes(self) -> int: ...
+    @property
+    def reports(self) -> int: ...
 
 
 def errors_of(
@@ -37,7 +67,7 @@ def inverts(mechanisms: Sequence[Mechanism]) -> bool:
     return len(mechanisms) == 1 and mechanisms[0].unbiased
 
 
-def people_of(survey: Survey, p: Publication | Overview) -> float:
+def people_of(survey: Survey, p: HasReports) -> float:
     """Returns reports divided by the most reports of one person: a lower bound of the number of people who reported."""
     width = survey.window_steps if p.span == "window" else 1
     most = max(m.reports_in(width) for m in survey.mechanisms[survey.index(p.attribute)])

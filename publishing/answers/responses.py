@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,12 +17,18 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.device_chance import guesses
-from ldpstream.publishing.api.earlier import Replaced, Shown, Source, earlier_parts, kept_steps, lines
-from ldpstream.publishing.api.growth import errors_of, growth_of, inverts, people_of
-from ldpstream.publishing.api.schema import (  # fmt: skip
+from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, ends_ms, kept_steps, lines, of_steps
+from ldpstream.publishing.answers.queries import (
+    CohortQuery,
+    ComparisonQuery,
+    HistogramQuery,
+    NumbersQuery,
+    SeriesQuery,
+    TableQuery,
+)
+from ldpstream.publishing.answers.schema import (  # fmt: skip
     Chances,
     Comparison,
-    Growth,
     Histogram,
     KnownShares,
     NumberLine,
@@ -34,10 +41,12 @@ from ldpstream.publishing.api.schema import (  # fmt: skip
     Status,
     Table,
 )
-from ldpstream.publishing.api.survey_info import SurveyInfo, named, survey_info
-from ldpstream.publishing.api.tables import JOINT, by_cohort, names_of, of_pair, result_of
+from ldpstream.publishing.answers.survey_info import SurveyInfo, named, survey_info
+from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
+from ldpstream.publishing.growth import Growth, errors_of, growth_of, inverts, people_of
+from ldpstream.publishing.progress import Source
 from ldpstream.publishing.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -152,13 +161,10 @@ class ApiResponses:
             for level, m in levels
         }
 
-    def histogram(
-        self, name: str, step: int | None, span: Span, estimator: str | None, post: str, confidence: float, top: int | None,
-        cohort: str | None = None,
-    ) -> Histogram:  # fmt: skip
-        attribute = self._known(name, span, cohort)
-        p = self.published(name, span, step, cohort)
-        chosen = self._estimator(p, estimator)
+    def histogram(self, name: str, query: HistogramQuery) -> Histogram:
+        attribute, post, top = self._known(name, query.span, query.cohort), query.post, query.top
+        p = self.published(name, query)
+        chosen = self._estimator(p, query.estimator)
         result = _result(p, chosen, attribute)
         estimate = result.estimate()
         frequencies = estimate.frequencies
@@ -172,14 +178,12 @@ class ApiResponses:
             variance = np.maximum(estimate.standard_errors / most, 1e-150) ** 2
             frequencies = most * post_process(frequencies / most, post, variance=variance)
             frequencies = frequencies if attribute.most is None else np.minimum(frequencies, 1)
-        low, high = estimate.interval(confidence)
+        low, high = estimate.interval(query.confidence)
         truth = self._true(p)
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
         return Histogram(
-            survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, below_least=p.below_least,
-            panes=p.panes, reports=p.reports,
-            start_ms=self._start_ms(p), end_ms=self._end_ms(p), people_at_least=self._people_at_least(p),
-            complete=p.complete, estimator=chosen, post=post, confidence=confidence,
+            **self._of_span(p), survey=p.survey, attribute=p.attribute, span=p.span, cohort=p.cohort, below_least=p.below_least,
+            estimator=chosen, post=post, confidence=query.confidence,
             iterations=estimate.iterations, converged=estimate.converged, gap=plain_number(estimate.gap),
             interval_withheld=result.interval_withheld, privacy=p.privacy,
             diagnostics=p.diagnostics,
@@ -194,13 +198,14 @@ class ApiResponses:
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
-    def table(self, name: str, step: int | None, span: Span) -> Table:
+    def table(self, name: str, query: TableQuery) -> Table:
+        span = query.span
         attribute = self._known(name, span, None)
         if attribute.pair is None and self._survey.cohort is None:
             raise NotFound(f"attribute {name} has no cross table: it is not a pair, and the survey has no cohorts")
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
-        p = self.published(name, span, step, None)
+        p = self.published(name, query)
         truth = self._true(p).shares
         if attribute.pair is not None:
             first, second = attribute.pair
@@ -213,9 +218,7 @@ class ApiResponses:
             parts = by_cohort(self._survey.cohort, attribute, p, found)
             truth = self._truth_by_cohort(found)
         return Table(
-            survey=p.survey, attribute=name, step=p.step, span=p.span, start_ms=self._start_ms(p), end_ms=self._end_ms(p),
-            panes=p.panes, reports=p.reports, people_at_least=self._people_at_least(p), complete=p.complete, truth=truth,
-            **parts._asdict(),
+            **self._of_span(p), survey=p.survey, attribute=name, span=p.span, truth=truth, **parts._asdict(),
         )  # fmt: skip
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
@@ -225,10 +228,8 @@ class ApiResponses:
             return None
         return [weight * share for weight, of in truths for share in of or ()]
 
-    def comparison(
-        self, name: str, before: int | None, after: int | None, span: Span, estimator: str | None, confidence: float,
-        top: int | None, cohort: str | None = None, against: str | None = None,
-    ) -> Comparison:  # fmt: skip
+    def comparison(self, name: str, query: ComparisonQuery) -> Comparison:
+        span, cohort, against, before, confidence = query.span, query.cohort, query.against, query.before, query.confidence
         attribute = self._known(name, span, cohort)
         if (before is None) == (against is None):
             raise NotAllowed(f"a comparison needs either before or against, got before={before} and against={against!r}")
@@ -236,14 +237,18 @@ class ApiResponses:
             self._known(name, span, against)
             if cohort is None or cohort == against:
                 raise NotAllowed(f"against needs another cohort, got cohort={cohort!r} and against={against!r}")
-        second = self.published(name, span, after, cohort)
-        first = self.published(name, span, second.step if before is None else before, cohort if against is None else against)
+        second = self.published(name, query)
+        earlier = second.step if before is None else before
+        first = self.published(name, CohortQuery(span=span, step=earlier, cohort=cohort if against is None else against))
         if first.key == second.key:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
-        chosen = self._estimator(second, estimator)
+        chosen = self._estimator(second, query.estimator)
         results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
         one, other = (result.estimate() for result in results)
-        mechanisms, people = self._survey.mechanisms[self._survey.index(name)], max(self.people(first), self.people(second))
+        mechanisms, people = (
+            self._survey.mechanisms[self._survey.index(name)],
+            max(people_of(self._survey, p) for p in (first, second)),
+        )
         basis, errors = errors_of(mechanisms, (first, second), (one, other), chosen, people, apart=against is not None)
         differences = centres = other.frequencies - one.frequencies
         raw = [p.estimators.get(INVERSION) for p in (first, second)]
@@ -259,15 +264,16 @@ class ApiResponses:
         low, high = (np.where(np.isnan(errors), np.nan, end) for end in (low, high))
         clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
         clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
-        shown = np.arange(attribute.k) if top is None else clearest[:top]
+        shown = np.arange(attribute.k) if query.top is None else clearest[: query.top]
         was, now = self._true(first), self._true(second)
         truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()
+        sides = self._side(first, one.frequencies[shown]), self._side(second, other.frequencies[shown])
         return Comparison(
             survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
             basis=basis,
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
-            overlap=max(self._start_ms(first), self._start_ms(second)) < min(self._end_ms(first), self._end_ms(second)),
-            before=self._side(first, one.frequencies[shown]), after=self._side(second, other.frequencies[shown]),
+            overlap=max(side.start_ms for side in sides) < min(side.end_ms for side in sides),
+            before=sides[0], after=sides[1],
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             differences=plain(differences[shown]), standard_errors=plain(errors[shown]),
             low=plain(low[shown]), high=plain(high[shown]),
@@ -280,34 +286,27 @@ class ApiResponses:
 
     def _side(self, p: Publication, frequencies: FloatArray) -> Side:
         return Side(
-            step=p.step, cohort=p.cohort, start_ms=self._start_ms(p), end_ms=self._end_ms(p), panes=p.panes, reports=p.reports,
-            people_at_least=self._people_at_least(p), complete=p.complete, below_least=p.below_least,
-            frequencies=plain(frequencies),
+            **self._of_span(p), cohort=p.cohort, below_least=p.below_least, frequencies=plain(frequencies),
         )  # fmt: skip
 
-    def series(
-        self, name: str, span: Span, estimator: str | None, values: str | None, last: int, confidence: float, step: int | None,
-        cohort: str | None = None,
-    ) -> Series:  # fmt: skip
+    def series(self, name: str, query: SeriesQuery) -> Series:
+        span, cohort, confidence = query.span, query.cohort, query.confidence
         attribute = self._known(name, span, cohort)
-        found, every = self._last(name, span, last, step, cohort)
-        chosen = self._estimator(found[-1], estimator)
+        found, every = self._last(name, query)
+        chosen = self._estimator(found[-1], query.estimator)
         # an older software version published fewer estimators, and a busy process leaves some out
         found = [p for p in found if p.below_least or chosen in names_of(p)]
-        if values is None:
+        if query.values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
-            shown = _indices(values, attribute.k)
+            shown = _indices(query.values, attribute.k)
         results = [_result(p, chosen, attribute) for p in found]
         drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
         changes = [p.change for p in found if p.change is not None]
-        before = last - (found[-1].step + 1)  # steps before this survey's first step
+        before = query.last - (found[-1].step + 1)  # steps before this survey's first step
         return Series(
-            survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
-            every=every,
-            steps=[p.step for p in found],
-            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
-            reports=[p.reports for p in found], complete=[p.complete for p in found],
+            **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=cohort,
+            estimator=chosen, confidence=confidence,
             below_least=[p.below_least for p in found],
             too_few=bool(found) and _too_few(found[-1], attribute),
             interval_withheld=[result.interval_withheld for result in results], lines=drawn,
@@ -326,8 +325,9 @@ class ApiResponses:
         known = [error for value in values if (error := errors[value]) is not None]
         return detectable(attribute.k, max(known)) if known else None
 
-    def numbers(self, name: str, span: Span, last: int, step: int | None, cohort: str | None = None) -> NumberSeries:
-        attribute = self._known(name, span, cohort)
+    def numbers(self, name: str, query: NumbersQuery) -> NumberSeries:
+        span = query.span
+        attribute = self._known(name, span, query.cohort)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
         names = number_names(attribute, mechanisms, span)
         if not names:
@@ -335,56 +335,50 @@ class ApiResponses:
             needed = f"they need bins or ordered numbers, at most {MAX_ORDERED}"
             why = "Square Wave has none for the span filtered" if others else needed
             raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
-        found, every = self._last(name, span, last, step, cohort)
+        found, every = self._last(name, query)
         lines, truths = [], [self._true(p).numbers for p in found]
         for number in names:
-            of_steps = [p.numbers.get(number) for p in found]
+            known = [p.numbers.get(number) for p in found]
             lines.append(
                 NumberLine(
-                    name=number, values=[None if x is None else x.value for x in of_steps],
-                    low=[None if x is None else x.low for x in of_steps],
-                    high=[None if x is None else x.high for x in of_steps],
+                    name=number, values=[None if x is None else x.value for x in known],
+                    low=[None if x is None else x.low for x in known],
+                    high=[None if x is None else x.high for x in known],
                     truth=[truth.get(number) for truth in truths] if self._truth else None,
                 )
             )  # fmt: skip
         return NumberSeries(
-            survey=self._survey.name, attribute=name, span=span, estimator=self._estimator(found[-1], None), cohort=cohort,
-            every=every, steps=[p.step for p in found],
-            start_ms=[self._start_ms(p) for p in found], end_ms=[self._end_ms(p) for p in found],
-            reports=[p.reports for p in found], complete=[p.complete for p in found], lines=lines,
+            **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=query.cohort,
+            estimator=self._estimator(found[-1], None), lines=lines,
         )  # fmt: skip
 
-    def _last(self, name: str, span: Span, last: int, step: int | None, cohort: str | None) -> tuple[list[Publication], int]:
-        progress, latest = self._source.progress(), self.latest_step() if step is None else step
-        steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, last)
-        keys = [publication_key(name, span, step, cohort) for step in steps]
+    def _last(self, name: str, query: NumbersQuery) -> tuple[list[Publication], int]:
+        progress, latest = self._source.progress(), self.latest_step() if query.step is None else query.step
+        steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, query.last)
+        keys = [publication_key(name, query.span, step, query.cohort) for step in steps]
         found = [p for p in self._source.get(keys) if p is not None]
         if not found:
             raise NotFound(f"no estimate of {name} yet")
         return found, steps.step
 
-    def _people_at_least(self, p: Publication) -> int:
-        cohort = self._survey.cohort
-        least = 0 if cohort is None or p.cohort is None or p.below_least else cohort.least
-        return max(least, math.ceil(self.people(p)))
-
-    def people(self, p: Publication | Overview) -> float:
-        return people_of(self._survey, p)
-
-    def published(self, name: str, span: Span, step: int | None, cohort: str | None) -> Publication:
-        if step is None:
-            step = self.latest_step()
-        p = self._source.get([publication_key(name, span, step, cohort)])[0] if step is not None else None
+    def published(self, name: str, query: TableQuery) -> Publication:
+        step = self.latest_step() if query.step is None else query.step
+        cohort = query.cohort if isinstance(query, CohortQuery) else None
+        p = self._source.get([publication_key(name, query.span, step, cohort)])[0] if step is not None else None
         if p is None:
             raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
         return p
 
-    def _start_ms(self, p: Publication) -> int:
-        width = self._survey.window_steps if p.span == "window" else 1
-        return self._survey.opens_ms(max(0, p.step - width + 1))
-
-    def _end_ms(self, p: Publication) -> int:
-        return self._survey.opens_ms(p.step + 1)
+    def _of_span(self, p: Publication) -> dict[str, Any]:
+        """The fields of `OfSpan`."""
+        start_ms, end_ms = ends_ms(self._survey, p)
+        cohort = self._survey.cohort
+        least = 0 if cohort is None or p.cohort is None or p.below_least else cohort.least
+        people = max(least, math.ceil(people_of(self._survey, p)))
+        return {
+            "step": p.step, "start_ms": start_ms, "end_ms": end_ms, "panes": p.panes, "reports": p.reports,
+            "people_at_least": people, "complete": p.complete,
+        }  # fmt: skip
 
     def _known(self, name: str, span: Span, cohort: str | None) -> Attribute:
         if name not in self._attributes:

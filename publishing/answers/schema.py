@@ -6,10 +6,39 @@ import msgspec
 
 from ldpstream.publishing.cross_table import IndependenceTest, TableShares
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
+from ldpstream.publishing.growth import Basis, Growth
 from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Privacy, Span
 from ldpstream.surveys import Reason
 
-Basis = Literal["inversion", "separate", "any"]
+
+class OfSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """The span of one estimate. It begins at `start_ms` and ends at `end_ms`, in Unix milliseconds.
+
+    `people_at_least` is a lower bound of the number of people who reported, if all devices keep to the protocol: the number of
+    reports divided by the largest possible number of reports of one person in the span, rounded up. For a cohort with a
+    histogram it is at least the survey's least size.
+    """
+
+    step: int
+    start_ms: int
+    end_ms: int
+    panes: int
+    reports: int
+    people_at_least: int
+    complete: bool
+
+
+class OfSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """The spans of several estimates, as in `OfSpan`; the arrays have one entry per step. `every`: there is one step in
+    `every`; it is above 1 if the request covers more than 1000 kept steps.
+    """
+
+    every: int
+    steps: list[int]
+    start_ms: list[int]
+    end_ms: list[int]
+    reports: list[int]
+    complete: list[bool]
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,20 +95,6 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     known_shares: KnownShares | None
 
 
-class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """Growth of the share of the value that devices report for texts that are not listed, such as "other".
-
-    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window. `low` and
-    `high` are the ends of its 95 % interval.
-    """
-
-    label: str
-    before_step: int
-    difference: float
-    low: float
-    high: float
-
-
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
 
@@ -134,21 +149,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int | None
 
 
-class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+class Histogram(OfSpan, frozen=True, kw_only=True):
     """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
 
     Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a step without
     reports has a prediction if an earlier step had reports. `interval_withheld` is the reason why an estimate has no standard
-    errors and no intervals: see `frequencies.Frequencies`. The span begins at `start_ms` and ends at `end_ms`, in Unix
-    milliseconds. `levels` has the published estimates of single levels, for the values shown. The intervals are computed before
-    post-processing. `change` and `numbers`: see `publication.Publication`.
+    errors and no intervals: see `frequencies.Frequencies`. `levels` has the published estimates of single levels, for the
+    values shown. The intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
 
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
-    `people_at_least` is a lower bound of the number of people who reported, if all devices keep to the protocol: the number of
-    reports divided by the largest possible number of reports of one person in the span, rounded up. For a cohort with a
-    histogram it is at least the survey's least size.
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort whose reports may come from
@@ -165,17 +176,10 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
 
     survey: str
     attribute: str
-    step: int
     span: Span
     cohort: str | None
     below_least: bool
     too_few: bool
-    start_ms: int
-    end_ms: int
-    panes: int
-    reports: int
-    people_at_least: int
-    complete: bool
     estimator: str
     post: str
     confidence: float
@@ -200,17 +204,10 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True):
     change: Jump | None
 
 
-class Side(msgspec.Struct, frozen=True, kw_only=True):
+class Side(OfSpan, frozen=True, kw_only=True):
     """One of the two estimates of a comparison."""
 
-    step: int
     cohort: str | None
-    start_ms: int
-    end_ms: int
-    panes: int
-    reports: int
-    people_at_least: int
-    complete: bool
     below_least: bool
     frequencies: list[float | None]
 
@@ -274,7 +271,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float | None]
 
 
-class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
+class EarlierPart(OfSteps, frozen=True, kw_only=True):
     """Part of a series from a survey that the series' survey replaces.
 
     `joined`: the shares mean the same in both surveys. `reason`: what differs, or why the part is not joined and therefore has
@@ -286,25 +283,18 @@ class EarlierPart(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     joined: bool
     reason: str
-    every: int
-    steps: list[int]
-    start_ms: list[int]
-    end_ms: list[int]
-    reports: list[int]
-    complete: list[bool]
     interval_withheld: list[Withheld | None]
     lines: list[Line]
 
 
-class Series(msgspec.Struct, frozen=True, kw_only=True):
+class Series(OfSteps, frozen=True, kw_only=True):
     """Some values over time; the arrays have one entry per step. `eps_t` is by level, in nats.
 
     The numbers of a step without an estimate are None. Without values in the request, the lines are the five most frequent
     values of the last step with an estimate. For the span "filtered", `changes` has the jumps detected at these steps, and
     `change_labels` the labels of their values. `earlier`: parts from the surveys that this survey replaces, the oldest first.
-    `every`: the series has one step in `every`; it is above 1 if the request covers more than 1000 kept steps. `detectable`:
-    the size of a jump that the filter finds within five steps in about 9 of 10 cases. None for other spans than "filtered", and
-    without standard errors. `too_few`: as in `Histogram`, for the last step.
+    `detectable`: the size of a jump that the filter finds within five steps in about 9 of 10 cases. None for other spans than
+    "filtered", and without standard errors. `too_few`: as in `Histogram`, for the last step.
     """
 
     survey: str
@@ -313,12 +303,6 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     cohort: str | None
     estimator: str
     confidence: float
-    every: int
-    steps: list[int]
-    start_ms: list[int]
-    end_ms: list[int]
-    reports: list[int]
-    complete: list[bool]
     too_few: bool
     below_least: list[bool]
     interval_withheld: list[Withheld | None]
@@ -341,7 +325,7 @@ class NumberLine(msgspec.Struct, frozen=True, kw_only=True):
     truth: list[float | None] | None
 
 
-class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
+class NumberSeries(OfSteps, frozen=True, kw_only=True):
     """Mean and percentiles of an attribute with numbers over time; see `publication.Publication`.
 
     The numbers of a step without an estimate are None. If only the intervals are withheld, only their ends are None.
@@ -354,12 +338,6 @@ class NumberSeries(msgspec.Struct, frozen=True, kw_only=True):
     span: Span
     estimator: str
     cohort: str | None
-    every: int
-    steps: list[int]
-    start_ms: list[int]
-    end_ms: list[int]
-    reports: list[int]
-    complete: list[bool]
     lines: list[NumberLine]
 
 
@@ -377,7 +355,7 @@ class TableSide(msgspec.Struct, frozen=True, kw_only=True):
     shares: TableShares
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class Table(OfSpan, frozen=True, kw_only=True):
     """A cross table: of the two attributes of a pair, or of the cohorts (rows) and an attribute's values (columns).
 
     The lists of cells go row by row. `cells`: of all people, the shares with the row and the column. `within_rows`: of the
@@ -390,14 +368,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
     survey: str
     attribute: str
-    step: int
     span: Span
-    start_ms: int
-    end_ms: int
-    panes: int
-    reports: int
-    people_at_least: int
-    complete: bool
     estimator: str
     interval_withheld: Withheld | None
     rows: TableSide

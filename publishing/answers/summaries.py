@@ -6,10 +6,10 @@ from typing import Literal, get_args
 
 import msgspec
 
-from ldpstream.publishing.api.earlier import Source
-from ldpstream.publishing.api.responses import ApiResponses
-from ldpstream.publishing.api.schema import Overview, Status
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.schema import Overview, Status
+from ldpstream.publishing.growth import people_of
+from ldpstream.publishing.progress import Progress, Source
 from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
@@ -72,7 +72,7 @@ class Summarizer:
         if self._seen is None or progress is None or self._seen[0] != progress:
             self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
         status = self._seen[1]
-        people = [responses.people(overview) for overview in status.attributes]
+        people = [people_of(survey, overview) for overview in status.attributes]
         losses = [loss for overview in status.attributes for loss in overview.privacy.values()]
         latest = status.latest_step
         return SurveySummary(

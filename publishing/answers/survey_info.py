@@ -8,7 +8,7 @@ import msgspec
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms.guessing import Chance
 from ldpstream.publishing import catalogue
-from ldpstream.publishing.api.tables import JOINT
+from ldpstream.publishing.answers.tables import JOINT
 from ldpstream.publishing.catalogue import INVERSION, estimators
 from ldpstream.publishing.publication import COHORT_SPANS, Span, number_names, spans
 from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS

@@ -5,27 +5,17 @@ A part that is not joined has no numbers, and gives the reason.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from ldpstream.publishing.api.schema import EarlierPart, Line
-from ldpstream.publishing.api.tables import names_of, result_of
+from ldpstream.publishing.answers.schema import EarlierPart, Line
+from ldpstream.publishing.answers.tables import names_of, result_of
 from ldpstream.publishing.frequencies import Frequencies, plain_number
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.progress import Progress, Source
 from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
 from ldpstream.surveys.lineage import join
 
 MOST_STEPS = 1000  # largest number of steps that are read; a longer series is read at every n-th step
-
-
-class Source(Protocol):
-    """Reader of saved publications, such as the classes of `publishing.results`."""
-
-    def progress(self) -> Progress | None:
-        """Returns the progress last saved; None before the first save."""
-
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the publications with these keys (`Publication.key`); None for a missing publication."""
 
 
 class Replaced(NamedTuple):
@@ -57,6 +47,21 @@ def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int
     first = max(progress.first_step, progress.next_step - survey.retention_steps, latest - last + 1)
     steps = range(latest, first - 1, -1)
     return steps[:: max(1, math.ceil(len(steps) / MOST_STEPS))][::-1]
+
+
+def ends_ms(survey: Survey, p: Publication) -> tuple[int, int]:
+    """Returns the beginning and the end of a publication's span."""
+    width = survey.window_steps if p.span == "window" else 1
+    return survey.opens_ms(max(0, p.step - width + 1)), survey.opens_ms(p.step + 1)
+
+
+def of_steps(survey: Survey, found: Sequence[Publication], every: int) -> dict[str, Any]:
+    """Returns the fields of `OfSteps`."""
+    ends = [ends_ms(survey, p) for p in found]
+    return {
+        "every": every, "steps": [p.step for p in found], "start_ms": [start for start, _ in ends],
+        "end_ms": [end for _, end in ends], "reports": [p.reports for p in found], "complete": [p.complete for p in found],
+    }  # fmt: skip
 
 
 def lines(results: Sequence[Frequencies], values: Sequence[Shown], confidence: float) -> list[Line]:
@@ -111,10 +116,10 @@ def earlier_parts(
             break
         joined = join(old, later, name)
         if not joined.joined or (span == "window" and not joined.windows):
-            parts.append(_part(old, span, False, joined.reason, [], [], []))
+            parts.append(_left_out(old.name, old.fingerprint.hex(), joined.reason))
             break
         if cohort is not None and not _has_cohort(old, survey, cohort):
-            parts.append(_part(old, span, False, f"{old.name} has no such cohort", [], [], []))
+            parts.append(_left_out(old.name, old.fingerprint.hex(), f"{old.name} has no such cohort"))
             break
         shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
         progress = source.progress()
@@ -124,24 +129,22 @@ def earlier_parts(
         found = [p for p in published if p.below_least or estimator in names_of(p)]
         if published and not found:
             others = " and ".join(names_of(published[-1]))
-            parts.append(_part(old, span, False, f"its estimates are by {others}, not by {estimator}", [], [], []))
+            parts.append(_left_out(old.name, old.fingerprint.hex(), f"its estimates are by {others}, not by {estimator}"))
             break
         k = old.attributes[old.index(name)].k
         results = [result_of(p, estimator, k) or Frequencies.nothing(k) for p in found]
-        drawn = lines(results, shown, confidence)
-        parts.append(_part(old, span, True, joined.reason, found, results, drawn, steps.step))
+        parts.append(
+            EarlierPart(
+                **of_steps(old, found, steps.step), survey=old.name, fingerprint=old.fingerprint.hex(), joined=True,
+                reason=joined.reason, interval_withheld=[result.interval_withheld for result in results],
+                lines=lines(results, shown, confidence),
+            )
+        )  # fmt: skip
         n_steps, later = n_steps - steps.step * len(found), old
     else:
         if later.replaces is not None and n_steps > 0:
-            parts.append(_missing(later.replaces))
+            parts.append(_left_out("", later.replaces, "no earlier survey with this fingerprint is served here"))
     return parts[::-1]
-
-
-def _missing(fingerprint: str) -> EarlierPart:
-    return EarlierPart(
-        survey="", fingerprint=fingerprint, joined=False, reason="no earlier survey with this fingerprint is served here",
-        every=1, steps=[], start_ms=[], end_ms=[], reports=[], complete=[], interval_withheld=[], lines=[],
-    )  # fmt: skip
 
 
 def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
@@ -150,20 +153,8 @@ def _has_cohort(old: Survey, new: Survey, cohort: str) -> bool:
     return old.cohort.name == new.cohort.name and cohort in old.cohort.values
 
 
-def _part(
-    survey: Survey,
-    span: Span,
-    joined: bool,
-    reason: str,
-    found: Sequence[Publication],
-    results: Sequence[Frequencies],
-    drawn: list[Line],
-    every: int = 1,
-) -> EarlierPart:
-    width = survey.window_steps if span == "window" else 1
+def _left_out(name: str, fingerprint: str, reason: str) -> EarlierPart:
     return EarlierPart(
-        survey=survey.name, fingerprint=survey.fingerprint.hex(), joined=joined, reason=reason, every=every,
-        steps=[p.step for p in found], start_ms=[survey.opens_ms(max(0, p.step - width + 1)) for p in found],
-        end_ms=[survey.opens_ms(p.step + 1) for p in found], reports=[p.reports for p in found],
-        complete=[p.complete for p in found], interval_withheld=[result.interval_withheld for result in results], lines=drawn,
+        survey=name, fingerprint=fingerprint, joined=False, reason=reason, every=1, steps=[], start_ms=[], end_ms=[],
+        reports=[], complete=[], interval_withheld=[], lines=[],
     )  # fmt: skip
