@@ -61,13 +61,10 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
 
 @dataclass(frozen=True)
 class _Pair:
-    steps: IntArray
-    times: IntArray
-    ones: IntArray
+    """(blocks of x, blocks of x') numbers of steps, and all numbers of ones that these steps can report: (reports, …)."""
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.steps), int(self.times.sum())
+    steps: IntArray
+    ones: IntArray
 
 
 def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
@@ -82,34 +79,35 @@ def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, 
 
 def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
     """If the loss is not above `known`, the result may be any number from the loss to `known`."""
-    left = rounds.weight(total := (pair.ones * pair.times).sum(axis=2), (pair.steps * pair.times).sum(axis=1) - total)
-    right = rounds.weight(total := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - total)
+    left = rounds.weight(ones := pair.ones.sum(axis=2), pair.steps.sum(axis=1) - ones)
+    right = rounds.weight(ones := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - ones)
     cold_left, cold_right = rounds.u(0, left), rounds.u(0, right)
-    gain = cold_left.sum(axis=1) - (cold_right * pair.times).sum(axis=1)
+    gain = cold_left.sum(axis=1) - cold_right.sum(axis=1)
     more = rounds.u(1, left) - cold_left
     less = rounds.u(1, right) - cold_right
     cold = gain.max()
     hot_left = (gain[:, None] + more).max(axis=0)
     hot_right = (gain[:, None] - less).max(axis=0)
     hot_both = (gain[:, None, None] + more[:, :, None] - less[:, None, :]).max(axis=0)
-    blocks, others = pair.shape
-    own = min(blocks, k - others)
+    blocks, others = pair.steps.shape
+    own = min(blocks, k - others)  # blocks of x that can have a value of no block of x'
     profit = np.append(hot_both - hot_right, (hot_left - cold)[:, None], axis=1)
-    block, times = np.arange(blocks), np.append(np.minimum(pair.times, blocks), own)  # a kind has `times` partners
-    rest = float((hot_right * pair.times).sum() + (k - others) * cold)
+    block, rest = np.arange(blocks), float(hot_right.sum() + (k - others) * cold)
     partner = profit.argmax(axis=1)
     loss = rest + float(profit[block, partner].sum())
-    if loss > known and (np.bincount(partner, minlength=len(times)) > times).any():
-        partner = _assignment(profit, times)
+    if loss > known and (np.bincount(partner, minlength=others + 1) > [*[1] * others, own]).any():
+        partner = _assignment(profit, own)
         loss = rest + float(profit[block, partner].sum())
     return loss, partner
 
 
-def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
+def _assignment(profit: FloatArray, own: int) -> IntArray:
+    """The partners of all blocks with the largest total profit. The last kind has `own` partners, each other kind one."""
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
     best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
-    for kind in (kinds := np.repeat(np.arange(len(times)), times)):
+    last = profit.shape[1] - 1
+    for kind in (kinds := [*range(last), *[last] * own]):
         offers = np.where(without < sets, best[without] + profit[:, kind], -np.inf)
         block = offers.argmax(axis=1)
         offer = offers[sets[:, 0], block]
@@ -125,7 +123,7 @@ def _assignment(profit: FloatArray, times: IntArray) -> IntArray:
 
 def _describe(pair: _Pair, partner: IntArray) -> str:
     parts, fresh = [], len(pair.steps)
-    for kind in range(len(pair.times)):
+    for kind in range(pair.steps.shape[1]):
         same = np.flatnonzero(partner == kind)
         name = str(int(same[0])) if len(same) else str(fresh)
         fresh += not len(same)
@@ -152,7 +150,7 @@ def _pairs(t: int, most: int) -> tuple[_Pair, ...]:
                 names = [tuple(sorted(zip(*order))) for order in orders]
                 same |= dict.fromkeys(names, min(names))
             found[same[name]] = steps
-    return tuple(_Pair(s, np.ones(s.shape[1], np.int64), _fillings(s)) for s in found.values())
+    return tuple(_Pair(s, _fillings(s)) for s in found.values())
 
 
 def _growing(t: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -1,7 +1,6 @@
 """Tests properties of IBU, GIBU and the maximum likelihood, and compares results with dense and closed-form references."""
 
 import copy
-import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -60,13 +59,6 @@ def test_a_support_term_equals_its_dense_form(group: Group, f: FloatArray) -> No
     assert (f * gradient).sum() == pytest.approx(term.support.sum(), rel=1e-10)  # (1) of mechanisms.terms
 
 
-def test_the_gradient_is_the_derivative() -> None:
-    term, rng = support_term(make("OUE"), collect(make("OUE"), 1000, 1)), np.random.default_rng(2)
-    f, direction = rng.dirichlet(np.ones(K)), rng.normal(size=K)
-    h = 1e-6 * direction
-    assert (term(f + h)[0] - term(f - h)[0]) / 2e-6 == pytest.approx((term(f)[1] * direction).sum(), rel=1e-6)
-
-
 # ---- IBU: the plain EM
 
 
@@ -79,13 +71,6 @@ def test_the_fast_em_step_equals_the_dense_one(first: FloatArray, second: FloatA
         fast = ibu(groups[:some], max_iter=iterations, tol=0.0)
         expected = dense_em(terms[:some], np.full(K, 1 / K), fast.iterations)
         np.testing.assert_allclose(fast.frequencies, expected, atol=1e-10)
-
-
-def test_ten_thousand_fast_steps_equal_dense_ones() -> None:
-    m = make("OUE", 30)
-    table = collect(m, 5000, 4)
-    expected = dense_em([DenseTerm(support_channel(m), table)], np.full(30, 1 / 30), 10_000)
-    np.testing.assert_allclose(ibu(m, table, tol=0.0).frequencies, expected, atol=1e-10)
 
 
 @pytest.mark.parametrize(("tol", "delta"), [(0.0, 0.0), (1e-5, 0.0), (0.0, 1e-7)])
@@ -103,25 +88,6 @@ def test_values_with_equal_counts_and_starts_stay_equal(tol: float, delta: float
     assert found[1:] == expected[1:]
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-10)
     assert len(np.unique(found[0])) <= 32
-
-
-def test_em_on_dense_terms_equals_em_on_support_terms() -> None:
-    m = make("L-OSUE")
-    table = collect(m, 500, 5)
-    term = support_term(m, table)
-    for tol, delta in [(0.0, 0.0), (1e-4, 0.0), (0.0, 1e-3)]:
-        f, iterations, converged = em([DenseTerm(support_channel(m), table)], np.full(K, 1 / K), 300, tol, delta)
-        fast, fast_iterations, fast_converged = em([term], np.full(K, 1 / K), 300, tol, delta)
-        assert (iterations, converged) == (fast_iterations, fast_converged)
-        assert converged == (tol + delta > 0)
-        np.testing.assert_allclose(f, fast, atol=1e-10)
-
-
-def test_every_em_step_raises_the_likelihood_of_any_mix() -> None:
-    mix = [("GRR", 0.5), ("L-OSUE", 2.0), ("OLH", 1.0), ("L-SUE", 1.0)]
-    groups = [(make(name, 6, eps), collect(make(name, 6, eps), 400, i)) for i, (name, eps) in enumerate(mix)]
-    rising = [ibu(groups, max_iter=i, tol=0.0).log_likelihood for i in range(1, 40)]
-    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(rising))
 
 
 def test_em_stops_when_the_likelihood_gains_less_than_delta() -> None:
@@ -245,14 +211,6 @@ def test_a_mix_uses_each_mechanisms_own_channel(name: str) -> None:
     assert np.abs(by_supports.frequencies - best.frequencies).max() > 1e-4
 
 
-def test_fake_data_have_a_true_likelihood() -> None:
-    m = make("OLH", 9).with_fake_data(3)
-    table = m.table(300, make("OLH", 9).tabulate(make("OLH", 9).simulate(np.arange(300) % 9, np.random.default_rng(18))).counts)
-    found = ibu(m, table, max_iter=50, tol=0.0)
-    expected = dense_em([DenseTerm(m.channel().reshape(9, -1), table)], np.full(9, 1 / 9), 50)
-    np.testing.assert_allclose(found.frequencies, expected, atol=1e-10)
-
-
 # ---- edges
 
 
@@ -301,13 +259,6 @@ def test_reports_that_support_no_value_give_no_estimate() -> None:
         assert np.isnan(found.frequencies).all()
         assert (found.n, found.converged) == (60, False)
     assert np.isfinite(matrix_inversion(m, table).frequencies).all()  # the inversion also uses the lack of support
-
-
-def test_an_empty_table_gives_no_estimate(m: Mechanism) -> None:
-    table = m.empty_table()
-    for found in (ibu(m, table), mle(m, table), mle([(m, table)] * 2)):
-        assert np.isnan(np.array([*found.frequencies, *found.standard_errors, found.gap, found.log_likelihood])).all()
-        assert (found.converged, found.iterations) == (False, 0)
 
 
 def test_wrong_arguments_are_refused(m: Mechanism) -> None:

@@ -141,15 +141,6 @@ def test_a_step_without_reports_only_widens_the_interval() -> None:
     assert level.next_step == other.next_step == 5
 
 
-def test_lasting_noise_never_averages_out() -> None:
-    """After 400 constant steps, the variance is near the lasting noise's variance, but not below it."""
-    level = LocalLevel(K)
-    for _ in range(400):
-        found = level.step(np.full(K, 0.3), np.full(K, 0.01), np.full(K, 0.01))
-    assert (found.standard_errors >= 0.1).all()
-    assert (found.standard_errors < 0.11).all()
-
-
 def test_lasting_noise_of_fewer_people_widens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """If s² changes from a to b, the filter's variance grows by |a - b|: compares two steps with the formulas."""
     monkeypatch.setattr(local_level, "DRIFTS", np.array([[0.0]]))

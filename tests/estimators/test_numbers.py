@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from lab.papers.location.geometric import TruncatedGeometric
-from ldpstream.estimators import Estimate, density_models, empirical_bayes, ems, matrix_inversion
+from ldpstream.estimators import Estimate, density_models, empirical_bayes, ems
 from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
     IRREGULAR_TAU,
@@ -198,15 +197,6 @@ def test_fake_data_and_repeated_reports_have_the_variance_of_a_share(reports: in
     assert error**2 * 3e6 / reports == pytest.approx(found[0], rel=1e-3)
 
 
-@pytest.mark.parametrize("reports", [1, 3])
-def test_a_wave_of_one_cell_has_the_variance_of_grr(reports: int) -> None:
-    f, numbers = spikes(12), np.arange(12.0) ** 2 + 2000
-    wave, sharp = (
-        mean_variance(m, f, numbers, reports) for m in (SquareWave(12, 2.0, width=1), mechanism("GRR", k=12, eps=2.0))
-    )
-    assert wave == pytest.approx(sharp, rel=1e-9)
-
-
 def test_the_mean_of_two_levels_includes_the_choice_of_people_once() -> None:
     """Two values have opposite errors of their shares; the exact covariance of GRR's counts gives the error of the mean."""
     wave, sharp, n, f, numbers = SquareWave(12, 0.1), mechanism("GRR", k=12, eps=6.0), 10**6, np.zeros(12), np.arange(12.0)
@@ -319,19 +309,6 @@ def test_the_estimate_has_a_smaller_error_than_ems(shape: object, at_most: float
     assert np.mean(covered) > 0.9
 
 
-def test_percentiles_cover_and_end_at_edges_of_bins() -> None:
-    m, f, rng, edges = SquareWave(30, 1.0), bell(30), np.random.default_rng(5), np.linspace(20, 50, 31)
-    reached = np.concatenate([[0.0], np.cumsum(f)])
-    truth = [float(np.interp(q, reached, edges)) for q in (0.5, 0.9, 0.99)]
-    hits = np.zeros(3)
-    for _ in range(20):
-        found = quantiles(estimate(m, drawn(m, f, 20_000, rng)), edges)
-        assert found is not None
-        assert all(x.low in edges and x.high in edges and x.low <= x.value <= x.high for x in found)
-        hits += [x.low <= t <= x.high for x, t in zip(found, truth, strict=True)]
-    assert hits.min() >= 15  # chance below 1e-3 for a coverage of 95 %: three times 3.3e-4
-
-
 def far(k: int) -> FloatArray:
     return np.asarray(0.985 * np.eye(k)[0] + 0.015 * np.eye(k)[-1])
 
@@ -381,29 +358,6 @@ def test_percentiles_of_several_levels_and_repeated_reports_cover(reports: int) 
     assert hits.min() >= stats.binom.ppf(3e-5, 60, 0.95)
 
 
-def test_several_levels_are_better_than_one() -> None:
-    rng, f = np.random.default_rng(2), bell(20)
-    wave, sharp, bits = SquareWave(20, 0.5), SquareWave(20, 3.0), mechanism("OUE", k=20, eps=1.0)
-    tables = [drawn(wave, f, 20_000, rng), drawn(sharp, f, 20_000, rng)]
-    together = estimate([(wave, tables[0]), (sharp, tables[1])])
-    assert ((together.frequencies - f) ** 2).sum() < ((estimate(wave, tables[0]).frequencies - f) ** 2).sum()
-    of_bits = bits.tabulate(bits.simulate(rng.choice(20, 20_000, p=f), rng))
-    mixed = estimate([(wave, tables[0]), (bits, of_bits)])
-    assert ((mixed.frequencies - f) ** 2).sum() < ((estimate(wave, tables[0]).frequencies - f) ** 2).sum()
-    found = mean(mixed, np.arange(21.0))
-    assert found is not None
-    assert found.low < f @ (np.arange(20) + 0.5) < found.high
-
-
-def test_repeated_reports_of_the_same_people_widen_the_intervals() -> None:
-    m = SquareWave(16, 4.0)
-    table = drawn(m, bell(16), 4000, np.random.default_rng(1))
-    once, often = (estimate(m, table, steps=steps) for steps in (1, 10))
-    np.testing.assert_array_equal(once.frequencies, often.frequencies)
-    widths = [np.mean(e.interval()[1] - e.interval()[0]) for e in (once, often)]
-    assert widths[1] > 1.2 * widths[0]
-
-
 def test_the_edges_of_the_domain() -> None:
     for k in (2, 3, 1024):
         m = SquareWave(k, 1.0)
@@ -424,15 +378,6 @@ def test_the_edges_of_the_domain() -> None:
         estimate(m, m.empty_table() + m.table(1, np.eye(m.cells, dtype=int)[0]), widths=np.zeros(8))
 
 
-def test_a_mechanism_of_too_many_numbers_is_refused_by_name() -> None:
-    m = TruncatedGeometric(5000, 0.01)
-    table = m.tabulate(np.arange(5000, dtype=np.uint16))
-    with pytest.raises(
-        ValueError, match=r"channel of truncated-geometric\(k=5000, eps=0.01\) would have more than 16777216 ent"
-    ):
-        empirical_bayes(m, table, ordered=True)
-
-
 def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     m = SquareWave(16, 2.0)
     table = drawn(m, spikes(16), 5000, np.random.default_rng(1))
@@ -442,26 +387,3 @@ def test_a_search_that_ends_by_its_limit_is_not_converged(monkeypatch: pytest.Mo
     assert not any(fit.converged for fit in fits(random_likelihood(10, 100.0)) if fit.kind == "jumps")
     monkeypatch.setattr(density_models, "ROUNDS", 1)
     assert not estimate(m, table).converged
-
-
-def test_models_start_with_the_flattest() -> None:
-    found = fits(random_likelihood(10, 100.0))
-    assert found[0].kind == "flat"
-    assert (
-        {fit.kind for fit in found}
-        == {"flat", "smooth", "bell", "irregular", "jumps"}
-        == set(module.ODDS)
-        == set(module.DRAWN_ODDS)
-    )
-    spread = float(np.ptp(np.log(found[0].shares / random_likelihood(10, 100.0).widths)))
-    assert spread < 1.0
-
-
-def test_the_inversion_alone_stays_the_same() -> None:
-    m = SquareWave(10, 1.0)
-    table = drawn(m, bell(10), 1000, np.random.default_rng(1))
-    found = estimate(m, table)
-    assert isinstance(found, Estimate)
-    assert isinstance(found.posterior, Draws)
-    assert isinstance(found.posterior.unshrunk, Unbiased)
-    np.testing.assert_allclose(found.posterior.unshrunk.shares, matrix_inversion(m, table).frequencies)

@@ -34,16 +34,6 @@ def test_projected_steps_raise_the_likelihood_to_the_gap() -> None:
     assert duality_gap(slow, evaluate(terms, slow)[1]) > 4000 * 1e-9  # plain EM needs more than 20 times as many steps
 
 
-def test_projected_steps_reach_one_maximum_from_any_start() -> None:
-    terms = dense_terms()
-    ends = [
-        projected_maximum(terms, start, 4000 * 1e-11, 10_000)[0]
-        for start in (np.full(40, 1 / 40), 0.99 * np.eye(40)[39] + 0.01 / 40)
-    ]
-    assert value(terms, ends[0]) == pytest.approx(value(terms, ends[1]), abs=1e-6)
-    np.testing.assert_allclose(ends[0], ends[1], atol=1e-4)
-
-
 @given(st.lists(tables(wild=False), min_size=1, max_size=3))
 def test_the_maximum_of_true_likelihoods_is_proven_by_dense_channels(groups: list[Group]) -> None:
     """Also for tables that no honest people make, such as one report or equal counts."""

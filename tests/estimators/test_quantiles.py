@@ -40,17 +40,6 @@ def test_numbers_are_in_order_and_within_the_edges() -> None:
         assert rows.max() <= edges[-1]
 
 
-def test_a_wider_level_gives_a_wider_interval() -> None:
-    found = of_draws(*np.random.default_rng(2).dirichlet(np.ones(6), 200).tolist())
-    widths = []
-    for level in (0.5, 0.9, 0.99):
-        number = mean(found, np.arange(7), level)
-        assert number is not None
-        widths.append(number.high - number.low)
-    assert widths == sorted(widths)
-    assert widths[0] < widths[-1]
-
-
 def test_no_reports_have_no_numbers() -> None:
     m = mechanism("GRR", 4, eps=1.0)
     nothing = empirical_bayes(m, m.empty_table(), ordered=True)

@@ -10,7 +10,7 @@ from scipy.stats import beta
 from ldpstream.estimators import empirical_bayes, matrix_inversion
 from ldpstream.estimators.draws import Draws
 from ldpstream.estimators.ordered import smoothed_shares
-from ldpstream.estimators.smooth_prior import SLABS, SLOPE, _draws, _Mode, _prior, _Problem, smooth_posterior
+from ldpstream.estimators.smooth_prior import SLABS, _draws, _Mode, _prior, _Problem, smooth_posterior
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from tests.publishing.test_every_mechanism import ALL
@@ -108,15 +108,6 @@ def test_the_prior_s_determinant_is_that_of_the_differences(k: int, order: int) 
     p = inverse.T @ dense(prior.bands) @ inverse
     assert prior.log_det == pytest.approx(np.linalg.slogdet(p)[1])
     np.testing.assert_allclose(difference.T @ p @ difference, dense(prior.bands), atol=1e-9)
-
-
-def test_a_very_smooth_prior_of_order_2_leaves_the_slope() -> None:
-    """The difference of η between the ends has the standard deviation SLOPE, and η is straight between them."""
-    k = 9
-    precision = dense(_prior(k, 2, 1e9).bands)[1:, 1:]  # η_0 = 0
-    covariance = np.linalg.inv(precision)
-    assert np.sqrt(covariance[-1, -1]) == pytest.approx(SLOPE, rel=1e-3)
-    np.testing.assert_allclose(covariance[:, -1] / covariance[-1, -1], np.arange(1, k) / (k - 1), rtol=1e-3)
 
 
 def of_three(z: FloatArray, error: float, tau: float) -> tuple[_Problem, _Mode]:
@@ -229,13 +220,6 @@ def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPat
     assert held() < with_allowance - 0.15
 
 
-def test_without_information_the_density_is_flat() -> None:
-    """With infinite noise the posterior is the prior, whose mean is the same for all values far from the ends."""
-    widths = np.array([1.0, 2, 5, 10, 20, 50])
-    found = smooth_posterior(np.array([0.4, 0.3, 0.3, 0, 0, 0]), lambda _: np.full(6, 1e8), widths)
-    np.testing.assert_allclose(found.frequencies, widths / widths.sum(), rtol=1e-3)
-
-
 def test_an_equal_density_is_found_in_unequal_bins() -> None:
     """Control: without the widths the shares look uneven, and the error is at least 5 times as large."""
     widths = np.geomspace(1, 40, 20)
@@ -261,11 +245,6 @@ def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
         for i, estimate in enumerate((empirical_bayes(m, table, ordered=True), empirical_bayes(m, table))):
             found[seed, i] = np.square(estimate.frequencies - shares).sum()
     return found[:, 0].mean(), found[:, 1].mean()
-
-
-def test_smooth_shares_gain_from_the_order() -> None:
-    ordered, unordered = errors_of(PEAK, 10_000)
-    assert ordered < 0.5 * unordered
 
 
 def test_a_large_share_among_smooth_shares_gains_from_the_order() -> None:

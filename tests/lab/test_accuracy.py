@@ -1,8 +1,5 @@
 """The intervals cover the truth as often as they claim, and the timings are complete."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -81,24 +78,3 @@ def test_the_coverage_with_few_values_and_few_people_is_measured() -> None:
     assert all(row.worst <= row.largest and row.worst <= row.covered for row in rows)
     assert few_table(rows).row_count == 2
     assert lowest_table(rows, "few").row_count == 6
-
-
-def test_other_libraries_are_timed_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def accuracy(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-        assert [(task["n"], task["ibu"], len(task["counts"])) for task in tasks] == [(2000, 2, 2)]
-        yield {"ibu_seconds": 8.0}
-
-    def counting(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-        assert set(task["mechanisms"]) == {"GRR", "OUE", "OLH", "FLH", "L-OLH"}
-        about = {"library": "pure-ldp", "mechanism": "OUE"}
-        yield about | {"what": "report", "per_s": 3e6, "n": 7}
-        yield about | {"what": "tabulate", "per_s": 2e6, "n": 7}
-        yield {"library": "pure-ldp", "mechanism": "OLH", "error": "TypeError: no"}
-
-    monkeypatch.setattr("lab.bench.estimators.accuracy_of_peers", accuracy)
-    monkeypatch.setattr("lab.bench.estimators.time_peers", counting)
-    found = {row.task: (row.value, row.unit) for row in bench_estimators(True, True, lambda said: None)[-2:]}
-    assert found == {
-        "multi-freq-ldpy 0.2.5: IBU, OUE, k=100, 10 000 iterations": (8.0, "s"),
-        "pure-ldp 1.2.0: counting, OUE, k=100": (2.0, "M reports/s"),
-    }

@@ -2,11 +2,8 @@
 
 import csv
 import io
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,12 +15,11 @@ from lab.bench.__main__ import app
 from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
 from lab.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
-from lab.bench.accuracy.compare import Result, compare, ratio, result, summarise, worst
-from lab.bench.accuracy.measure import CellErrors, LinesError, errors, measure, peer_task, read_lines
+from lab.bench.accuracy.compare import Result, result
+from lab.bench.accuracy.measure import CellErrors, LinesError, errors, measure, read_lines
 from lab.bench.accuracy.picture import draw
-from lab.bench.accuracy.shapes import DATA_SHAPES, DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC, real_shapes
+from lab.bench.accuracy.shapes import DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC
 from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
-from lab.datasets import DatasetError
 from ldpstream.mechanisms import NAMES
 from ldpstream.processes import worker_pool
 
@@ -77,19 +73,6 @@ def test_shapes_are_distributions(name: str) -> None:
         np.testing.assert_array_equal(frequencies, SYNTHETIC[name].make(k))
 
 
-def test_real_shapes_are_the_data(data_folder: Path) -> None:
-    found = real_shapes(data_folder)
-    assert tuple(found) == DATA_SHAPES
-    for shape in found.values():
-        assert shape.make(shape.domains[0]).sum() == pytest.approx(1)
-    assert found["ages"].domains[0] == 74
-
-
-def test_missing_data_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"has no files of adult, kosarak, bms_pos, ms_fimu, pwgtp$"):
-        real_shapes(tmp_path)
-
-
 def test_cells_are_reproducible_and_independent_of_one_another() -> None:
     rows = run()
     assert rows == [run([cell])[0] for cell in CELLS]
@@ -120,61 +103,6 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
         with pytest.raises(LinesError, match="is not a file of this command"):
             run(lines=lines)
         assert lines.read_bytes() == content
-
-
-def test_other_libraries_get_the_same_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def answer(tasks: list[dict[str, Any]], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-        asked.extend(tasks)
-        yield {"task": 0, "error": "TypeError: no"}
-        yield {"task": 1, "mse": {"theirs: MI": [1.0, 2.0]}, "wasserstein": {}, "ibu_seconds": None}
-
-    monkeypatch.setattr(measuring, "accuracy_of_peers", answer)
-    lines = tmp_path / "lines"
-    rows = run(CELLS[:2], lines=lines, peers=True)
-    assert [row.mse.get("theirs: MI") for row in rows] == [None, [1.0, 2.0]]
-    assert list(read_lines(lines, 2, 1).values()) == rows
-    task = asked[0]
-    assert task == peer_task(rows[0], SYNTHETIC["geometric"].make(5))
-    assert (task["n"], task["fast"]) == (4000, None)
-    assert [sum(people) for people in task["people"]] == [1000] * 2
-    inverted = (np.array(task["counts"][0]) / task["n"] - task["q"]) / (task["p"] - task["q"])
-    truth = np.array(task["people"][0]) / 1000
-    assert rows[0].mse["mi"][0] == pytest.approx(np.mean((inverted - truth) ** 2), rel=1e-4)
-    assert asked[1]["fast"] is not None
-
-
-def test_ratios_have_the_delta_methods_error() -> None:
-    """The bias is below 0.001. The means of 400 ratios lie within 5 standard errors, but for one case in a million."""
-    rng = np.random.default_rng(20240601)
-    common = rng.exponential(1, (400, 100))
-    found = [ratio((1.2 * e + rng.normal(0, 0.1, 100)).tolist(), e.tolist()) for e in common]
-    values = np.array([one.value for one in found])
-    assert abs(values.mean() - 1.2) < 5 * values.std() / 20 + 0.001
-    assert values.std() == pytest.approx(np.mean([one.error for one in found]), rel=0.2)
-    assert ratio([0.0, 0.0], [0.0, 0.0]).value == 1
-    assert ratio([1.0, 2.0], [0.0, 0.0]).value == math.inf
-    assert ratio([1.0, 3.0, 99.0], [2.0, 2.0]).value == 1  # only the runs that both have
-    assert ratio([1.5] * 9, [1.0] * 9).surely_above(1.05)
-    assert not ratio([1.0, 2.1], [1.0, 1.0]).surely_above(1.05)
-
-
-def test_the_winner_has_the_smallest_mean_error_on_common_runs() -> None:
-    unsure = compare(CELLS[0], {"mi": [1.0, 1.0, 1.0], "lib: a": [0.1, 1.2]})
-    assert unsure.winner == "mi"
-    told = compare(
-        CELLS[0], {"mi": [4.0, 4.0, 1.0], "ibu": [2.0, 2.0, 2.0], "lib: a": [1.0, 1.0], "pure-ldp FLH: none": [0.1, 0.1]}
-    )
-    assert told.winner == "lib: a"
-    assert told.ratios["ibu"].value == 2
-    again = compare(CELLS[1], {"mi": [1.0, 1.0], "ibu": [2.0, 4.0]})
-    mi, ibu, *_ = summarise([told, again])
-    assert (mi.method, mi.won, mi.worst) == ("mi", 1, 4.0)
-    assert (ibu.method, ibu.sure) == ("ibu", 1)
-    assert [mi.mean, ibu.mean] == pytest.approx([2, math.sqrt(6)])
-    assert worst([again, told], "ibu", 1) == [told]
-    assert [one.cells for one in summarise([told, again])] == [2, 2, 1, 1]
 
 
 def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from lab.bench import week
 from lab.bench.mechanisms import Bench, Measured, bench
 from lab.bench.mechanisms_tables import bench_notes, bench_tables
 from lab.peers import environment as peers
-from lab.peers.clients import Peer, measure
 from ldpstream import terminal
 from ldpstream.mechanisms import NAMES, ONE_TIME
 from ldpstream.stores.data_folder import FILE, looking
@@ -79,64 +77,12 @@ def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, 
     assert "OLH, their FLH" in text
 
 
-def test_a_failed_installation_is_an_error_and_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setattr(peers, "ATTEMPTS", 1)
-    with pytest.raises(peers.PeersError, match="pip could not install the libraries: "):
-        peers.environment()
-    assert list(tmp_path.glob("*/whole")) == []
-    assert peers.existing_environment() is None
-
-
-def test_a_hanging_installation_is_retried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If the retry succeeds, later runs use the same installation."""
-    monkeypatch.setenv("LDPSTREAM_CACHE", str(tmp_path))
-    monkeypatch.setattr("lab.peers.environment.venv.create", lambda place, **_: place.mkdir(exist_ok=True))
-    tried: list[list[str]] = []
-
-    def hang(command: list[str], **_: object) -> None:
-        tried.append(command)
-        raise subprocess.TimeoutExpired(command, peers.INSTALL_S)
-
-    def at_second_go(command: list[str], **named: object) -> subprocess.CompletedProcess[str]:
-        if len(tried) == 2:
-            hang(command, **named)
-        tried.append(command)
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr("lab.peers.environment.subprocess.run", hang)
-    with pytest.raises(peers.PeersError, match="pip did not end within 600 s"):
-        peers.environment()
-    assert len(tried) == 2
-    monkeypatch.setattr("lab.peers.environment.subprocess.run", at_second_go)
-    assert peers.environment() == peers.environment() == peers.existing_environment()
-    assert len(tried) == 4
-    assert {"--require-hashes", "--timeout", "--retries"} < set(tried[0])
-
-
 def test_all_packages_of_the_other_libraries_are_pinned() -> None:
     wanted = [line for line in peers.LOCK.with_suffix(".in").read_text().splitlines() if not line.startswith("#")]
     pinned = re.findall(r"(?m)^(\S+)==(\S+)(?: ; .*)? \\\n +--hash=sha256:", peers.LOCK.read_text())
     assert len(pinned) == len(re.findall(r"(?m)^[^\s#]", peers.LOCK.read_text())) > 20
     assert {re.split("[=<]", name)[0] for name in wanted} <= {name for name, _ in pinned}
     assert set(peers.LIBRARIES.items()) <= set(pinned)
-
-
-def test_other_clients_are_timed_with_as_many_reports_as_fit() -> None:
-    calls: list[int] = []
-
-    def privatise(value: int) -> int:
-        calls.append(value)
-        return value
-
-    peer = Peer("lib", "GRR", privatise, len)
-    report, tabulate, memory = measure(peer, list(range(150)), seconds=10.0, repeats=2)
-    assert (report["what"], report["n"]) == ("report", 150)
-    assert (tabulate["what"], tabulate["n"]) == ("tabulate", 150)
-    assert memory["bytes"] > 0
-    assert len(calls) == 2 * 100 + 3 * 150
-    assert [line["what"] for line in measure(Peer("lib", "THE", str, None), [1, 2], 0.01, 1)] == ["report", "memory"]
 
 
 # ---- the commands

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from lab.bench import numbers
-from lab.bench.numbers import DECILES, DENSITIES, Row, Setting, errors, measure, ratios, summary_table
+from lab.bench.numbers import DECILES, Setting, errors, measure, summary_table
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.square_wave import SquareWave
@@ -49,14 +49,6 @@ def test_drawn_tables_of_square_wave_follow_the_channel() -> None:
     assert p_value(counts, people @ SquareWave(7, 1.1, m.width).channel() / 500) < LIMIT
 
 
-@pytest.mark.parametrize("density", DENSITIES)
-def test_numbers_are_scaled(density: str) -> None:
-    drawn = DENSITIES[density](1000, np.random.default_rng(1))
-    assert drawn.shape == (1000,)
-    assert 0 <= drawn.min() < drawn.max() <= 1
-    assert np.unique(drawn).size > 600
-
-
 def test_a_small_grid_is_reproducible() -> None:
     setting = Setting("Beta(5, 2)", 8, 500, 2.0)
     seen: list[str] = []
@@ -66,10 +58,3 @@ def test_a_small_grid_is_reproducible() -> None:
     assert seen[0] == "Beta(5, 2), 8 bins, ε = 2"
     assert {row.method for row in rows} == {f"{name} {one}" for name, these in numbers.ESTIMATORS.items() for one in these}
     assert summary_table(rows).row_count == len(rows)
-
-
-def test_ratios_are_geometric_means_to_the_best() -> None:
-    def rows(bins: int, a: float, b: float) -> list[Row]:
-        return [Row(Setting("ages", bins, 10, 1.0), name, error, 1, 1, 1) for name, error in (("a", a), ("b", b))]
-
-    assert ratios(rows(2, 1.0, 4.0) + rows(3, 2.0, 2.0), "wasserstein") == pytest.approx({"a": 1.0, "b": 2.0})

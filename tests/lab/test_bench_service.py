@@ -1,13 +1,10 @@
 """Parts of the service's benchmark that run without Kafka and Redis."""
 
-import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from lab.bench.profiled_agent import Account
-from lab.bench.service import FULL, QUICK
 from lab.bench.service_load import make_load
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Remembered, Run, ServiceBench, Stock
 from lab.bench.service_site import BenchError, Process
@@ -62,34 +59,6 @@ def test_a_load_has_the_counts_that_it_claims(tmp_path: Path, envelope_bytes: in
     assert load.reports / load.records == 1 if not envelope_bytes else load.reports > 10 * load.records
 
 
-def test_the_sizes_are_those_of_the_targets() -> None:
-    for kind in FULL.kinds:
-        assert kind.records >= 50_000
-    assert FULL.kinds[0].records >= 1_000_000  # records left to count when the agent is killed
-    assert {workers for workers, _ in FULL.growth} == {1, 2, 4}
-    assert {partitions for _, partitions in FULL.growth} == {4, 16, 64}
-    assert sum(kind.records for kind in QUICK.kinds) < 10_000
-
-
-def test_phases_do_not_overlap() -> None:
-    account = Account()
-    account.phases.update({"fetch": 5.0, "tally": 3.0, "tabulate": 1.0, "feed": 4.0, "loop": 6.0, "commit": 0.5})
-    spent = account.as_json()["cpu_s"]
-    assert spent | {"rest": 0.0} == {
-        "fetch": 5.0, "decode": 2.0, "tabulate": 1.0, "fold": 1.0, "loop": 2.0, "commit": 0.5, "rest": 0.0,
-    }  # fmt: skip
-    assert set(spent) == set(PHASES)
-
-
-def test_processor_time_is_added_to_its_phase() -> None:
-    account = Account()
-    busy = account.timed("tally", lambda n: sum(i * i for i in range(n)))
-    assert busy(200_000) == sum(i * i for i in range(200_000))
-    assert account.phases["tally"] > 0
-    assert account.committing(lambda *_: True)(1, 2)
-    assert len(account.commits_s) == 1
-
-
 def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> None:
     process = Process("lab.bench.bare_consumer", [], {}, tmp_path / "log")
     with pytest.raises(BenchError, match=r"(?s)lab\.bench\.bare_consumer ended with status 1\n.*IndexError"):
@@ -97,17 +66,3 @@ def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> Non
     with pytest.raises(BenchError, match="ended with status 1"):
         process.check()
     process.stop()
-
-
-def test_a_process_reports_its_time_and_memory(tmp_path: Path) -> None:
-    process = Process("http.server", ["0"], {}, tmp_path / "log")
-    try:
-        if sys.platform != "linux":
-            assert process.cpu_s is process.peak_mib is None
-        else:
-            assert (process.cpu_s or 0) >= 0
-            assert (process.peak_mib or 0) > 0
-    finally:
-        process.stop()
-    with pytest.raises(BenchError, match="ended with status -15"):
-        process.check()

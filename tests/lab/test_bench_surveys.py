@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from lab.bench.process_costs import ProcessCosts
-from lab.bench.surveys import FULL, QUICK
 from lab.bench.surveys_results import Role, Served, SurveysBench
 from lab.bench.surveys_tables import surveys_notes, surveys_tables
 from ldpstream.runtime.settings import Settings
@@ -38,12 +37,6 @@ def test_all_results_are_shown() -> None:
     agents, _, estimators = text.partition("Agents of all pairs")[2].partition("Estimators of all pairs")
     assert "50 1 150 3 2 0.01" in agents
     assert "5 5 150 3 6" in estimators
-
-
-def test_the_sizes_are_those_asked_for() -> None:
-    assert 50 in FULL.together
-    assert {5, 10} <= set(FULL.apart)
-    assert QUICK.together == (2,)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from lab.bench import clocks
-from lab.bench.__main__ import app
 from lab.bench.clocks import OFFSETS_MIN, ClockRow, deliver, measure
 from ldpstream.surveys import seal
 
@@ -47,8 +45,3 @@ def test_an_early_report_needs_one_retry_and_a_late_one_never_counts() -> None:
     assert deliver(survey, envelope, survey.opens_ms(5) - 600_000) == (2, True)
     assert deliver(survey, envelope, survey.opens_ms(5)) == (1, True)
     assert deliver(survey, envelope, survey.closes_ms(5)) == (1, False)
-
-
-def test_the_command_prints_a_table() -> None:
-    done = CliRunner().invoke(app, ["clocks", "--reports", "100"])
-    assert (done.exit_code, done.output.count("24 h")) == (0, 10)

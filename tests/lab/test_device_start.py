@@ -1,8 +1,5 @@
 """The benchmark of the device's start counts modules as a fresh interpreter does."""
 
-from typer.testing import CliRunner
-
-from lab.bench.__main__ import app
 from lab.bench.device_start import PROGRAMS, measure
 
 
@@ -13,8 +10,3 @@ def test_a_program_with_more_imports_has_more_modules_and_memory() -> None:
     assert order == sorted(order)
     assert found["nothing"].modules < found["NumPy"].modules < found["the device"].modules
     assert found["nothing"].peak_mib < found["the device"].peak_mib
-
-
-def test_the_command_prints_a_table() -> None:
-    done = CliRunner().invoke(app, ["device", "--runs", "1"])
-    assert (done.exit_code, done.output.count("the device")) == (0, 2)

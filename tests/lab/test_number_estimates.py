@@ -7,32 +7,13 @@ from lab.bench import means
 from lab.bench.number_estimates import (
     INTERVALS,
     MEASURES,
-    SHAPES,
     Cell,
     cells,
     coverage_table,
-    errors,
     measure,
-    quantile,
     ratio_table,
 )
 from lab.bench.wavelets import wavelets
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_the_shapes_are_distributions(name: str) -> None:
-    for k in (16, 64, 256):
-        f = SHAPES[name](k)
-        assert f.shape == (k,)
-        assert f.sum() == pytest.approx(1)
-        assert f.min() >= 0
-
-
-def test_the_errors_of_known_histograms() -> None:
-    truth, found = np.array([0.5, 0.5, 0.0, 0.0]), np.array([0.0, 0.5, 0.5, 0.0])
-    assert errors(truth, found) == pytest.approx([0.5, 0.25, 0.25, 0.25, 0.25, 0.25])
-    assert errors(truth, found, mean_found=0.3)[-1] == pytest.approx(0.05)
-    assert quantile(truth, 0.75) == pytest.approx(0.375)
 
 
 def test_the_small_grid_does_not_depend_on_the_processes() -> None:

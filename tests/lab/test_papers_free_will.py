@@ -13,30 +13,23 @@ import pytest
 from lab.papers import free_will_runs
 from lab.papers.free_will import FIGURES, TARGETS
 from lab.papers.free_will_mixes import (
-    CELL_KM,
-    GEOMETRIC_GRID_KM,
     GIBU,
-    GRID,
     MAXIMUM,
     MIXES,
     SHOKRI_GRID_KM,
     SHOKRI_LINE,
     TruthOrCentre,
     build,
-    city,
     distances,
     line_distances,
     solved,
 )
-from lab.papers.free_will_runs import Runs, Sizes, gather, jobs
+from lab.papers.free_will_runs import Sizes
 from lab.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_distances
-from lab.papers.location.geometric import PlanarGeometric
 from lab.papers.location.shokri import expected_error, expected_loss
-from lab.papers.reproduction import Job, Outcome, Plan, Row
+from lab.papers.reproduction import Job, Outcome, Plan
 from ldpstream.estimators import ibu, mle
 from ldpstream.estimators.likelihood import PROVEN_GAP
-from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.unary import UnaryEncoding
 
 TARGET = {target.name: target for target in TARGETS}
 QUICK = Plan(quick=True)
@@ -84,53 +77,7 @@ def test_the_papers_levels_have_simple_expected_distances() -> None:
         assert bool(row.note) is not row.within
 
 
-def test_levels_per_cell_instead_of_per_km_are_noticed() -> None:
-    """The paper's ε is per kilometre, and a cell is 0.5 km wide. If ε is taken per cell, the expected distance is halved."""
-    apart = grid_distances()
-    per_km, per_cell = (
-        [expected_loss(PlanarGeometric(GRID, scale * eps).channel(), np.full(len(apart), 1 / len(apart)), apart) for scale in s]
-        for eps, s in ((GEOMETRIC_GRID_KM[-1], (CELL_KM,)), (GEOMETRIC_GRID_KM[-1], (1.0,)))
-    )
-    assert per_km == pytest.approx([0.5], abs=1e-3)
-    assert per_cell[0] < 0.3
-
-
-def test_mixtures_have_the_mechanisms_of_table_7() -> None:
-    line: Any = build("mixed-line").mechanisms
-    grid: Any = build("mixed-grid").mechanisms
-    assert [m.eps for m in line[:5]] == [0.065, 0.088, 0.131, 0.236, 0.869]
-    assert [m.eps_1 for m in line[5:]] == [3.00, 3.54, 3.96, 4.34, 4.69]
-    assert [2 * m.eps for m in grid[:5]] == [0.632, 0.835, 1.159, 1.762, 3.124]
-    assert [m.eps_1 for m in grid[5:]] == [3.05, 4.19, 4.81, 5.27, 5.67]
-
-
-@pytest.mark.parametrize(("k", "eps", "n"), [(2, 0.3, 50), (20, 1.0, 1000), (384, 6.0, 10_000)])
-def test_propositions_2_and_3_are_exact_for_equal_levels(k: int, eps: float, n: int) -> None:
-    """For an uneven distribution, both formulas equal the sum of the inversion's exact variances. The control is half the ε."""
-    f = np.arange(1, k + 1) / (k * (k + 1) / 2)
-    people, e, root = (1 - (f**2).sum()) / n, math.exp(eps), math.exp(eps / 2)
-    proposition_2 = people + (k - 1) / n * (k + 2 * (e - 1)) / (e - 1) ** 2
-    proposition_3 = people + k * root / (root - 1) ** 2 / n
-    for mechanism, error in ((lambda x: GRR(k, x), proposition_2), (lambda x: UnaryEncoding("SUE", k, x), proposition_3)):
-        assert sum(mechanism(eps).variance(v, n) for v in f) == pytest.approx(error, rel=1e-9)
-        assert sum(mechanism(eps / 2).variance(v, n) for v in f) > 1.5 * error
-
-
 # ---- small runs
-
-
-def test_results_are_gathered_by_mixture_size_and_repetition() -> None:
-    plan, mixes = Plan(), ["grr-line", "rappor-low", "grr-grid"]
-    planned = jobs(plan, mixes)
-    made = [
-        {GIBU: [[*MIXES].index(a["mix"]) * 1e9 + a["n"] * 100 + a["first"] + i for i in range(a["repeats"])]}
-        for a in (job.arguments for job in planned)
-    ]
-    assert len({job.key for job in planned}) == len(planned)
-    for mix, found in gather(plan, mixes, made).items():
-        repeats = 5 if mix == "grr-grid" else 10
-        first = [*MIXES].index(mix) * 1e9 + np.array(found.people)[:, None] * 100
-        np.testing.assert_array_equal(found.distances[GIBU], first + np.arange(repeats))
 
 
 def test_repetitions_do_not_depend_on_the_split_into_jobs() -> None:
@@ -175,26 +122,6 @@ def test_table_2_gives_a_verdict_on_each_method() -> None:
     assert [method for method, far in found.items() if math.isnan(far[0])] == [m for m in found if m.startswith("[INV]")]
     assert [grade(x) for x in (0.5, 1.25, 1.26, 2.0, 2.01)] == [3, 3, 2, 2, 1]
     assert GRADES[3] == "excellent"
-
-
-def test_comparisons_give_the_better_method_and_the_chance() -> None:
-    rng = np.random.default_rng(4)
-    worse = 1 + rng.random((3, 10))
-    runs = Runs((10, 100, 1000), {"a": worse, "b": worse / 2, "same": worse + 1e-3 * rng.standard_normal((3, 10))})
-    assert runs.wins("b", "a") == pytest.approx((1, 0))
-    assert runs.wins("a", "b") == pytest.approx((0, 0))
-    assert runs.wins("same", "a")[1] > 0.1  # by chance
-    assert runs.ratio("a", "b") == pytest.approx((math.log(2), 0))
-    wrong = Row(label="", published=1.0, ours=runs.wins("a", "b")[0], spread=runs.wins("a", "b")[1])
-    assert wrong.within is False
-
-
-def test_the_generated_city_is_uneven_and_always_the_same() -> None:
-    truth, points = city(GRID, CELL_KM)
-    assert truth.sum() == pytest.approx(1)
-    assert np.sort(truth)[-38:].sum() > 0.4  # more than 40 % of the people are in a tenth of the cells
-    assert (points.min(axis=0).tolist(), points.max(axis=0).tolist()) == ([0.25, 0.25], [11.75, 7.75])
-    np.testing.assert_array_equal(truth, city(GRID, CELL_KM)[0])
 
 
 # ---- errors found in the paper

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from lab.papers import ibu_mi, ibu_runs
-from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, Setting, chance, gain, mean_gain, read
+from lab.papers import ibu_mi
+from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, chance, mean_gain, read
 from lab.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
-from lab.papers.reproduction import Job, Outcome, Plan, Row
+from lab.papers.reproduction import Outcome, Plan, Row
 from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.estimators import ibu
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.grr import LongitudinalGRR
 from ldpstream.mechanisms.local_hashing import LongitudinalHashing, papers_g
 
@@ -94,41 +94,6 @@ def test_the_papers_channel_of_l_grr_does_not_sum_to_1() -> None:
     assert sum(papers_channel(two)) == pytest.approx(1)
 
 
-def test_gains_are_clipped_run_by_run() -> None:
-    found = {Setting("GRR", "Real", 2, 1, 1.0): {"mi": np.array([[2.0, 2.0], [4.0, 4.0]]), "ibu": np.array([[1, 3], [3, 3]])}}
-    assert gain(next(iter(found.values()))).tolist() == [[50, 0], [25, 25]]
-    assert mean_gain(found, lambda s: True).tolist() == [[50, 0], [25, 25]]
-    assert chance(found, lambda s: True) == pytest.approx([math.sqrt(1250 * (1 / 20 + 1 / 2)), 0])
-
-
-@pytest.mark.parametrize("shared", [0.0, 3.0])
-def test_chance_includes_the_part_that_settings_share(shared: float) -> None:
-    """The gains of 12 settings share a part with a known deviation. 2000 runs hardly distinguish the deviations 0 and 0.3."""
-    rng = np.random.default_rng(1)
-    common = shared * rng.standard_normal(2000)
-    found = {}
-    for k in range(12):
-        gains = 50 + common + 4 * rng.standard_normal(2000)
-        found[Setting("GRR", "Exp.", k, 1, 1.0)] = {"mi": np.ones((2, 2000)), "ibu": 1 - np.array([gains, gains]) / 100}
-    least, most = (math.sqrt(16 / 12 / 20 + x**2) for x in (shared * 0.9, shared * 1.1 + 0.3))
-    assert least < chance(found, lambda s: True).min() <= chance(found, lambda s: True).max() < most
-
-
-def test_a_runs_samples_are_the_same_for_every_k_and_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def noted(name: str, k: int, eps: float, values: IntArray, best: bool, rng: np.random.Generator) -> dict[str, FloatArray]:
-        seen.append(values)
-        return {"mi": np.full(k, 1 / k)}
-
-    monkeypatch.setattr(ibu_runs, "estimates", noted)
-    for name, k in (("GRR", 5), ("SUE", 5), ("GRR", 11)):
-        errors(name, "triangular", k, 500, 2, False, 1)
-    assert all(np.array_equal(seen[i], seen[i % 2]) for i in range(12))
-    assert not np.array_equal(seen[0], seen[1])
-    assert np.array_equal(np.minimum(seen[12] // 2, 4), seen[0])  # 12 bins are 6 bins, each halved
-
-
 @pytest.mark.parametrize("shape", ["Unif.", "Poiss."])
 def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells have full size and 6 runs. Both published gains of a shape are compared. Each comparison allows 3 standard
@@ -160,24 +125,3 @@ def test_a_small_table_is_reproducible_and_has_figures(monkeypatch: pytest.Monke
         [[1000, 2000]] * 3,
         [[2, 20]] * 3,
     ]
-
-
-@pytest.mark.parametrize("name", ["ibu-table-2", "ibu-table-3", "ibu-figure-1", "ibu-figure-2", "ibu-figure-3", "ibu-figure-4"])
-def test_a_full_target_has_all_published_numbers(name: str) -> None:
-    (target,) = [target for target in TARGETS if target.name == name]
-    plan = Plan(best=False)
-    outcome = target.finish(plan, [made_up(job) for job in target.plan(plan)])
-    published = [row for row in outcome.rows if row.published is not None]
-    assert len(published) == {"table": 112, "figure": {"1": 5, "2": 2}.get(name[-1], 5)}[name.split("-")[1]]
-    if "table" in name:
-        assert [row.ours for row in published] == pytest.approx([50, 25] * 56)
-        assert [row.label for row in published[:2]] == [
-            f"Gauss. {'L-' * ('3' in name)}GRR {metric}" for metric in ("MSE", "MAE")
-        ]
-
-
-def made_up(job: Job) -> list[dict[str, list[list[float]]]]:
-    """A job's result in which IBU gains 50 and 25 per cent."""
-    runs = job.arguments["runs"]
-    one = {"mi": [[4.0] * runs] * 2, "ibu": [[2.0] * runs, [3.0] * runs], "chain": [[4.0] * runs] * 2}
-    return [one] * 3

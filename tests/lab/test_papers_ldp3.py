@@ -1,15 +1,13 @@
 """LDP³: the transcribed tables, the tables' metric, and the effect of the toolkit's variance on Power."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lab import datasets
-from lab.papers import ldp3, ldp3_runs
+from lab.papers import ldp3_runs
 from lab.papers.ldp3 import COLUMNS, TABLES, TARGETS
-from lab.papers.ldp3_runs import PROTOCOLS, errors, seconds, toolkit_power, toolkit_variance
+from lab.papers.ldp3_runs import PROTOCOLS, errors, toolkit_power, toolkit_variance
 from lab.papers.reproduction import Plan
 from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.advice.error_measures import mae
@@ -73,24 +71,6 @@ def test_the_toolkits_power_raises_counts_far_below_zero() -> None:
     assert toolkit_power(nearer, n, variance=12.2)[-1] * n > 500
 
 
-def test_the_toolkits_power_equals_explicit_sums() -> None:
-    """The test computes the sums term by term."""
-    counts, n, variance = np.array([70.0, 20.0, 33.0, 4.0]), 120, 60.0
-
-    def of_mean(a: float) -> float:
-        return float(sum(j ** (1 - a) for j in range(1, n + 1)) / sum(j**-a for j in range(1, n + 1)))
-
-    a = 1.0
-    while of_mean(a) > counts.mean():
-        a += 1e-4
-    while of_mean(a) < counts.mean():
-        a -= 1e-4
-    for count, f in zip(counts, toolkit_power(counts, n, variance), strict=True):
-        x = round(count / 10) * 10 + 5
-        weights = [math.exp(-((x - j) ** 2) / 2 / variance) * j**-a for j in range(1, n + 1)]
-        assert f == pytest.approx(sum(j * w for j, w in enumerate(weights, 1)) / sum(weights) / n, rel=1e-3)
-
-
 def test_the_true_variance_is_better_than_the_toolkits() -> None:
     """One run of OLH and Power on a distribution as steep as Kosarak's."""
     n, k = 100_000, 128
@@ -117,41 +97,3 @@ def test_a_small_table_has_every_row() -> None:
     assert errors(**jobs[0].arguments) == errors(**jobs[0].arguments)
     assert errors(**jobs[0].arguments) != errors(**jobs[1].arguments)
     assert "best" not in errors(**{**jobs[0].arguments, "best": False})
-
-
-def test_data_are_real_if_the_folder_has_them(tmp_path: Path) -> None:
-    assert ldp3.folder(Plan(data=tmp_path), "kosarak") is None
-    (tmp_path / "kosarak.csv").write_text("1\n")
-    assert ldp3.folder(Plan(data=tmp_path), "kosarak") == str(tmp_path)
-    assert ldp3.folder(Plan(data=tmp_path), "porto") is None
-    with pytest.raises(datasets.DatasetError, match="kosarak"):
-        ldp3_runs.dataset("kosarak", str(tmp_path), 1)
-
-
-def test_figures_have_a_job_alone_for_each_process_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    (target,) = [target for target in TARGETS if target.name == "ldp3-figure-5"]
-    monkeypatch.setattr(ldp3, "cores", lambda: 12)
-    jobs = target.plan(Plan())
-    assert [job.arguments["processes"] for job in jobs] == [1, 2, 4, 8]
-    assert all(job.alone for job in jobs)
-    monkeypatch.setattr(ldp3, "cores", lambda: 3)
-    assert ldp3.process_counts() == [1, 2, 3]
-    monkeypatch.setattr(ldp3, "cores", lambda: 1)
-    outcome = target.finish(Plan(quick=True), [dict.fromkeys(PROTOCOLS, 2.0)])
-    assert [row.ours for row in outcome.rows] == [2.0] * 3
-    monkeypatch.setattr(ldp3, "cores", lambda: 2)
-    outcome = target.finish(Plan(quick=True), [dict.fromkeys(PROTOCOLS, 2.0), dict.fromkeys(PROTOCOLS, 1.5)])
-    assert [row.ours for row in outcome.rows[-2:]] == [1.0, pytest.approx(4 / 3)]
-    assert outcome.rows[-2].within
-
-
-def test_seconds_are_measured_for_each_protocol() -> None:
-    found = seconds("porto", ["GRR"], 1, 1, None, 1)
-    assert list(found) == ["GRR"]
-    assert 0 < found["GRR"] < 60
-
-
-def test_the_processes_shares_cover_all_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ldp3_runs._loaded, "values", np.arange(1000) % 7)
-    assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 1).n for i in range(3)) == 1000
-    assert sum(ldp3_runs._share("GRR", 7, i, 3, 1, 50).n for i in range(3)) < 30

@@ -66,15 +66,6 @@ def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not any(name in os.environ for name in THREADS)
 
 
-def test_a_job_with_a_truncated_result_runs_again(tmp_path: Path) -> None:
-    target, plan = squares(tmp_path / "log", (2,)), Plan(seed=0)
-    reproduce([target], plan, tmp_path / "kept", processes=1)
-    (file,) = (tmp_path / "kept").iterdir()
-    file.write_text("[4"[:1])
-    reproduce([target], plan, tmp_path / "kept", processes=1)
-    assert json.loads(file.read_text()) == [4]
-
-
 def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> None:
     bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7})], lambda *_: Outcome([]))
     with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
@@ -96,13 +87,6 @@ def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> Non
 )
 def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within: bool | None) -> None:
     assert row.within is within
-
-
-def test_the_gain_is_the_factor_of_the_best_method() -> None:
-    assert Row(label="", ours=6.0, best=2.0).gain == 3
-    assert Row(label="", ours=2.0, best=6.0, lower_is_better=False).gain == 3
-    assert Row(label="", ours=2.0).gain is None
-    assert Row(label="", ours=2.0, best=0.0).gain is None
 
 
 def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:

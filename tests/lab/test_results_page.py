@@ -70,12 +70,6 @@ def test_the_documents_introduction_is_the_codes() -> None:
     assert written.startswith(made[: made.index("| | values |")])
 
 
-def test_the_total_tells_generated_data_from_other_reasons() -> None:
-    rows = [Row(label="e", ours=2.0, published=2.0), Row(label="f", ours=2.0, published=1.0, note="Porto generated"), *ROWS[:2]]
-    total = results_page._total(rows)
-    assert total.startswith("1 of 4 values agree. Of the 3 others, 1 rest on data that we generated")
-
-
 def test_a_command_that_did_not_run_keeps_its_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     assert "## The papers, reproduced" not in results_page.page(found, "")

@@ -6,8 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from lab.bench.sets import COVERED, _errors, _listed, _privset, _unary, coverage_of, coverage_table, error_table, population
-from ldpstream.mechanisms import mechanism
+from lab.bench.sets import COVERED, _errors, _privset, coverage_of, coverage_table, error_table
 from ldpstream.mechanisms.padded_sampling import PaddedSampling
 
 
@@ -61,25 +60,3 @@ def test_privset_loses_eps_and_has_the_stated_variance(omega: int, least: int) -
     share = 1 / 3
     expected = (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
     assert _privset(3, 2, eps, omega, least) == pytest.approx(expected)
-
-
-def test_listed_sets_have_the_variance_of_a_sum_of_values_of_grr() -> None:
-    """3 values, at most 2 of them: 7 sets, of which 3 have a value."""
-    m = mechanism("GRR", 7, eps=1.5)
-    p, q, share = m.p + 2 * m.q, 3 * m.q, 1 / 3
-    assert _listed(3, 2, 1.5) == pytest.approx((share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2)
-
-
-def test_bits_of_any_number_of_values_share_the_budget() -> None:
-    """With m = n, two sets differ in at most n bits, and randomized response with ε/n for each bit is one of the choices."""
-    p = 1 / (1 + math.exp(-0.5))
-    assert _unary(4, 4, 2.0) <= p * (1 - p) / (2 * p - 1) ** 2 * (1 + 1e-4)
-
-
-def test_people_choose_popular_values_more_often() -> None:
-    codes = population(5, 3, 20_000, np.random.default_rng(1))
-    sizes = np.bincount(np.bitwise_count(codes), minlength=6)
-    assert np.abs(sizes[:4] / 20_000 - 0.25).max() < 0.02
-    assert sizes[4:].sum() == 0
-    counts = [(codes >> v & 1).sum() for v in range(5)]
-    assert counts == sorted(counts, reverse=True)

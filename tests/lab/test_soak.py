@@ -21,9 +21,3 @@ def test_the_slope_is_within_its_standard_errors() -> None:
         independent += abs(found - 7) > 2 * naive
     assert beyond < 0.12 * n
     assert independent > 0.3 * n
-
-
-def test_a_constant_memory_has_no_slope() -> None:
-    found, error = slope(np.linspace(0, 1, 50), np.full(50, 84.5))
-    assert abs(found) < 1e-9
-    assert error == 0

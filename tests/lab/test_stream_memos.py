@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.bench.stream_memos import FULL, QUICK, Setting, evolving, last_mean, measure_memos, memoized, spaced_reports
+from lab.bench.stream_memos import QUICK, Setting, evolving, measure_memos, memoized, spaced_reports
 from lab.bench.stream_tables import memo_table
 from ldpstream.mechanisms import LONGITUDINAL, Longitudinal, mechanism
 
@@ -53,10 +53,6 @@ def test_the_spaced_level_is_unbiased_with_its_variances(name: str) -> None:
     assert ((shares - truth) ** 2 / stated).mean() == pytest.approx(1, abs=0.5)
 
 
-def test_the_mean_of_the_last_steps() -> None:
-    assert last_mean(np.arange(5.0)[:, None], 3)[:, 0].tolist() == [0, 0.5, 1, 2, 3]
-
-
 def test_rows_state_the_loss_of_all_steps() -> None:
     rows = measure_memos(QUICK, 1, 5, lambda said: None)
     for row in rows:
@@ -73,7 +69,3 @@ def test_rows_state_the_loss_of_all_steps() -> None:
     with console.capture() as captured:
         console.print(memo_table(rows))
     assert all(row.mechanism in captured.get() for row in rows)
-
-
-def test_the_full_setting_is_lolohas() -> None:
-    assert (FULL.people, FULL.k, FULL.steps, FULL.change, FULL.window) == (10_000, 360, 120, 0.25, 24)

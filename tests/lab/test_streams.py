@@ -15,9 +15,9 @@ from lab.bench.__main__ import app
 from lab.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
 from lab.bench.stream_memos import SPACED_MECHANISMS
 from lab.bench.stream_rivals import RIVALS, Budget, Histogram, Oracle, collect, dissimilarity, oracle, publish, uniform
-from lab.bench.stream_spaced import filtered, spaced_level
+from lab.bench.stream_spaced import spaced_level
 from lab.bench.stream_tables import stream_notes, stream_tables
-from lab.bench.streams import FILTERED, RAW, Plan, Result, detection, errors, measure
+from lab.bench.streams import FILTERED, RAW, Plan, Result, errors, measure
 from ldpstream.mechanisms import LONGITUDINAL, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
@@ -46,18 +46,6 @@ def test_streams_have_whole_people_and_all_of_them(name: str, k: int) -> None:
     np.testing.assert_allclose(stream.shares.sum(axis=1), 1)
 
 
-def test_streams_of_two_values_are_those_of_ldp_ids() -> None:
-    rng = np.random.default_rng(2)
-    sin, log, walk = (synthetic(name, 2, 10**9, 800, rng).shares[:, 1] for name in ("Sin", "Log", "LNS"))
-    t = np.arange(1, 801)
-    np.testing.assert_allclose(sin, 0.05 * np.sin(0.01 * t) + 0.075, atol=1e-9)
-    np.testing.assert_allclose(log, 0.25 / (1 + np.exp(-0.01 * t)), atol=1e-9)
-    assert walk[0] == pytest.approx(0.05)
-    assert np.diff(walk)[:50].std() == pytest.approx(0.0025, rel=0.3)
-    with pytest.raises(ValueError, match="'Cos'"):
-        synthetic("Cos", 2, 10, 10, rng)
-
-
 @pytest.fixture(scope="module")
 def real_streams(data_folder: Path) -> list[Stream]:
     return real(data_folder)
@@ -71,30 +59,7 @@ def test_real_streams_count_the_people_of_the_data(real_streams: list[Stream]) -
     np.testing.assert_allclose(tens.shares.mean(axis=0), 0.1, atol=0.01)
 
 
-def test_missing_files_are_left_out(tmp_path: Path) -> None:
-    assert real(tmp_path) == []
-
-
 # ---- the frequency oracle
-
-
-@pytest.mark.parametrize(("k", "eps"), [(2, 0.5), (7, 2.0), (30, 0.1), (100, 5.0)])
-def test_the_mean_variance_is_that_of_the_mechanisms(k: int, eps: float) -> None:
-    """The mean variance equals the mechanism's own variance for one report, averaged over the values.
-
-    If all people hold one value, f is 0 or 1, so the variance has no part from drawing people.
-    """
-    found = {}
-    for name in ("GRR", "OUE"):
-        m = mechanism(name, k=k, eps=eps)
-        one, none = m.variance(1.0, 1), m.variance(0.0, 1)
-        found[name] = (one + (k - 1) * none) / k
-    fo = oracle(k, eps)
-    assert fo.mean_variance() == pytest.approx(min(found.values()), rel=1e-9)
-    e = np.exp(eps)
-    closed = (k - 2 + e) / (e - 1) ** 2 + (k - 2) / (e - 1) / k if fo.one_hot else 4 * e / (e - 1) ** 2 + 1 / k
-    assert fo.mean_variance() == pytest.approx(closed, rel=1e-9)
-    assert fo.one_hot == (found["GRR"] <= found["OUE"])
 
 
 @pytest.mark.parametrize("one_hot", [True, False])
@@ -193,30 +158,6 @@ def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
         assert z_of(made, last, corrected=True, extra=undivided) < -5.5
 
 
-def test_a_published_histogram_is_unbiased_with_the_stated_variance() -> None:
-    """8000 runs; the five scores are within ±5.5, except with probability 2e-7.
-
-    Control: the true shares in reverse order.
-    """
-    people, runs = np.array([200, 150, 100, 50, 500]), 8_000
-    rng = np.random.default_rng(8)
-    made = [collect(people, 200, 1.0, rng) for _ in range(runs)]
-    shares = np.array([h.shares for h in made])
-    z = (shares.mean(axis=0) - SHARES) / shares.std(axis=0) * runs**0.5
-    assert np.abs(z).max() < 5.5
-    assert np.abs((shares.mean(axis=0) - SHARES[::-1]) / shares.std(axis=0) * runs**0.5).max() > 5.5
-    squares = np.mean((shares - SHARES) ** 2, axis=1)
-    stated = np.array([h.mean_variance for h in made])
-    assert (squares - stated).mean() / (squares - stated).std() * runs**0.5 == pytest.approx(0, abs=5.5)
-    assert np.mean([h.present for h in made]) == pytest.approx(0.5, abs=0.01)
-
-
-def test_a_group_without_present_people_changes_nothing() -> None:
-    nobody = collect(np.array([0, 0, 10]), 3, 1.0, np.random.default_rng(9))
-    assert nobody.present == 0
-    assert dissimilarity(nobody, np.array([0.9, 0.1])) == -np.inf
-
-
 # ---- the methods' rules
 
 
@@ -242,20 +183,6 @@ def test_absorbed_steps_are_followed_by_as_many_silent_ones() -> None:
         assert not parts[t - parts[t] + 1 : t].any()
 
 
-def test_distribution_offers_half_of_the_rest() -> None:
-    w, rng = 10, np.random.default_rng(12)
-    spent = publish("LBD", jumping(w, 2, rng, 10**6), 5.0, w, rng).spent[:, 1]
-    for t in np.flatnonzero(spent):
-        assert spent[t] == pytest.approx((2.5 - spent[max(0, t - w + 1) : t].sum()) / 2)
-
-
-def test_sampling_repeats_its_histogram() -> None:
-    found = publish("LSP", synthetic("Sin", 3, 1000, 11, np.random.default_rng(13)), 1.0, 4, np.random.default_rng(13))
-    assert found.shares.shape == (11, 3)
-    assert (found.shares[4:8] == found.shares[4]).all()
-    assert found.spent.sum(axis=1).tolist() == [1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0]
-
-
 # ---- the spaced level
 
 
@@ -276,35 +203,6 @@ def test_the_spaced_level_has_the_stated_variances() -> None:
     assert ((worse - stream.shares) ** 2 / variances).mean() > 1.15
 
 
-def test_the_filter_is_nearly_the_one_that_knows_the_walk() -> None:
-    """The filter's error is at most 1.15 times the error of a filter with the true drift, and at most half the raw error.
-
-    The test uses 5 random walks of 400 steps.
-
-    Reports that support a value with a probability near 1/2 have a variance that hardly depends on the share.
-    """
-    rng, sums = np.random.default_rng(15), np.zeros(3)
-    drift, v, n = 1e-5, 1e-4, 6_250_000
-    for _ in range(5):
-        truth = 0.5 + np.cumsum(rng.normal(0, drift**0.5, (400, 4)), axis=0)
-        raw = truth + rng.normal(0, v**0.5, truth.shape)
-        level, spread, known = raw[0], v, raw.copy()
-        for t in range(1, 400):
-            gain = (spread + drift) / (spread + drift + v)
-            level, spread = level + gain * (raw[t] - level), (1 - gain) * (spread + drift)
-            known[t] = level
-        sums += [np.mean((x - truth) ** 2) for x in (filtered(raw, np.full(400, n), 0.51, 0.49), known, raw)]
-    assert sums[0] < 1.15 * sums[1]
-    assert sums[0] < 0.5 * sums[2]
-
-
-def test_a_step_without_reports_has_no_raw_histogram() -> None:
-    raw, reports = spaced_level(Stream("gap", np.array([[5, 5, 0], [0, 0, 10]])), 1.0, 1, np.random.default_rng(16))
-    assert reports.tolist() == [10, 0]
-    assert np.isnan(raw[1]).all()
-    np.testing.assert_allclose(filtered(raw, reports, 0.7, 0.3), raw[[0, 0]])
-
-
 # ---- measures and tables
 
 
@@ -314,19 +212,6 @@ def test_errors_follow_their_definitions() -> None:
     assert found.mse == pytest.approx((0.01 + 0.0001) / 2)
     assert found.mre == pytest.approx((0.2 + 0.2 + 0.01 + 10) / 4)
     assert found.mre_person == pytest.approx((0.2 + 0.2 + 0.01 + 1) / 4)
-
-
-def test_detection_is_the_area_under_the_curve() -> None:
-    share = np.array([0.0, 0.1, 0.2, 0.9, 1.0])
-    truth = np.stack([1 - share, share], axis=1)
-    assert detection(truth, truth) == 1
-    assert detection(1 - truth, truth) == 0
-    assert detection(np.full((5, 2), 0.3), truth) == 0.5
-    mixed = np.stack([share, np.array([0.0, 0.5, 0.1, 0.3, 0.5])], axis=1)
-    assert detection(mixed, truth) == pytest.approx((2 + 2.5) / 6)
-    assert np.isnan(detection(truth, np.full((5, 2), 0.5)))
-    three = np.stack([truth[:, 1], np.zeros(5), truth[:, 0]], axis=1)
-    assert detection(np.stack([mixed[:, 1], share, three[:, 2]], axis=1), three) == pytest.approx((0.75 + 1) / 2)
 
 
 def table_text(result: Result) -> str:

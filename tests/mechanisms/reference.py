@@ -135,7 +135,7 @@ def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         else:
             chosen = [np.array(digits(i, 2, m.k), bool) for i in range(2**m.k)]
         return np.packbits(chosen, axis=1, bitorder="little"), np.array(chosen)
-    return np.arange(m.k).astype(m.report_dtype), np.eye(m.k, dtype=bool)
+    return np.arange(m.table_shape[0]).astype(m.report_dtype), np.eye(m.k, dtype=bool)
 
 
 def column_of(m: Mechanism, reports: npt.NDArray[Any]) -> Ints:

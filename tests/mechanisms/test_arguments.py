@@ -17,7 +17,6 @@ from ldpstream.mechanisms.finite_field import prime_powers
 from ldpstream.mechanisms.local_hashing import MAX_HASH_K, papers_g
 from ldpstream.mechanisms.unary import CHAINS, ROUNDS, largest_eps_1
 
-from . import reference
 from .reference import build
 
 NOT_NUMBERS: list[Any] = [math.nan, math.inf, -math.inf, True, False, np.True_, "1", None, 1j, [1.0], Decimal(1)]
@@ -256,9 +255,3 @@ def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> 
         inner = a**4 - 14 * a**2 + 12 * a * b * (1 - a * b) + 12 * a**3 * b + 1
         printed = 1 + max(1, math.floor((1 - a**2 + inner.sqrt()) / (6 * (a - b))))
     assert papers_g(5, eps_inf, eps_1) == max(g for g in prime_powers(1024) if g <= printed)
-
-
-def test_the_reference_computes_rounds_correctly() -> None:
-    """Compares `reference.symbols` and `reference.bits` with two channels computed by hand."""
-    np.testing.assert_allclose(reference.symbols(2, 0.9, 0.1), [[0.9, 0.1], [0.1, 0.9]])
-    np.testing.assert_allclose(reference.bits(2, 0.9, 0.2), [[0.08, 0.72, 0.02, 0.18], [0.08, 0.08 / 4, 0.72, 0.18]])

@@ -88,10 +88,3 @@ def test_amplification_needs_one_attribute_and_equal_domains() -> None:
     assert raised > 1.48
     unequal = [make("GRR", 2, raised).channel(), make("GRR", 9, raised).channel()]
     assert tuple_loss(unequal, differ=1) > eps + 0.05
-
-
-def test_one_attribute_leaves_p_and_q_unchanged() -> None:
-    real = make("OUE", 4)
-    assert (real.with_fake_data(1).p, real.with_fake_data(1).q) == pytest.approx((real.p, real.q))
-    with pytest.raises(ValueError, match="d must be"):
-        real.with_fake_data(0)

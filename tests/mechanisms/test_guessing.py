@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, evidence, guessing, mechanism
 from ldpstream.mechanisms.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.guessing import Chance
@@ -47,15 +46,6 @@ def test_a_guesser_who_knows_the_shares_is_right_at_most_as_often_as_the_bound(n
                 assert told == pytest.approx(m.guess(t), abs=2e-9)
             exceeded |= true > m.guess(t) + 1e-9
     assert exceeded
-
-
-def test_the_chances_of_a_guesser_who_knows_the_demos_shares() -> None:
-    shares = np.array([0.4312, 0.2524, 0.1315, 0.0669, 0.0573, 0.0607])
-    m = mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
-    assert (str(m.guess()), str(m.guess_known(shares)), f"{shares.max():.1%}") == ("35.2 %", "at most 46.5 %", "43.1%")
-    assert m.guess_known(shares, math.inf) == pytest.approx(mechanism("GRR", 6, eps=2.0).guess_known(shares))
-    assert mechanism("GRR", 6, eps=1.0).guess_known(shares, math.inf) == 1.0
-    assert mechanism("GRR", 6, eps=1e-9).guess_known(shares) == pytest.approx(shares.max())
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
@@ -127,16 +117,6 @@ def test_the_guess_is_in_range_for_any_eps_and_k(name: str, k: int) -> None:
             assert 1 / k * (1 - 1e-9) <= m.guess(t) <= 1 + 1e-9
 
 
-def test_the_guesses_of_the_demos_mechanism() -> None:
-    m = mechanism("L-GRR", 6, eps_inf=4.0, eps_1=2.0)
-    assert m.guess() == pytest.approx(0.5964, abs=5e-5)
-    assert m.guess(12) == pytest.approx(0.908, abs=5e-4)
-    assert m.guess(math.inf) == pytest.approx(math.exp(4) / (math.exp(4) + 5))
-    once = mechanism("GRR", 6, eps=2.0)
-    assert once.guess(2) == pytest.approx(once.p)  # the second report changes the guess, but not its mean success
-    assert once.guess(math.inf) == 1.0
-
-
 @pytest.mark.parametrize(("t", "chance"), [(1, 0.475), (2, 0.475), (7, 0.702), (14, 0.841), (45, 0.988)])
 def test_fresh_reports_of_any_values_reveal_no_more_than_those_of_one_value(t: int, chance: float) -> None:
     m = mechanism("GRR", 4, eps=1.0)
@@ -173,14 +153,6 @@ def test_the_largest_chance_is_the_largest_posterior(name: str, k: int, t: int) 
         worst = max(map(largest_posterior, changing(m, t)))
         assert worst == pytest.approx(any_values, rel=1e-9) if any_values.exact else worst <= any_values * (1 + 1e-12)
     assert largest >= m.guess(t) * (1 - 1e-12)
-
-
-def test_the_mean_and_the_largest_chance_differ() -> None:
-    m = mechanism("L-GRR", 6, eps_inf=2.0, eps_1=1.0)
-    assert (str(m.guess(2)), str(m.largest_chance(2))) == ("35.2 %", "52.5 %")
-    assert (str(m.guess(7)), str(m.guess_any_values(7))) == ("51.5 %", "at most 84.2 %")  # 99.9 % follows from eps_sequence
-    osue = mechanism("L-OSUE", 10, eps_inf=2.0, eps_1=1.0)
-    assert (str(osue.guess(math.inf)), str(osue.largest_chance(math.inf))) == ("31.8 %", "45.1 %")
 
 
 @pytest.mark.parametrize("name", [*ONE_TIME, "SW"])
@@ -258,11 +230,6 @@ def test_evidence_of_any_size_stays_in_range() -> None:
 )  # fmt: skip
 def test_bounds_are_rounded_up(chance: float, exact: bool, text: str) -> None:
     assert str(Chance(chance, exact=exact)) == text
-
-
-def test_the_guess_of_a_location_follows_from_the_channel() -> None:
-    m = TruncatedGeometric(k=5, eps=0.5)
-    assert m.guess() == pytest.approx(m.channel().max(axis=0).sum() / 5)
 
 
 @pytest.mark.parametrize("t", [0, -1, 1.5, math.nan])

@@ -71,15 +71,6 @@ def test_eps_t_of_unary_encodings_is_the_enumerated_maximum(name: str, t: int) -
     assert ledger.eps_t_unary(t, rounds=log_rounds(rounds)) == pytest.approx(loss, rel=1e-12)
 
 
-def test_eps_t_has_the_published_values() -> None:
-    osue, grr2, grr4 = log_rounds(unary_rounds("L-OSUE", 2.0, 1.0)), grr_rounds(2, 2.0, 1.0), grr_rounds(4, 2.0, 1.0)
-    for t, loss in ((1, 1.0), (2, 1.6417), (3, 1.8992), (5, 1.9937)):
-        assert ledger.eps_t_unary(t, rounds=osue) == pytest.approx(loss, abs=5e-5)
-        assert ledger.eps_t_grr(t, k=2, **grr_logs(grr2)) == pytest.approx(loss, abs=5e-5)
-    for t, loss in ((1, 1.0), (2, 1.6781), (3, 1.9232)):
-        assert ledger.eps_t_grr(t, k=4, **grr_logs(grr4)) == pytest.approx(loss, abs=5e-5)
-
-
 @pytest.mark.parametrize("k", [2, 3, 10**6])
 @pytest.mark.parametrize("eps_inf", [1e-9, 1e-3, 1.0, 30.0, 700.0])
 def test_eps_t_rises_to_eps_inf_without_cancellation(k: int, eps_inf: float) -> None:
@@ -99,10 +90,6 @@ def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
     eps_inf, eps_2, k, t = 1e-12, 0.5, 5, 3
     loss = ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2)
     assert loss == pytest.approx(eps_inf * math.expm1(t * eps_2) / (math.exp(t * eps_2) + k - 1), rel=1e-11)
-
-
-def test_a_one_time_mechanism_loses_eps_every_time() -> None:
-    assert mechanism("GRR", 5, eps=0.5).eps_t(365) == 182.5
 
 
 # ---- exact eps_sequence
@@ -193,78 +180,6 @@ def test_a_loss_with_fake_data_is_a_bound(name: str) -> None:
     assert m.eps_sequence(2).exact
     assert not m.with_fake_data(3).eps_sequence(2).exact
     assert m.with_fake_data(3).eps_sequence(2).value == m.eps_sequence(2).value
-
-
-def test_one_report_loses_eps_1() -> None:
-    for k in (2, 3, 50):
-        assert sequence_grr(k, grr_rounds(k, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
-        for name in UNARY:
-            assert sequence_unary(k, unary_rounds(name, 2.0, 1.0), 1).value == pytest.approx(1.0, rel=1e-12)
-
-
-# ---- claims of the literature, and plausible but false claims
-
-
-def test_a_constant_and_a_changing_sequence_as_published() -> None:
-    """The losses of the published pairs equal the published losses. All except 2.196 exceed 'number of memos x ε∞'."""
-    for k, loss in ((20, 9.7), (100, 44.0)):
-        rounds = unary_rounds("L-OSUE", 2.0, 1.0)
-        pair = max(enumeration.bits_pair_loss(k, rounds, (0, 0), x) for x in ((0, 1), (1, 0), (1, 2)))
-        assert pair == pytest.approx(loss, abs=0.05)
-        assert pair > 2 * 2.0
-        assert sequence_unary(k, rounds, 2).value >= pair * (1 - 1e-12)
-    for k, eps_inf, eps_1, loss in ((3, 0.3, 0.15, 0.656), (4, 2.0, 1.0, 2.196)):
-        symbols = grr_rounds(k, eps_inf, eps_1)
-        table, sequences = enumeration.symbol_log_likelihood(k, symbols, 2)
-        constant, changing = table[sequences.index((0, 0))], table[sequences.index((1, 2))]
-        assert (constant - changing).max() == pytest.approx(loss, abs=5e-4)
-        assert sequence_grr(k, symbols, 2).value >= (constant - changing).max() * (1 - 1e-12)
-    assert 0.656 > 2 * 0.3
-
-
-def test_memos_times_eps_inf_is_not_a_bound() -> None:
-    """The literature's bound, ε∞ times min(t, k) memos, is false for every memoizing mechanism."""
-    for t in (10, 100, 1000):
-        assert sequence_grr(4, grr_rounds(4, 2.0, 1.0), t).value > 4 * 2.0
-        for name in UNARY:
-            assert sequence_unary(8, unary_rounds(name, 2.0, 1.0), t).value > min(t, 8) * 2.0
-
-
-def test_losses_of_single_memos_do_not_add_up() -> None:
-    """Counterexamples: a value that returns (three reports of one memo, two of another), and hash collisions."""
-    symbols, bits = grr_rounds(4, 2.0, 1.0), unary_rounds("L-OSUE", 2.0, 1.0)
-    one_memo = [ledger.eps_t_grr(t, k=4, **grr_logs(symbols)) for t in (1, 2, 3)]
-    table, sequences = enumeration.symbol_log_likelihood(4, symbols, 5)
-    returning = float((table[sequences.index((0, 1, 0, 1, 0))] - table).max())
-    assert returning == pytest.approx(5.789, abs=5e-4)
-    assert one_memo[2] + one_memo[1] == pytest.approx(3.601, abs=5e-4)
-    assert returning <= sequence_grr(4, symbols, 5).value
-    table, sequences = enumeration.symbol_log_likelihood(4, symbols, 3)
-    colliding = float((table[sequences.index((0, 0, 0))] - table).max())
-    assert colliding == pytest.approx(3.4426, abs=5e-5)
-    assert one_memo[2] == pytest.approx(1.9232, abs=5e-5)
-    assert colliding <= sequence_grr(4, symbols, 3).value
-    returning = enumeration.bits_pair_loss(4, bits, (0, 1, 0, 1, 0), (0, 0, 0, 0, 1))
-    assert returning == pytest.approx(9.175, abs=5e-4)
-    assert sum(ledger.eps_t_unary(t, rounds=log_rounds(bits)) for t in (3, 2)) == pytest.approx(3.541, abs=5e-4)
-    assert returning <= sequence_unary(4, bits, 5).value
-
-
-def test_constant_and_all_distinct_is_not_always_the_worst_pair() -> None:
-    """For GRR with little noise, the pair (all-distinct, constant) has a larger loss. For SUE, (two halves, constant) has a
-    larger loss."""
-    rounds = grr_rounds(5, 5.0, 4.5)
-    table, sequences = enumeration.symbol_log_likelihood(5, rounds, 3)
-    constant, distinct = table[sequences.index((3, 3, 3))], table[sequences.index((0, 1, 2))]
-    worst = enumeration.symbol_loss(5, rounds, 3)
-    assert (distinct - constant).max() == pytest.approx(worst, rel=1e-10)
-    assert (constant - distinct).max() < 0.95 * worst
-    bits = unary_rounds("L-SUE", 0.5, 0.25)
-    halves = enumeration.bits_pair_loss(4, bits, (0, 0, 1, 1), (0, 0, 0, 0))
-    assert halves == pytest.approx(sequence_unary(4, bits, 4).value, rel=1e-10)
-    for x in ((0, 1, 2, 3), (1, 2, 3, 0)):
-        assert enumeration.bits_pair_loss(4, bits, (0, 0, 0, 0), x) < 0.99 * halves
-        assert enumeration.bits_pair_loss(4, bits, x, (0, 0, 0, 0)) < 0.99 * halves
 
 
 # ---- bounds
@@ -424,9 +339,10 @@ def test_the_partners_of_blocks_have_the_largest_total_profit() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
         blocks, kinds = rng.integers(1, 7), rng.integers(1, 6)
-        times = rng.multinomial(blocks + rng.integers(0, 4), np.full(kinds, 1 / kinds))
+        own = max(0, int(blocks) - int(kinds) + 1) + int(rng.integers(0, 3))
+        times = np.append(np.ones(kinds - 1, int), own)
         profit = rng.normal(size=(blocks, kinds)).round(rng.integers(0, 3))  # rounded: some have equal profits
-        partner = unary_module._assignment(profit, times)
+        partner = unary_module._assignment(profit, own)
         assert (np.bincount(partner, minlength=kinds) <= times).all()
         best = linear_sum_assignment(every := np.repeat(profit, times, axis=1), maximize=True)
         assert profit[np.arange(blocks), partner].sum() == pytest.approx(every[best].sum(), abs=1e-12)

@@ -80,19 +80,6 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str) -> None:
             assert p_value(redrawn, reference.sequences(m, 2)[value]) < LIMIT
 
 
-@pytest.mark.parametrize("name", ["OUE", "L-OSUE", "L-OUE"])
-def test_reports_that_are_drawn_in_many_parts_follow_the_rounds(name: str) -> None:
-    """Neighbours have different values, so a part with the values or memos of other people gives another distribution."""
-    m = build(name, 3, 2.0, 1.0)
-    values = np.arange(N) % 3
-    with mock.patch("ldpstream.mechanisms.bits.PART", 1 << 10):
-        first, second = two_reports(m, values, np.random.default_rng(20240610))
-    for value in range(3):
-        counts = joint_counts(m, first[values == value], second[values == value])
-        assert p_value(counts, reference.sequences(m, 2)[value]) > LIMIT
-        assert p_value(counts, reference.sequences(m, 2)[value - 1]) < LIMIT
-
-
 @pytest.mark.parametrize("name", ["OUE", "L-OSUE"])
 def test_the_next_part_continues_the_random_words(name: str) -> None:
     """A part of 256 rows of 64 bits is one block of words, so the reports do not depend on the number of parts.
@@ -206,15 +193,6 @@ def test_bits_and_rows_are_independent(name: str) -> None:
     assert independence(m, repeated, 77)["next row"] > 7.8
 
 
-def test_subsets_of_one_kind_are_equally_likely() -> None:
-    """Tests all 20 sets of 3 of 6 values. All sets with the value are equally likely, and so are all sets without the value."""
-    m = build("SS", 6, 2.0, 1.0, omega=3)
-    rows = m.simulate(np.full(N, 4), np.random.default_rng(20240606))
-    counts = np.bincount(reference.column_of(m, rows), minlength=20)
-    assert p_value(counts, reference.one_round(m)[4]) > LIMIT
-    assert p_value(counts, reference.one_round(m)[3]) < LIMIT
-
-
 def drawn_subsets(loop: str, k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The bits of subsets that one of the two loops draws, (n, k)."""
     rng, rows = np.random.default_rng([k, omega]), np.zeros((values.size, row_bytes(k)), np.uint8)
@@ -277,24 +255,6 @@ def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, 
 
     assert max(scores(0)) < 7.5
     assert scores(max(4, k // 20))[0] > 7.5
-
-
-def test_a_large_subset_lacks_each_pair_of_values_as_often_as_stated() -> None:
-    """Of 33 values, 31 are in the set. Control: the lacking pairs with another ε."""
-    k, value = 33, 5
-    m = build("SS", k, 2.0, 1.0, omega=k - 2)
-    reports = m.report(np.full(N, value), np.random.default_rng(3))
-    assert m.valid(reports).all()
-    lacking = np.nonzero(np.unpackbits(reports, axis=1, count=k, bitorder="little") == 0)[1].reshape(N, 2)
-    first, second = np.triu_indices(k, 1)
-    counts = np.bincount(lacking @ [k, 1], minlength=k * k)[first * k + second]
-    with_value = (first == value) | (second == value)
-
-    def chances(p: float) -> Floats:
-        return np.where(with_value, (1 - p) / (k - 1), p / ((k - 1) * (k - 2) / 2))
-
-    assert p_value(counts, chances(m.p)) > LIMIT
-    assert p_value(counts, chances(build("SS", k, 2.0, 0.5, omega=k - 2).p)) < LIMIT
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100, 2**31 + 1, 2**32 - 1])

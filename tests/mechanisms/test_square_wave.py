@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.checks.audit.audit import supports
 from ldpstream.mechanisms import NAMES, NUMERIC, guessing, mechanism
 from ldpstream.mechanisms.channel import ChannelMechanism
 from ldpstream.mechanisms.square_wave import SquareWave, best_width, half_width
@@ -116,11 +115,6 @@ def test_rows_and_tables_are_checked() -> None:
     assert m.table_from_bytes(table.to_bytes()) == table
     with pytest.raises(ValueError, match="must sum to 301"):
         m.table(301, np.zeros(301, np.int64))
-
-
-def test_the_audit_sees_whether_a_report_is_near_a_value() -> None:
-    m = SquareWave(5, 1.0)
-    assert np.array_equal(supports(m, np.arange(m.cells, dtype=m.report_dtype)), m.far * 1.01 < m.channel().T)
 
 
 # ---- the inversion

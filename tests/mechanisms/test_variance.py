@@ -55,16 +55,6 @@ def test_hashing_covariances_ignore_only_dependent_values(name: str) -> None:
     np.testing.assert_allclose(-(factors.T @ factors)[general][off_diagonal], covariance[general][off_diagonal], atol=1e-12)
 
 
-def test_one_step_is_binomial_and_memo_noise_stays() -> None:
-    for name in NAMES:
-        m = build(name, 20, 2.0, 1.0)
-        for f in (0.0, 0.1, 1.0):
-            gamma = m.q + f * (m.p - m.q)
-            assert m.variance(f, 500) == pytest.approx(gamma * (1 - gamma) / (500 * (m.p - m.q) ** 2))
-        ratio = m.variance(0.0, 500, steps=24) / (m.variance(0.0, 500) / 24)
-        assert ratio > 2 if isinstance(m, Longitudinal) else ratio == pytest.approx(1)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_variance_matches_repeated_surveys(name: str) -> None:
     """Simulates 1000 surveys of 100 people with the same memos over 4 steps.

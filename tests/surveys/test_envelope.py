@@ -16,7 +16,7 @@ from tests.producers.samples import one_question
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 NOW = SURVEY.opens_ms(5) + 1000
 FINGERPRINT = SURVEY.fingerprint
-GRR, BITS, HASHED = (0, 0), (1, 0), (1, 1)
+GRR, BITS = (0, 0), (1, 0)
 
 
 def raw(*elements: object) -> bytes:
@@ -27,16 +27,6 @@ def reason_of(envelope: bytes, now_ms: int = NOW) -> str:
     with pytest.raises(Rejected) as caught:
         open_envelope(SURVEY, envelope, now_ms)
     return caught.value.reason
-
-
-@pytest.mark.parametrize(("attribute", "level"), [GRR, BITS, HASHED])
-def test_reports_survive_the_envelope(attribute: int, level: int) -> None:
-    m = SURVEY.mechanisms[attribute][level]
-    rng = np.random.default_rng(1)
-    reports = m.simulate(rng.integers(0, m.k, 100), rng)
-    envelope = open_envelope(SURVEY, seal(SURVEY, attribute, level, 5, reports), NOW)
-    assert (envelope.attribute, envelope.level, envelope.step, envelope.n) == (attribute, level, 5, 100)
-    assert np.array_equal(np.frombuffer(envelope.payload, m.report_dtype), reports)
 
 
 def test_an_envelope_has_the_golden_bytes() -> None:
