@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
@@ -43,7 +43,7 @@ def cohorts(folder: Path) -> list[str]:
 def take(picture: Path, options: list[str], query: str, card: str | None = None) -> None:
     """Serves the demo's page, and takes a picture of what a reader sees first, or of one card of the page."""
     environment = {**os.environ, "LDPSTREAM_PAGE_PORT": "0"}
-    with children.start([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
+    with start_child([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
         assert demo.stdout
         try:
             address = next(found[0] for line in demo.stdout if (found := re.findall(r"http://\S+/", line)))

@@ -19,7 +19,7 @@ def main() -> None:
     _open_streams()
     if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin and slow other processes
-    from ldpstream.runtime.shutdown import noting_status, shutdown_starter
+    from ldpstream.runtime.process import noting_status, shutdown_starter
 
     told: list[int] = []
     start_shutdown = shutdown_starter(STOP_S, late_status=lambda signum: 128 + signum, exit_hooks=True)

@@ -10,7 +10,7 @@ import msgspec
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH
-from ldpstream.runtime.retention import kept_ms
+from ldpstream.runtime.settings import kept_ms
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import seal_rows

@@ -19,8 +19,7 @@ from ldpstream import (
     signature_commands,
     survey_commands,
 )
-from ldpstream.runtime.errors import exit_status
-from ldpstream.runtime.waiting import Stopped
+from ldpstream.runtime.errors import Stopped, exit_status
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.terminal import console, fail
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ldpstream.runtime.children import process_pool
+from ldpstream.runtime.process import process_pool
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]

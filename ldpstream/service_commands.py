@@ -14,7 +14,6 @@ from ldpstream.arguments import DataFile, FirstStep, Missing, Seed, Steps, Surve
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.producers.sinks import Sink
-from ldpstream.runtime.clock import now_ms
 from ldpstream.signals import ends_on_signal
 from ldpstream.terminal import console, fail, progress_bar, say, show_table, tell
 
@@ -51,6 +50,7 @@ def produce(
     """Simulate devices that report to Kafka or to a gateway in real time, from the survey's current step on."""
     from ldpstream.producers.population import Population  # only here: these modules load slowly
     from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
+    from ldpstream.runtime.clock import now_ms
     from ldpstream.runtime.settings import load_settings
     from ldpstream.surveys import load_survey
 
@@ -115,6 +115,7 @@ def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -
 def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":
     from ldpstream.producers.device.routes import Relay  # only here: these modules load slowly
     from ldpstream.producers.relay.relay_keys import read_keys
+    from ldpstream.runtime.clock import now_ms
 
     if settings.gateway_relay_keys_file is None:
         fail("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: the gateway's file of relay keys")
@@ -153,8 +154,8 @@ def estimate(
 
     from ldpstream import tables
     from ldpstream.runtime.logs import start_log
+    from ldpstream.runtime.process import TOLD_TO_END
     from ldpstream.runtime.settings import load_settings
-    from ldpstream.runtime.shutdown import TOLD_TO_END
     from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Event
 from types import FrameType
 
-from ldpstream.runtime.shutdown import shutdown_starter
+from ldpstream.runtime.process import shutdown_starter
 
 
 def ends_on_signal(

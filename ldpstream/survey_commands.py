@@ -10,7 +10,6 @@ from rich.table import Column, Table
 
 from ldpstream import surveys
 from ldpstream.outputs import JsonFile, utf8, write_json
-from ldpstream.runtime.clock import now_ms
 from ldpstream.terminal import fail, say, show_table, tell
 
 if TYPE_CHECKING:
@@ -25,7 +24,8 @@ def surveys_command(
     json: JsonFile = None,
 ) -> None:
     """List the surveys of a folder: state, steps, end, owner, fingerprint."""
-    from ldpstream.surveys.folder import survey_files  # only here: this module loads slowly
+    from ldpstream.runtime.clock import now_ms  # only here: these modules load slowly
+    from ldpstream.surveys.folder import survey_files
 
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")

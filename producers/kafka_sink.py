@@ -10,13 +10,13 @@ from typing import Any
 from kafka.errors import KafkaError
 
 from ldpstream.producers.sinks import SinkError
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.errors import wait_for
+from ldpstream.runtime.kafka_clients import Producer, hearing
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
-from ldpstream.runtime.waiting import Unreachable, wait_for
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.errors import Unreachable
 
 CONNECT_MS = 5_000
 REQUEST_MS = 10_000

@@ -20,9 +20,8 @@ from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
 from ldpstream.publishing.workload import Workload
-from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
-from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.runtime.survey_watch import LOOK_S
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.surveys import Survey

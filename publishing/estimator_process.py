@@ -11,15 +11,14 @@ from ldpstream.publishing.cluster import Cluster
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.log_position import MarkerProducer, connect_admin
 from ldpstream.publishing.publication import Publication
+from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import raise_limit
-from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.runtime.malloc import keep_freed_memory
+from ldpstream.runtime.errors import LogUnavailable, wait_for
 from ldpstream.runtime.monitoring import serve_monitoring
+from ldpstream.runtime.process import keep_freed_memory
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_broker
-from ldpstream.runtime.waiting import wait_for
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore

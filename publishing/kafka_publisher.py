@@ -9,10 +9,8 @@ from kafka.errors import KafkaError, TransactionalIdAuthorizationFailedError
 from ldpstream.publishing.progress import PublicationSummary, TopicUnavailable
 from ldpstream.publishing.publication import FORMAT, Publication
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.kafka_clients import Producer, TopicReader, hearing
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 

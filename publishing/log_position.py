@@ -9,8 +9,7 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from kafka.structs import OffsetAndTimestamp
 
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.kafka_clients import Producer, hearing
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 

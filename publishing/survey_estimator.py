@@ -15,10 +15,9 @@ from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.vitals import Vitals
 from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.runtime.waiting import Unreachable
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.surveys import Survey
-from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.errors import Unreachable, UserError
 
 log = structlog.get_logger("ldpstream.estimator")
 

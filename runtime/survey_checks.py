@@ -9,9 +9,8 @@ import structlog
 
 from ldpstream.runtime.survey_keeper import OpenSurveyChanged
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.waiting import Unreachable
 from ldpstream.surveys import Survey
-from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.errors import Unreachable, UserError
 
 log = structlog.get_logger("ldpstream.surveys")
 

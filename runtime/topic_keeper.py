@@ -13,12 +13,10 @@ from contextlib import closing, contextmanager
 import structlog
 from kafka.errors import KafkaError
 
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.kafka_clients import Producer, TopicReader, hearing
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
 from ldpstream.surveys import Survey
 

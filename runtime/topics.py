@@ -25,13 +25,11 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from ldpstream.runtime.kafka_errors import hearing
-from ldpstream.runtime.retention import kept_ms
-from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.waiting import Unreachable
+from ldpstream.runtime.kafka_clients import hearing
+from ldpstream.runtime.settings import Settings, kept_ms
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
-from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.errors import Unreachable, UserError
 
 log = structlog.get_logger("ldpstream.topics")
 

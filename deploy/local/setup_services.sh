@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs missing programs that the service tests need: redis-server, a Java runtime, Maven, Prometheus, nginx, Chromium and
-# npm. Also downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/cache.py
+# npm. Also downloads Kafka's jars, the manifest checkers and Grafana's panel components (into the cache folder that runtime/files.py
 # names). Does not install kubectl. If an installation fails, the script prints one line and succeeds, and the tests are skipped.
 # If CI is set, the script fails, and so do the tests.
 set -euo pipefail

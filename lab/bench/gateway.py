@@ -22,7 +22,7 @@ from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
 from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
 from ldpstream.producers.gateway.bodies import ENVELOPE
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, seal
 
@@ -138,7 +138,7 @@ def answers(port: int) -> bool:
 @contextmanager
 def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
-    with children.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with start_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             deadline = time.monotonic() + 30
             while True:

@@ -20,7 +20,7 @@ from kafka.admin import MemberToRemove
 from lab.bench.service_survey import Asked, write_survey
 from ldpstream.local.ports import free_ports
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores.redis_connection import connect
@@ -44,7 +44,7 @@ class Process:
         self.name, self._log = " ".join((module, *arguments[:1])), log
         with log.open("wb") as err:
             command = [sys.executable, "-m", module, *arguments]
-            self._process = children.start(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=err)
+            self._process = start_child(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=err)
 
     @property
     def pid(self) -> int:

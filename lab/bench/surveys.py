@@ -24,7 +24,7 @@ from lab.bench.surveys_results import Role, Served, SurveysBench
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, cpu_s
 from ldpstream.processes import cores
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.kafka_producer import Producer
+from ldpstream.runtime.kafka_clients import Producer
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import seal
 

@@ -14,7 +14,7 @@ from lab.papers.reproduction_tables import document, sentences, table
 from ldpstream.cli import run
 from ldpstream.outputs import JsonFile, write_json
 from ldpstream.plots import draw_panels
-from ldpstream.runtime.cache import cache_dir
+from ldpstream.runtime.files import cache_dir
 from ldpstream.terminal import console, job_bar
 
 TARGETS: tuple[Target, ...] = (*ibu_mi.TARGETS, *ldp3.TARGETS, *free_will.TARGETS, *allomfree.TARGETS)

@@ -15,7 +15,7 @@ from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.processes import one_thread_each
-from ldpstream.runtime.children import process_pool
+from ldpstream.runtime.process import process_pool
 
 EPS = 1.0
 FILES = {"kosarak": "kosarak.csv", "bms_pos": "bms_pos.csv", "porto": ""}

@@ -15,7 +15,7 @@ import numpy as np
 
 from ldpstream.plots import Panel
 from ldpstream.processes import cores, one_thread_each
-from ldpstream.runtime.children import process_pool
+from ldpstream.runtime.process import process_pool
 from ldpstream.surveys.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ldpstream.runtime import children
-from ldpstream.runtime.cache import cache_dir
+from ldpstream.runtime.files import cache_dir
+from ldpstream.runtime.process import start_child
 
 LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}
@@ -89,7 +89,7 @@ def accuracy_of_peers(tasks: list[dict[str, Any]], seen: Callable[[str], None]) 
 def _run(script: Path, task: object, seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     seen("installing other libraries")
     python = environment()
-    process = children.start([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = start_child([str(python), "-I", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
     with process:

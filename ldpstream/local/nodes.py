@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from ldpstream.local.ports import LOOPBACK, is_free
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from ldpstream.surveys.errors import UserError
 
 START_S = 120.0  # longest time until a server answers
@@ -105,7 +105,7 @@ class Node(ABC):
                 raise NodeError(f"{self.name} cannot start: port {port} of {LOOPBACK} is taken")
         silent = subprocess.DEVNULL
         with self.log.open("ab") as log:
-            self._process = children.start(
+            self._process = start_child(
                 command, cwd=self.folder, env=environment, stdin=silent, stdout=log, stderr=log, start_new_session=True
             )
 

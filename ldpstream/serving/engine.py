@@ -10,8 +10,8 @@ from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.malloc import return_compiler, return_freed_memory
-from ldpstream.runtime.retention import KEPT_MS
+from ldpstream.runtime.process import return_compiler, return_freed_memory
+from ldpstream.runtime.settings import KEPT_MS
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import PARTITION, DataFolder
 from ldpstream.stores.folder_log import FolderLog, expire

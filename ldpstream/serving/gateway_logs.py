@@ -12,8 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
-from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.steady_clock import ClockJumped
+from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog, NoRoom

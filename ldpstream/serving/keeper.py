@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.clock import now_ms, shown
 from ldpstream.runtime.errors import Passing
-from ldpstream.runtime.steady_clock import shown
 from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.surveys import Survey

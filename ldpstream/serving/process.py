@@ -12,9 +12,8 @@ from ldpstream.estimators import compiled
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.producers.gateway.metrics import largest_client
 from ldpstream.publishing.estimator_loop import EstimatorLoop
-from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.clock import SteadyClock, now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs

@@ -57,7 +57,7 @@ from ldpstream.producers.gateway.oblivious import oblivious_routes
 from ldpstream.producers.gateway.openapi import description
 from ldpstream.producers.gateway.origins import allow
 from ldpstream.producers.gateway.problems import Cause, Problem
-from ldpstream.runtime.security_headers import SecurityHeaders
+from ldpstream.runtime.web import SecurityHeaders
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",

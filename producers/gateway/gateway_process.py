@@ -28,16 +28,17 @@ from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.protocol import gateway_protocol
 from ldpstream.producers.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime.bounded_http import bounded_protocol
+from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import end_unread, shares
+from ldpstream.runtime.errors import Stopped, wait_for
 from ldpstream.runtime.monitoring import tell_version
+from ldpstream.runtime.process import TOLD_TO_END
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
-from ldpstream.runtime.shutdown import TOLD_TO_END
-from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.runtime.survey_keeper import NotCounted
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.waiting import Stopped, Unreachable, wait_for
+from ldpstream.runtime.web import bounded_protocol
 from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import Unreachable
 
 log = structlog.get_logger("ldpstream.gateway")
 

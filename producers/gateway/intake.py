@@ -43,8 +43,7 @@ from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.shuffle import Shuffle
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.producers.relay.relay_keys import RelayKeys
-from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.steady_clock import ClockJumped
+from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged

@@ -8,7 +8,7 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPES, KEY
 from ldpstream.producers.gateway.problems import MAX_ELEMENTS, MAX_RETRY_S, RETRY_S, STATUS, urn
 from ldpstream.producers.gateway.surveys import ServedSurvey, SurveyList
 from ldpstream.producers.relay.capsules import KEYS_TYPE, REQUEST_TYPE, RESPONSE_TYPE
-from ldpstream.runtime.openapi import with_formats
+from ldpstream.runtime.web import with_formats
 from ldpstream.surveys import REASONS
 
 _STRING = {"type": "string"}

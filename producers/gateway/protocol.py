@@ -35,7 +35,7 @@ from ldpstream.producers.gateway.oblivious import take_capsule
 from ldpstream.producers.gateway.origins import allow, permissions
 from ldpstream.producers.gateway.problems import Problem
 from ldpstream.producers.relay.capsules import RESPONSE_TYPE
-from ldpstream.runtime.security_headers import SecurityHeaders
+from ldpstream.runtime.web import SecurityHeaders
 
 log = structlog.get_logger("ldpstream.gateway")
 

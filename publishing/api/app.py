@@ -47,7 +47,7 @@ from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.publishing.page.surveys_page import surveys_page
 from ldpstream.publishing.progress import Source
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.security_headers import SecurityHeaders
+from ldpstream.runtime.web import SecurityHeaders
 from ldpstream.surveys import Reason, Survey
 
 SECURITY = {

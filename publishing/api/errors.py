@@ -9,8 +9,8 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from ldpstream.publishing.answers.responses import NotAllowed, NotFound
-from ldpstream.runtime.openapi import with_formats
 from ldpstream.runtime.versions import running_version
+from ldpstream.runtime.web import with_formats
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 
 

@@ -19,8 +19,8 @@ from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf
 from ldpstream.publishing.progress import PublicationSummary
 from ldpstream.publishing.publication import Publication, decode_publication
 from ldpstream.publishing.schedule import quality
+from ldpstream.runtime.kafka_clients import TopicReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.runtime.topics import topic_id
 from ldpstream.stores.data_folder import FILE, looking
 from ldpstream.stores.formats import check_format

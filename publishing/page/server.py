@@ -7,8 +7,8 @@ from contextlib import suppress
 import uvicorn
 from fastapi import FastAPI
 
-from ldpstream.runtime.bounded_http import bounded_protocol
 from ldpstream.runtime.descriptors import end_unread, shares
+from ldpstream.runtime.web import bounded_protocol
 
 END_S = 2
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 import ldpstream.agents.app as app
-from ldpstream.runtime import shutdown
+from ldpstream.runtime import process
 
 ENDLESS_S = 600  # longer than the test waits
 
@@ -52,7 +52,7 @@ BUSY: dict[str, Callable[[], None]] = {"event-loop": event_loop, "lock": lock, "
 def main(name: str) -> None:
     app.STOP_S = {"event-loop": 0.5, "lock": 2, "teardown": ENDLESS_S}[name]
     if name == "event-loop":
-        shutdown.ALARM_AFTER_S = ENDLESS_S  # the deadline's thread must end the process
+        process.ALARM_AFTER_S = ENDLESS_S  # the deadline's thread must end the process
     loop = asyncio.new_event_loop()
     worker = app._from_environment().Worker(loop=loop)
     worker._install_signal_handlers_unix()

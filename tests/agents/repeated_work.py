@@ -3,7 +3,7 @@
 import resource
 import sys
 
-from ldpstream.runtime.malloc import keep_freed_memory, return_freed_memory
+from ldpstream.runtime.process import keep_freed_memory, return_freed_memory
 
 
 def faults() -> int:

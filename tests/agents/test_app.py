@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.runtime import children, topics
+from ldpstream.runtime import topics
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import BrokerUnreachable, TopicError, check_broker
 
@@ -96,7 +97,7 @@ def test_nothing_holds_up_the_shutdown_deadline(busy: str, status: int, tmp_path
     """The deadline starts with the signal. Even an orderly shutdown does not wait for the interpreter's teardown."""
     named = {"LDPSTREAM_SURVEY": str(SAMPLE), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-P", str(Path(__file__).with_name("busy_worker.py")), busy]
-    with children.start(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+    with start_child(command, env=os.environ | named, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         process.terminate()

@@ -18,9 +18,8 @@ from ldpstream.agents.log import Chunk
 from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.waiting import Unreachable
 from ldpstream.surveys import Survey
-from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.errors import Unreachable, UserError
 
 from .test_fair_shares import FakeCounting, settle
 

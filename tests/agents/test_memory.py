@@ -12,7 +12,7 @@ import pytest
 
 from ldpstream.agents.app import COLLECT_AFTER
 from ldpstream.agents.consumer.batches import PIECE_RECORDS
-from ldpstream.runtime.malloc import return_compiler
+from ldpstream.runtime.process import return_compiler
 from tests.agents.fetched import batch, read, unread
 
 PROGRAM = Path(__file__).with_name("repeated_work.py")

@@ -23,7 +23,7 @@ from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import SCRAPE_S, Ask, asker
@@ -94,7 +94,7 @@ def remembered(lines: Iterator[str], folder: Path) -> Iterator[Ask]:
     said = folder / "prometheus.log"
     flags = [f"--config.file={configuration}", f"--storage.tsdb.path={data}", f"--web.listen-address=127.0.0.1:{port}"]
     with said.open("wb") as out:
-        server = children.start(["prometheus", *flags, "--storage.tsdb.retention.time=100y"], stdout=out, stderr=out)
+        server = start_child(["prometheus", *flags, "--storage.tsdb.retention.time=100y"], stdout=out, stderr=out)
     ask = asker(f"http://127.0.0.1:{port}")
     try:
         wait_until(partial(ask, "query", {"query": "vector(1)"}), said.read_text)

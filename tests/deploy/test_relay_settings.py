@@ -17,7 +17,7 @@ import trustme
 
 from ldpstream.local.ports import free_ports
 from ldpstream.producers.gateway.oblivious import MAX_CAPSULE_BYTES
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from tests.conftest import give_up
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def site(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, Gateway]]:
     thread.start()
     command = ["nginx", "-e", str(tmp_path / "log"), "-c", str(tmp_path / "nginx.conf")]
     try:
-        with children.start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as nginx:
+        with start_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as nginx:
             try:
                 yield front, trust, gateway
             finally:

@@ -24,7 +24,7 @@ from ldpstream.producers.gateway import bodies, credentials, gateway_log, intake
 from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
-from ldpstream.runtime import malloc, shutdown, topics
+from ldpstream.runtime import process, topics
 from ldpstream.runtime.errors import LASTING
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores import redis_connection
@@ -75,7 +75,7 @@ SAID = [
     ("counting.md", f"that wait to be counted, of about {batches.CHUNK_BYTES // 10**6} MB each"),
     ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
-    ("counting.md", f"up to {malloc.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
+    ("counting.md", f"up to {process.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
     ("counting.md", f"refuses to start (exit status {LASTING})"),
@@ -98,7 +98,7 @@ def test_a_documented_number_is_the_codes(document: str, sentence: str) -> None:
 def test_derived_numbers_are_the_codes() -> None:
     assert 2 * 8 * local_hashing.AUTO_TABLE <= survey.MAX_OPEN_BYTES  # two open steps
     assert minutes(STALL_S) == "two minutes"  # docs/counting.md gives two minutes at the start
-    stopped_s = max(agent.STOP_S, service_commands.STOP_S) + shutdown.ALARM_AFTER_S
+    stopped_s = max(agent.STOP_S, service_commands.STOP_S) + process.ALARM_AFTER_S
     assert stopped_s < 10  # docs/operate.md promises an end within 10 seconds
 
 

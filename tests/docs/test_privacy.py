@@ -18,7 +18,7 @@ from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import weight
 from ldpstream.promises.second_promise import loss_up, second_promise
 from ldpstream.promises.statements import DELETIONS, SHARING
-from ldpstream.runtime.retention import KEPT_MS
+from ldpstream.runtime.settings import KEPT_MS
 from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.survey import KEPT_STEPS
 

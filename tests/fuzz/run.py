@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 
-from ldpstream.runtime.children import process_pool
+from ldpstream.runtime.process import process_pool
 
 from .inputs import batch
 from .verdict import verdicts

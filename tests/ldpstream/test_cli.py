@@ -344,8 +344,8 @@ def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) ->
 
 def test_a_process_that_ignores_its_deadline_is_ended() -> None:
     """The control is a process without a deadline, which continues."""
-    program = "import os, signal, time; from ldpstream.signals import ends_on_signal; from ldpstream.runtime import shutdown\n"
-    program += "shutdown.ALARM_AFTER_S = 600; stop = ends_on_signal({}); "  # the deadline's thread must end the process
+    program = "import os, signal, time; from ldpstream.signals import ends_on_signal; from ldpstream.runtime import process\n"
+    program += "process.ALARM_AFTER_S = 600; stop = ends_on_signal({}); "  # the deadline's thread must end the process
     program += (
         "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + {}\nwhile time.monotonic() < end: time.sleep(0.1)\n"
     )

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from ldpstream.publishing.estimator_loop import EstimatorLoop
-from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.clock import SteadyClock, now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.steady_clock import SteadyClock
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import ClockBehind, FolderKeeper

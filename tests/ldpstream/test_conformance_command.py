@@ -17,7 +17,7 @@ from ldpstream.checks.conformance.listener import ANSWERS, LEAST
 from ldpstream.checks.conformance.rules import read_key
 from ldpstream.cli import app
 from ldpstream.producers.gateway.problems import STATUS
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from ldpstream.surveys import parse_survey
 from tests.producers.samples import one_question
 from tests.small_survey import START
@@ -144,7 +144,7 @@ def test_the_sending_of_a_survey_that_requires_a_relay_is_not_checked(tmp_path: 
 def test_the_gateway_of_the_command_ends_with_a_verdict(tmp_path: Path) -> None:
     (tmp_path / "survey.toml").write_text(SURVEY)
     command = [sys.executable, "-m", "ldpstream", "conformance", str(tmp_path / "survey.toml"), "--listen", "0"]
-    with children.start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with start_child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3].rstrip(",")
         process.terminate() if url.startswith("http://127.0.0.1:") else process.kill()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from tests.services.rig import free_ports, get, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ class Waiting:
         self.folder, self.log = folder / "empty", folder / "log"
         self.folder.mkdir()
         with self.log.open("wb") as log:
-            self.process = children.start([sys.executable, *command], env=env, cwd=self.folder, stdout=log, stderr=log)
+            self.process = start_child([sys.executable, *command], env=env, cwd=self.folder, stdout=log, stderr=log)
 
     def until_it_says(self, words: str) -> None:
         end = time.monotonic() + DEADLINE_S

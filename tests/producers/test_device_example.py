@@ -23,8 +23,8 @@ import pytest
 from ldpstream.device import Device, Waiting
 from ldpstream.producers.device import routes
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.process import start_child
 from ldpstream.surveys import Survey, load_survey, open_envelope
 from tests.services.rig import free_ports, wait_until
 
@@ -218,10 +218,10 @@ def test_the_first_program_reports_to_the_service_of_its_guide(
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "surveys" / "samples", "surveys/samples")
     long = [word.replace("60", "86400") for word in make]  # with shorter steps a slow machine would be late
-    assert children.start(long).wait() == 0
+    assert start_child(long).wait() == 0
     ports = {"LDPSTREAM_GATEWAY_PORT": gateway, "LDPSTREAM_PAGE_PORT": page}
     with Path("said").open("wb") as said:
-        service = children.start(serve, env=ports, stdout=said, stderr=said)
+        service = start_child(serve, env=ports, stdout=said, stderr=said)
     try:
         wait_until(lambda: b'"serving"' in Path("said").read_bytes(), lambda: Path("said").read_text())
         exec(FIRST.replace("8081", gateway), {})  # our own documentation

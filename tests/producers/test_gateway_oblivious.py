@@ -16,8 +16,8 @@ from ldpstream.producers.gateway.oblivious import MAX_CAPSULE_BYTES, PADDED_BYTE
 from ldpstream.producers.relay.binary_http import BinaryRequest, BinaryResponse, decode_response, encode_request
 from ldpstream.producers.relay.capsules import KEYS_TYPE, RESPONSE_TYPE, KeyConfig, decode_configs, public_key, seal_request
 from ldpstream.producers.relay.relay_keys import RelayKey, RelayKeys, rotate
+from ldpstream.runtime.clock import ClockJumped
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.steady_clock import ClockJumped
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, seal_rows
 from tests.producers.test_relay_keys import NOW as CREATED

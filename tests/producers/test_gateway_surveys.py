@@ -22,10 +22,9 @@ from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.runtime import survey_checks
 from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
 from ldpstream.runtime.survey_watch import SurveyWatch
-from ldpstream.runtime.waiting import Unreachable
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import VERSION
-from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.errors import Unreachable, UserError
 from ldpstream.surveys.folder import Changes, SurveyFolderError
 from ldpstream.surveys.signatures import statement
 from tests.agents.samples import make_survey

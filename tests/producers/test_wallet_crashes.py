@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ldpstream.device import SurveySpent, Wallet, WalletFull
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 
 from .test_device import rows
 from .test_device_crashes import ROOT, folder  # noqa: F401 (a fixture)
@@ -122,7 +122,7 @@ def test_parallel_processes_share_one_budget_and_one_device(tmp_path: Path) -> N
     for name in "abc":
         (tmp_path / f"{name}.toml").write_text(TOML.replace("NAME", name))
     processes = [
-        children.start([sys.executable, "-c", PROGRAM, tmp_path, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        start_child([sys.executable, "-c", PROGRAM, tmp_path, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         for first in range(3)
     ]
     outputs = [process.communicate(timeout=600)[0] for process in processes]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 from tests.services.rig import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def children_of(parent: str, number: signal.Signals, folder: Path) -> list[int]:
     (folder / "deaf.py").write_text(DEAF)
     (folder / "parent.py").write_text(parent)
     command = [sys.executable, "parent.py"]
-    with children.start(
+    with start_child(
         command,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -102,4 +102,4 @@ def test_control_a_plain_child_survives(tmp_path: Path) -> None:
 
 def test_a_launch_that_fails_says_why() -> None:
     with pytest.raises(FileNotFoundError, match="no-such-folder"):
-        children.start([sys.executable], cwd="/no-such-folder")
+        start_child([sys.executable], cwd="/no-such-folder")

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from ldpstream.producers.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.runtime import bounded_http, descriptors, monitoring
+from ldpstream.runtime import descriptors, monitoring, web
 from ldpstream.runtime.descriptors import ConnectionShares, raise_limit, shares
 from tests.services.rig import PATIENCE_S, free_ports
 
@@ -41,7 +41,7 @@ def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_
 ) -> None:
     for module in (monitoring, page_server):
         monkeypatch.setattr(module, "shares", lambda: FEW)
-    monkeypatch.setattr(bounded_http, "HEAD_S", 1.0)
+    monkeypatch.setattr(web, "HEAD_S", 1.0)
     monkeypatch.setattr(monitoring._Silent, "timeout", 1.0)
     (port,) = free_ports(1)
     with server(port) as path:

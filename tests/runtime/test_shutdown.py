@@ -47,9 +47,9 @@ def test_the_shutdown_deadline_keeps_the_status_of_a_failure(program: str, end: 
 
 HELD = """
 import signal, threading
-from ldpstream.runtime import shutdown
+from ldpstream.runtime import process
 
-shutdown.ALARM_AFTER_S = 600  # the deadline's thread must end the process
+process.ALARM_AFTER_S = 600  # the deadline's thread must end the process
 {}
 """
 EVENT = """

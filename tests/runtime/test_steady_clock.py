@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldpstream.runtime.steady_clock import ClockJumped, SteadyClock, jump_seconds
+from ldpstream.runtime.clock import ClockJumped, SteadyClock, jump_seconds
 from tests.small_survey import small_survey
 
 QUESTION = {"name": "q", "size": 3, "level": [{"name": "all", "mechanism": "GRR", "eps": 1.0}]}

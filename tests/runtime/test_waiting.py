@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ldpstream.runtime.waiting import TELL_EVERY, Stopped, Unreachable, wait_for
+from ldpstream.runtime.errors import TELL_EVERY, Stopped, wait_for
+from ldpstream.surveys.errors import Unreachable
 
 AT = "Kafka at here:1"
 

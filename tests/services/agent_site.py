@@ -17,8 +17,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from ldpstream.agents import Record, tally
 from ldpstream.mechanisms import CountTable
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores import CountStore, PaneKey
@@ -63,7 +63,7 @@ class Worker:
         with log.open("ab") as out:
             faust = ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]
             command = [sys.executable, *(["-P", str(CHANGED), *changed] if changed else faust)]
-            self.process = children.start(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
+            self.process = start_child(command, env=environment, cwd=log.parent, stdout=out, stderr=out)
 
     def kill(self) -> None:
         """Sends SIGKILL."""

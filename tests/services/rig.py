@@ -19,8 +19,8 @@ from redis import RedisError
 from ldpstream.local import servers
 from ldpstream.local.nodes import Node, NodeError
 from ldpstream.local.ports import LOOPBACK, free_ports
-from ldpstream.runtime import children
-from ldpstream.runtime.waiting import wait_for
+from ldpstream.runtime.errors import wait_for
+from ldpstream.runtime.process import start_child
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ __all__ = [
 PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
 # A process ends within 10 s of SIGTERM, on a busy machine later. Without a deadline, an agent takes 88 s if Kafka hangs.
 ENDED_S = 60.0
-# Exit statuses of an agent after SIGTERM. On a busy machine the alarm of `runtime.shutdown` may end the agent.
+# Exit statuses of an agent after SIGTERM. On a busy machine the alarm of `runtime.process` may end the agent.
 STOPPED = (0, -signal.SIGALRM)
 
 
@@ -87,7 +87,7 @@ def start_command(log: Path, env: Mapping[str, str], *command: object, through: 
     """
     with log.open("ab") as out:
         line = [*through, sys.executable, "-m", "ldpstream", *map(str, command)]
-        return children.start(line, env=env, cwd=log.parent, stdout=out, stderr=out)
+        return start_child(line, env=env, cwd=log.parent, stdout=out, stderr=out)
 
 
 def patiently(ask: Callable[[], T]) -> T:

@@ -18,8 +18,9 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.runtime import children, topics
+from ldpstream.runtime import topics
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores import Checkpoint, PaneKey
@@ -124,7 +125,7 @@ class Process:
     def __init__(self, log: Path, env: dict[str, str], *command: object) -> None:
         self.log = log
         with log.open("wb") as out:
-            self.process = children.start(
+            self.process = start_child(
                 [sys.executable, "-m", *map(str, command)], env=env, cwd=log.parent, stdout=out, stderr=out
             )
 

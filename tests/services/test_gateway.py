@@ -28,7 +28,7 @@ from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
 from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.shutdown import TOLD_TO_END
+from ldpstream.runtime.process import TOLD_TO_END
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
 

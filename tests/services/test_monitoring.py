@@ -30,8 +30,8 @@ from ldpstream.producers.produce import produce_step
 from ldpstream.producers.relay.relay_keys import rotate
 from ldpstream.producers.values import MarkovValues
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime import children
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey
@@ -98,7 +98,7 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
 
     def start(name: str, command: list[str], **settings: str) -> None:
         with (folder / f"{name}.log").open("wb") as log:
-            started.append(children.start(command, env=env | settings, stdout=log, stderr=log, cwd=folder))
+            started.append(start_child(command, env=env | settings, stdout=log, stderr=log, cwd=folder))
 
     for name, port in ports.items():
         start(name, [sys.executable, "-m", "ldpstream", name, str(file)], LDPSTREAM_METRICS_PORT=str(port))

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from ldpstream.local import ports
 from ldpstream.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.local.ports import PORTS
-from ldpstream.runtime import children
+from ldpstream.runtime.process import start_child
 
 from . import rig
 from .conftest import MakeTopic
@@ -138,7 +138,7 @@ def test_nodes_outlive_the_thread_that_started_them() -> None:
 @pytest.mark.usefixtures("own_redis")
 def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
     script = "from tests.services.rig import RedisNode; n = RedisNode(); n.start(); print(n.url, flush=True); input()"
-    owner = children.start(
+    owner = start_child(
         [sys.executable, "-c", script],
         cwd=Path(__file__).parents[2],
         env=os.environ | {"TMPDIR": str(tmp_path)},

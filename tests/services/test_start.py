@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.rehearse import rehearse
-from ldpstream.runtime.shutdown import TOLD_TO_END
+from ldpstream.runtime.process import TOLD_TO_END
 
 from .rig import KafkaNode, RedisNode, free_ports, get, start_command
 

@@ -13,7 +13,7 @@ import pytest
 
 from ldpstream.local.commands import get
 from ldpstream.local.ports import free_ports
-from ldpstream.runtime.children import start
+from ldpstream.runtime.process import start_child
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until
@@ -59,7 +59,7 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
     env |= {"LDPSTREAM_PAGE_PORT": str(page), "LDPSTREAM_GATEWAY_PORT": str(gateway)}
     command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3", *options]
     with (tmp_path / "out").open("wb") as out:
-        process = start(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
+        process = start_child(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
     yield process, page, gateway
     process.send_signal(signal.SIGINT)
     process.wait(PATIENCE_S)

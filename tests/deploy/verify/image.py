@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldpstream.local.kafka_jars import JarsError
-from ldpstream.runtime.cache import cache_dir
+from ldpstream.runtime.files import cache_dir
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 from tests.deploy.verify.engine import Engine, VerifyError, engine, run

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ldpstream.local import kafka_jars
-from ldpstream.runtime.cache import cache_dir
+from ldpstream.runtime.files import cache_dir
 from tests.deploy.verify.engine import Engine
 
 IMAGE = "ldpstream-verify-servers"

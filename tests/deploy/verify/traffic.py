@@ -16,8 +16,8 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.producers.gateway.bodies import BATCH
 from ldpstream.publishing.publication import Publication
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.kafka_clients import TopicReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topic_reader import TopicReader
 from ldpstream.stores import PaneKey
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, seal

@@ -1,8 +1,10 @@
-"""The HTTP protocol of the page and of the gateway's monitoring port: uvicorn's, with limits against idle connections."""
+"""The common parts of our HTTP servers: limits against idle connections, security headers, and formats of OpenAPI documents."""
 
 import asyncio
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_S = 10.0  # a connection is closed if a request's head has not ended after this time
@@ -44,3 +46,32 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class SecurityHeaders:
+    """Middleware that adds headers to every response.
+
+    Args:
+        headers: the headers; the application must set none of them.
+    """
+
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+        self._app = app
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def with_formats(part: Any) -> Any:
+    if isinstance(part, list):
+        return [with_formats(inner) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    width = {"integer": "int64", "number": "double"}.get(part["type"]) if isinstance(part.get("type"), str) else None
+    return {key: with_formats(inner) for key, inner in part.items()} | ({"format": width} if width else {})

@@ -1,0 +1,190 @@
+"""A process: its shutdown, its children and its memory.
+
+The shutdown writes a line to the log and has a deadline.
+
+Children end with this process. If a signal kills this process, the children of `start_child` end only where `setpriv` exists.
+The kernel then watches the thread that started the child, so one lasting thread starts all these children.
+"""
+
+import atexit
+import ctypes
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+TOLD_TO_END = "told to end"  # every service logs this line at SIGTERM and Ctrl-C
+ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the deadline
+_status = 0  # exit status of the process, as far as `noting_status` knows it
+
+
+def shutdown_starter(
+    within_s: float | None = None,
+    told: Callable[[], object] = lambda: None,
+    last_words: Callable[[], object] = lambda: None,
+    late_status: Callable[[int], int] = lambda signum: 0,
+    exit_hooks: bool = False,
+) -> Callable[[int], None]:
+    """Returns a function for a signal handler. Its first call starts the shutdown; later calls have no effect.
+
+    A handler interrupts the main thread, which may hold any lock. So the function takes no lock: it sets an alarm and writes
+    to a pipe. A thread that runs already reads the pipe and does everything else.
+
+    If the process still runs at the deadline, the thread ends it. If the interpreter is blocked, SIGALRM kills the process 1 s
+    later.
+
+    Args:
+        within_s: the deadline, in seconds after the first call; None for no deadline.
+        told: called by the thread at the start of the shutdown.
+        last_words: called by the thread at the deadline.
+        late_status: (number of the signal) -> exit status at the deadline. The status of a failure in the block of
+            `noting_status` has priority.
+        exit_hooks: False to end the process as soon as the interpreter exits, without other exit hooks and destructors.
+    """
+    reads, writes = os.pipe()
+    signums: list[int] = []
+
+    def start(signum: int) -> None:
+        if signums:
+            return
+        if within_s is not None:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, within_s + ALARM_AFTER_S)
+            if not exit_hooks:
+                atexit.register(_leave)
+        signums.append(signum)
+        os.write(writes, b"\0")
+
+    def follow() -> None:
+        os.read(reads, 1)
+        told()
+        if within_s is not None:
+            time.sleep(within_s)
+            last_words()
+            os._exit(_status or late_status(signums[0]))
+
+    threading.Thread(target=follow, name="shutdown", daemon=True).start()
+    return start
+
+
+def _leave() -> None:
+    with suppress(AttributeError, OSError, ValueError):  # standard output may be missing or closed
+        sys.stdout.flush()
+    os._exit(_status)
+
+
+@contextmanager
+def noting_status() -> Iterator[None]:
+    """Notes the exit status of an exception that ends the process, for the deadline: an exit hook cannot ask for it."""
+    global _status
+    try:
+        yield
+    except SystemExit as error:
+        _status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    except BaseException:
+        _status = 1
+        raise
+
+
+_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="children")
+_started: weakref.WeakSet["subprocess.Popen[Any]"] = weakref.WeakSet()
+
+
+def start_child(command: Sequence[str | Path], **options: Any) -> "subprocess.Popen[Any]":
+    setpriv = shutil.which("setpriv")
+    whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)
+    launch = _launcher.submit(_launch, whole, options)
+    try:
+        return launch.result()
+    except BaseException:  # a signal interrupted the wait, or the launch failed
+        with suppress(Exception):
+            launch.result().kill()
+        raise
+
+
+@contextmanager
+def process_pool(
+    processes: int, initializer: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """Yields a pool of new Python processes that end with this process. An exception in the context kills them at once.
+
+    Args:
+        initializer, arguments: a function that each process calls first, with its arguments.
+    """
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _end_with_parent, (initializer, arguments))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if initializer is not None:
+        initializer(*arguments)
+
+
+def _launch(command: list[str | Path], options: dict[str, Any]) -> "subprocess.Popen[Any]":
+    child = subprocess.Popen(command, **options)
+    _started.add(child)
+    return child
+
+
+@atexit.register
+def _kill_all() -> None:
+    for child in list(_started):
+        if child.poll() is None:
+            child.kill()
+
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # option numbers in glibc's malloc.h
+_MADV_DONTNEED = 4  # of Linux's mman.h
+LARGEST_BYTES, KEPT_BYTES = 32 * 2**20, 64 * 2**20
+
+
+def keep_freed_memory() -> None:
+    """Makes glibc keep freed memory for reuse."""
+    if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+        mallopt(_MMAP_THRESHOLD, LARGEST_BYTES)
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def return_freed_memory() -> None:
+    """Makes the C library return its freed memory to the system."""
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
+
+
+def return_compiler() -> None:
+    """Gives the machine code of LLVM back to the system; has no effect except on Linux."""
+    if sys.platform != "linux":
+        return
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        code = [line.split()[0].split("-") for line in maps if " r-xp " in line and line.rstrip().endswith("/libllvmlite.so")]
+    for first, end in code:
+        size = int(end, 16) - int(first, 16)
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(int(first, 16)), ctypes.c_size_t(size), _MADV_DONTNEED)
