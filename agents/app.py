@@ -42,14 +42,14 @@ from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import TOLD_TO_END, keep_freed_memory, noting_status, shutdown_starter
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.runtime.topics import check_session, group_id
 from ldpstream.stores.redis_connection import SharedClient
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.lineage import known_fingerprints
+from ldpstream.surveys.life.lineage import known_fingerprints
+from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.agent")
 

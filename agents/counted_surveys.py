@@ -10,9 +10,9 @@ import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
-from ldpstream.runtime.survey_checks import SurveyChecks
-from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life.checks import SurveyChecks
+from ldpstream.surveys.life.watch import LOOK_S, SurveyWatch
 
 log = structlog.get_logger("ldpstream.agent")
 

@@ -3,12 +3,12 @@
 import structlog
 
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.survey_keeper import SurveyKeeper
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.stores.redis_connection import SharedClient
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life.keeper import SurveyKeeper
 
 log = structlog.get_logger("ldpstream.agent")
 

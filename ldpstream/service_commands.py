@@ -131,7 +131,7 @@ def agent(surveys: SurveyPaths) -> None:
     """Run a counting agent: a Faust worker that counts Kafka's reports into tables in Redis. Several agents share the work."""
     from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
-    from ldpstream.runtime.survey_watch import SurveyWatch  # only in the services: it registers their metric
+    from ldpstream.surveys.life.watch import SurveyWatch  # only in the services: it registers their metric
 
     settings = load_settings()
     start_log(settings.log_level)
@@ -156,8 +156,8 @@ def estimate(
     from ldpstream.runtime.logs import start_log
     from ldpstream.runtime.process import TOLD_TO_END
     from ldpstream.runtime.settings import load_settings
-    from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
+    from ldpstream.surveys.life.watch import SurveyWatch
 
     settings = load_settings()
     start_log(settings.log_level)
@@ -189,8 +189,8 @@ def gateway(survey_files: SurveyPaths) -> None:
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
-    from ldpstream.runtime.survey_watch import SurveyWatch
     from ldpstream.runtime.topic_keeper import TopicKeeper
+    from ldpstream.surveys.life.watch import SurveyWatch
 
     settings = load_settings()
     start_log(settings.log_level)

@@ -74,7 +74,7 @@ def verify_command(
     """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""
     from ldpstream.signing import entries, read_file, signers, state_of  # only here: these modules load slowly
     from ldpstream.surveys import SurveyError
-    from ldpstream.surveys.folder import survey_files
+    from ldpstream.surveys.life.folder import survey_files
     from ldpstream.surveys.signatures import FILE, sha256
     from ldpstream.surveys.survey_file import read_survey
 

@@ -11,7 +11,7 @@ from ldpstream.promises.promise import nats
 from ldpstream.promises.statements import loss_for_ever
 from ldpstream.surveys import Survey
 from ldpstream.surveys.differences import Difference
-from ldpstream.surveys.lineage import join
+from ldpstream.surveys.life.lineage import join
 
 LONGEST = 60  # characters of a value in the table
 

@@ -25,7 +25,7 @@ def surveys_command(
 ) -> None:
     """List the surveys of a folder: state, steps, end, owner, fingerprint."""
     from ldpstream.runtime.clock import now_ms  # only here: these modules load slowly
-    from ldpstream.surveys.folder import survey_files
+    from ldpstream.surveys.life.folder import survey_files
 
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")
@@ -49,7 +49,7 @@ def surveys_command(
 
 
 def _read(files: list[Path]) -> "tuple[dict[Path, Survey], dict[str, str]]":
-    from ldpstream.surveys.lineage import predecessors
+    from ldpstream.surveys.life.lineage import predecessors
 
     found: dict[Path, Survey] = {}
     broken: dict[str, str] = {}
@@ -77,7 +77,7 @@ def _text(path: Path) -> str:
 
 
 def _row(survey: "Survey", path: Path, found: "dict[Path, Survey]", now: int) -> dict[str, Any]:
-    from ldpstream.surveys.lineage import state
+    from ldpstream.surveys.life.lineage import state
 
     fingerprint = survey.fingerprint.hex()
     by = next((s.name for s in found.values() if s.replaces == fingerprint and s.step_at(now) >= 0), None)

@@ -22,10 +22,10 @@ from ldpstream.publishing.turns import Turns
 from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
-from ldpstream.runtime.survey_watch import LOOK_S
 from ldpstream.stores.count_store import StoreUnavailable
 from ldpstream.surveys import Survey
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.watch import LOOK_S
 
 log = structlog.get_logger("ldpstream.estimator")
 

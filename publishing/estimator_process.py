@@ -17,12 +17,12 @@ from ldpstream.runtime.errors import LogUnavailable, wait_for
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import keep_freed_memory
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import check_broker
 from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.estimator")
 

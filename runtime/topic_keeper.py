@@ -1,4 +1,4 @@
-"""Stores the last accepted survey of each name in Kafka (`runtime.survey_keeper`).
+"""Stores the last accepted survey of each name in Kafka (`surveys.life.keeper`).
 
 The survey is in partition 0 of the topic `ldpstream.NAME.survey`, as a record with one key:
 
@@ -15,10 +15,10 @@ from kafka.errors import KafkaError
 
 from ldpstream.runtime.kafka_clients import Producer, TopicReader, hearing
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
+from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.surveys")
 

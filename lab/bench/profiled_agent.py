@@ -20,8 +20,8 @@ from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import tally
 from ldpstream.mechanisms import Mechanism
 from ldpstream.runtime.settings import load_settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.surveys.life.watch import SurveyWatch
 
 
 class Account:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from ldpstream.runtime.clock import now_ms, shown
 from ldpstream.runtime.errors import Passing
-from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.surveys import Survey
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
 
 AHEAD_MS = 1000  # a newest record that is ahead of the clock by at most this time is accepted
 

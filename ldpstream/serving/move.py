@@ -32,7 +32,6 @@ from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import Kept, kept_survey
 from ldpstream.runtime.topic_keeper import write_kept
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.serving.engine import FolderEngine
@@ -43,6 +42,7 @@ from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.life.keeper import Kept, kept_survey
 
 AT_ONCE = 200  # publications in one write
 

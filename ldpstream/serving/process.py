@@ -12,14 +12,14 @@ from ldpstream.estimators import compiled
 from ldpstream.producers.gateway.gateway_process import serve as serve_gateway
 from ldpstream.producers.gateway.metrics import largest_client
 from ldpstream.publishing.estimator_loop import EstimatorLoop
-from ldpstream.runtime.clock import SteadyClock, now_ms
+from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores.data_folder import DataFolder, FolderError
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.watch import SurveyWatch
 
 
 def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
 class _Estimates(Thread):
     def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder, clock: Callable[[], int]) -> None:
         super().__init__(name="estimates")
-        watch, self._stop_event = SurveyFolder(paths, now_ms), Event()
+        watch, self._stop_event = SurveyFolder(paths), Event()
         engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock, settings.records_retention_ms)
         same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
         self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock, largest_client.of)

@@ -12,7 +12,7 @@ from ldpstream.producers.gateway.admission import Tokens
 from ldpstream.producers.gateway.intake import Intake
 from ldpstream.producers.relay.relay_keys import RelayKeyError, RelayKeys, read_keys
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.surveys.folder import Stamp, stamp_of
+from ldpstream.surveys.life.folder import Stamp, stamp_of
 
 log = structlog.get_logger("ldpstream.gateway")
 

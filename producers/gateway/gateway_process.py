@@ -34,11 +34,11 @@ from ldpstream.runtime.errors import Stopped, wait_for
 from ldpstream.runtime.monitoring import tell_version
 from ldpstream.runtime.process import TOLD_TO_END
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
-from ldpstream.runtime.survey_keeper import NotCounted
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.web import bounded_protocol
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable
+from ldpstream.surveys.life.keeper import NotCounted
+from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.gateway")
 

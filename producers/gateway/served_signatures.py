@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from ldpstream.producers.gateway.credentials import stamp
-from ldpstream.surveys.folder import Stamp, SurveyText
+from ldpstream.surveys.life.folder import Stamp, SurveyText
 from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_lines, sha256
 
 log = structlog.get_logger("ldpstream.gateway")

@@ -10,12 +10,12 @@ import structlog
 from ldpstream.producers.gateway.gateway_log import GatewayLog
 from ldpstream.producers.gateway.served_signatures import ServedSignatures
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime.survey_checks import RETRY_S, SurveyChecks
-from ldpstream.runtime.survey_keeper import NotCounted
-from ldpstream.runtime.survey_watch import LOOK_S, SurveyWatch
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.folder import Changes, SurveyText
+from ldpstream.surveys.life.checks import RETRY_S, SurveyChecks
+from ldpstream.surveys.life.folder import Changes, SurveyText
+from ldpstream.surveys.life.keeper import NotCounted
+from ldpstream.surveys.life.watch import LOOK_S, SurveyWatch
 
 log = structlog.get_logger("ldpstream.gateway")
 

@@ -13,7 +13,7 @@ from ldpstream.publishing.frequencies import Frequencies, plain_number
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
-from ldpstream.surveys.lineage import join
+from ldpstream.surveys.life.lineage import join
 
 MOST_STEPS = 1000  # largest number of steps that are read; a longer series is read at every n-th step
 

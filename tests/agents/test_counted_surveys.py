@@ -15,11 +15,11 @@ from ldpstream.agents.app import AgentApp
 from ldpstream.agents.counted_surveys import CountedSurveys
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
-from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable, UserError
+from ldpstream.surveys.life import checks
+from ldpstream.surveys.life.watch import SurveyWatch
 
 from .test_fair_shares import FakeCounting, settle
 
@@ -73,7 +73,7 @@ def topic(name: str) -> str:
 async def test_an_unusable_survey_is_not_counted_however_long_the_start_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
     rig = Rig(tmp_path)
     assert rig.surveys.check() == {topic("good")}
     await rig.surveys._reconcile(checked=True)
@@ -113,7 +113,7 @@ def test_unusable_topics_at_the_start_are_one_error_and_no_log_line(tmp_path: Pa
 async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
     rig = await counting(tmp_path)
 
     rig.dispatcher.take(topic("bad"), Chunk(0, 1, 99, []))
@@ -131,7 +131,7 @@ async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: 
     await rig.surveys._reconcile(checked=True)
     rig.unusable = {"new"}
     rig.error = OSError("the network broke")
-    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
     for name in ("new", "sound"):
         rig.write(tmp_path, name)
     for _ in range(3):

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import DeadLetter
 from ldpstream.agents.tally import Record
-from ldpstream.surveys.lineage import known_fingerprints
+from ldpstream.surveys.life.lineage import known_fingerprints
 
 from .samples import make_survey, sound
 

@@ -21,7 +21,7 @@ from ldpstream.serving.keeper import ClockBehind, FolderKeeper
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.surveys import load_survey
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
 from tests.agents.samples import sound
 from tests.producers.gateway_rig import Rig, title
 

@@ -38,7 +38,7 @@ from ldpstream.stores.data_folder import FILE, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
 from tests.faults.invariant import numbers_of
 from tests.services.agent_site import SURVEY
 from tests.services.retries import REPORTS, Devices

@@ -15,8 +15,8 @@ from ldpstream.producers.gateway import protocol
 from ldpstream.producers.gateway.credentials import read_tokens
 from ldpstream.producers.gateway.gateway_process import operations, serve
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+from ldpstream.surveys.life.watch import SurveyWatch
 from tests.services.rig import PATIENCE_S, wait_until
 
 from .gateway_rig import TOKEN, MakeServed, Rig, envelopes

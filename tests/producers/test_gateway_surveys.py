@@ -19,13 +19,13 @@ from ldpstream.producers.gateway.metrics import survey_ready
 from ldpstream.producers.gateway.problems import STATUS, Problem
 from ldpstream.producers.gateway.served_surveys import ServedSurveys
 from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.runtime import survey_checks
-from ldpstream.runtime.survey_keeper import Kept, SurveyKeeper
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.errors import Unreachable, UserError
-from ldpstream.surveys.folder import Changes, SurveyFolderError
+from ldpstream.surveys.life import checks
+from ldpstream.surveys.life.folder import Changes, SurveyFolderError
+from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
+from ldpstream.surveys.life.watch import SurveyWatch
 from ldpstream.surveys.signatures import statement
 from tests.agents.samples import make_survey
 
@@ -299,7 +299,7 @@ async def test_a_request_outlives_its_survey() -> None:
 
 
 async def test_an_unusable_topic_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
     folder = Folder(tmp_path, "bad", "good")
     folder.unusable = {"bad"}
     with structlog.testing.capture_logs() as lines:
@@ -338,7 +338,7 @@ class Agents(SurveyKeeper):
 
 async def test_a_gateway_takes_no_reports_that_the_agents_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upgrade to a survey that replaces an open one of its name: gateways first, then agents first."""
-    for module in (survey_checks, served_surveys):
+    for module in (checks, served_surveys):
         monkeypatch.setattr(module, "RETRY_S", 0.0)
     folder, file = Folder(tmp_path, "one"), tmp_path / "one.toml"
     agents = Agents(folder.served._watch)
@@ -372,7 +372,7 @@ async def test_a_gateway_takes_no_reports_that_the_agents_refuse(tmp_path: Path,
 
 
 async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey_checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
     monkeypatch.setattr(served_surveys, "LOOK_S", 0.01)
     folder = Folder(tmp_path, "one")
     folder.served.begin(folder.served.check())

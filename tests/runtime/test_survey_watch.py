@@ -4,7 +4,7 @@ from pathlib import Path
 
 import structlog
 
-from ldpstream.runtime.survey_watch import SurveyWatch, survey_files
+from ldpstream.surveys.life.watch import SurveyWatch, survey_files
 
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 

@@ -24,12 +24,12 @@ from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.life.watch import SurveyWatch
 from tests.publishing.schedule_rig import MARGIN_MS, Log, pane
 
 from .rig import PATIENCE_S, RedisNode, wait_until

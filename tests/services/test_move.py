@@ -19,8 +19,6 @@ from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import OpenSurveyChanged
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.serving import move as moving
 from ldpstream.serving.move import MoveRefused
@@ -31,6 +29,8 @@ from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_connection import connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys.envelope import decode_envelope
+from ldpstream.surveys.life.keeper import OpenSurveyChanged
+from ldpstream.surveys.life.watch import SurveyWatch
 from tests.conftest import Figures
 from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served

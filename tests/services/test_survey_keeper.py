@@ -12,12 +12,12 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import OpenSurveyChanged
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.errors import UserError
+from ldpstream.surveys.life.keeper import OpenSurveyChanged
+from ldpstream.surveys.life.watch import SurveyWatch
 from tests.agents.samples import sound
 
 from .agent_site import SURVEY

@@ -11,13 +11,13 @@ import redis
 
 from ldpstream.agents import startup
 from ldpstream.agents.app import AgentApp
-from ldpstream.runtime import survey_checks
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.runtime.topic_keeper import TopicKeeper
 from ldpstream.stores.redis_connection import SharedClient
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life import checks
+from ldpstream.surveys.life.watch import SurveyWatch
 from tests.agents.samples import make_survey
 from tests.services.rig import RedisNode
 
@@ -87,7 +87,7 @@ def test_all_surveys_of_an_agent_share_one_client(
 ) -> None:
     monkeypatch.setattr(startup, "ensure_topics", lambda *_: None)
     monkeypatch.setattr(TopicKeeper, "check", lambda *_, **__: None)
-    monkeypatch.setattr(survey_checks, "AT_ONCE", 1)  # checks at the same time have a connection each
+    monkeypatch.setattr(checks, "AT_ONCE", 1)  # checks at the same time have a connection each
     watch = SurveyWatch([SAMPLES])
     app: Any = AgentApp(watch, Settings(redis=redis_node.url))
     assert len(app.surveys.check()) == len(watch.surveys) > 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.surveys import SurveyError, parse_survey
-from ldpstream.surveys.folder import Changes, SurveyFolder, SurveyFolderError, SurveyText
+from ldpstream.surveys.life.folder import Changes, SurveyFolder, SurveyFolderError, SurveyText
 
 NOTHING = Changes((), (), (), {}, ())
 START_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z

@@ -6,7 +6,7 @@ import pytest
 
 from ldpstream.surveys import Survey, SurveyError
 from ldpstream.surveys.differences import differences
-from ldpstream.surveys.lineage import Join, join, predecessors, state
+from ldpstream.surveys.life.lineage import Join, join, predecessors, state
 from tests.small_survey import small_survey
 
 LEVEL = [{"name": "l", "mechanism": "GRR", "eps": 1.0}]

@@ -9,7 +9,7 @@ import pytest
 
 from ldpstream.surveys import Survey, SurveyError
 from ldpstream.surveys.differences import differences
-from ldpstream.surveys.lineage import join
+from ldpstream.surveys.life.lineage import join
 from ldpstream.surveys.questions import MAX_PAIR_VALUES
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.small_survey import small_survey

@@ -8,7 +8,7 @@ import pytest
 
 from ldpstream.surveys import SurveyError
 from ldpstream.surveys.differences import differences
-from ldpstream.surveys.lineage import join
+from ldpstream.surveys.life.lineage import join
 from tests.set_survey import APPS, LEVEL, MODE, ONCE, set_survey
 from tests.small_survey import small_survey
 

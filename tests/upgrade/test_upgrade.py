@@ -24,7 +24,6 @@ from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import KeptUnreadable
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores import PaneKey
@@ -32,7 +31,8 @@ from ldpstream.stores.data_folder import APPLICATION, FILE, FORMAT, DataFolder
 from ldpstream.stores.formats import OtherFormat
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.keeper import KeptUnreadable
 from tests.publishing.schedule_rig import Log, Told, count_markers
 from tests.services.rig import RedisNode, missing
 from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written

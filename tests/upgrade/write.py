@@ -41,7 +41,6 @@ from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.survey_keeper import Kept
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores.data_folder import DataFolder
@@ -49,7 +48,8 @@ from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import VERSION
-from ldpstream.surveys.folder import SurveyFolder
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.keeper import Kept
 from ldpstream.surveys.report_key import batch_keys
 from tests.publishing.schedule_rig import Log, Told
 from tests.services.rig import RedisNode

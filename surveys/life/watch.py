@@ -6,8 +6,7 @@ from pathlib import Path
 import structlog
 from prometheus_client import Gauge
 
-from ldpstream.runtime.clock import now_ms
-from ldpstream.surveys.folder import Changes, SurveyFolder
+from ldpstream.surveys.life.folder import Changes, SurveyFolder
 
 log = structlog.get_logger("ldpstream.surveys")
 
@@ -22,7 +21,7 @@ survey_files = Gauge(
 
 class SurveyWatch(SurveyFolder):
     def __init__(self, paths: Sequence[Path]) -> None:
-        super().__init__(paths, now_ms)
+        super().__init__(paths)
         self._tell(self.broken)
         self._count()
 

@@ -4,11 +4,10 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import NamedTuple
 
-from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.folder import SurveyFolder, SurveyText, change_refused
-from ldpstream.surveys.lineage import changes_open
+from ldpstream.surveys.life.folder import SurveyFolder, SurveyText, change_refused
+from ldpstream.surveys.life.lineage import changes_open
 from ldpstream.surveys.survey_file import toml_document
 
 
@@ -51,7 +50,7 @@ class SurveyKeeper(ABC):
         kept = self._read(survey)
         if kept is not None and kept.fingerprint not in (survey.fingerprint.hex(), survey.replaces):
             earlier = kept_survey(self._place(survey), kept)
-            if changes_open(earlier, survey, now_ms()):
+            if changes_open(earlier, survey, self._watch.now_ms()):
                 self._watch.keep(survey, SurveyText(earlier, Path(self._place(survey)), kept.toml))
                 raise OpenSurveyChanged(f"survey {survey.name}: the file {change_refused(earlier)}")
         if write and text is not None and (new := Kept(survey.fingerprint.hex(), text.text)) != kept:

@@ -14,7 +14,7 @@ A folder's surveys are its files ``*.toml``, without hidden names and sub-folder
 
 A new, changed or missing file takes effect when two looks in a row find it in the same state.
 
-A survey is open here if a report of it may count now (`lineage.takes_reports`). If the file of an open survey gets another
+A survey is open here if a report of it may count now (`life.lineage.takes_reports`). If the file of an open survey gets another
 survey, the old survey stays, and the file counts as broken, until one of these events:
 
 - the new survey names the old survey in `replaces`;
@@ -24,13 +24,14 @@ survey, the old survey stays, and the file counts as broken, until one of these 
 """
 
 import os.path
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.lineage import changes_open
+from ldpstream.surveys.life.lineage import changes_open
 from ldpstream.surveys.survey import Survey, SurveyError
 from ldpstream.surveys.survey_file import read_survey
 
@@ -95,8 +96,8 @@ class SurveyFolder:
         SurveyFolderError: if there is no survey, or two files hold different surveys with one name.
     """
 
-    def __init__(self, paths: Sequence[Path], now_ms: Callable[[], int]) -> None:
-        self._paths, self._now_ms = tuple(paths), now_ms
+    def __init__(self, paths: Sequence[Path], now_ms: Callable[[], int] = lambda: time.time_ns() // 10**6) -> None:
+        self._paths, self.now_ms = tuple(paths), now_ms
         self._folders = {path for path in self._paths if os.path.isdir(path)}  # unlike `Path.is_dir`, raises no error
         self._files: dict[Path, _File] = {}
         self.surveys: dict[bytes, SurveyText] = {}
@@ -169,7 +170,7 @@ class SurveyFolder:
             moved = old is not None and any(
                 text.survey.fingerprint == old.fingerprint for text, other in held if text is not None and other is not known
             )
-            if old is not None and not moved and changes_open(old, new.survey, self._now_ms()):
+            if old is not None and not moved and changes_open(old, new.survey, self.now_ms()):
                 known.why = change_refused(old)
             else:
                 known.good, known.refused, known.why = new, None, ""

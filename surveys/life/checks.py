@@ -7,10 +7,10 @@ from typing import Any
 
 import structlog
 
-from ldpstream.runtime.survey_keeper import OpenSurveyChanged
-from ldpstream.runtime.survey_watch import SurveyWatch
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable, UserError
+from ldpstream.surveys.life.keeper import OpenSurveyChanged
+from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.surveys")
 
