@@ -1,11 +1,14 @@
-"""The forecast of accuracy as text."""
+"""The tables of `check --people`: the forecast of accuracy, and both promises."""
 
 from rich.table import Table
 
 from ldpstream.estimators.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
-from ldpstream.mechanisms.wording import plural
+from ldpstream.mechanisms.guessing import Chance, percent_up
+from ldpstream.mechanisms.wording import plural, up
+from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.pair_costs import cost_text
+from ldpstream.promises.second_promise import loss_up
 from ldpstream.surveys import Survey
 from ldpstream.terminal import table
 
@@ -108,3 +111,18 @@ def pair_lines(pairs: list[PairForecast]) -> list[str]:
     if lines:
         lines.append("Associations are Cramér's V: 0 for independent attributes, 1 if one attribute determines the other.")
     return lines
+
+
+def second_promise_table(people: int, rows: list[SecondPromise]) -> Table:
+    columns = ("crowd", "loss,\nall", "loss,\ncrowd", "guess,\nall", "guess,\ncrowd")
+    shown = table(f"Two promises, {people:,} people", "attribute, level", "reports", *columns)
+    for row in rows:
+        reports = "one" if row.span == "report" else f"{row.span}: {'one memo' if row.reports is None else f'{row.reports:,}'}"
+        known = Chance(row.guess_everybody, exact=row.guess_everybody_exact)
+        shown.add_row(
+            f"{row.attribute}, {row.level}" if row.span == "report" else "", reports,
+            f"{row.crowd:,}", up(row.eps_everybody), f"≤ {loss_up(row.eps_in_crowd)}",
+            str(known).replace("at most", "≤"), f"≤ {percent_up(row.guess_in_crowd)}",
+            end_section=row.span == "life",
+        )  # fmt: skip
+    return shown

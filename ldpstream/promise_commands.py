@@ -15,15 +15,6 @@ from ldpstream.terminal import console, fail, show_table, tell, tell_wrapped
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
 
-Colluding = Annotated[
-    int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
-]
-
-Delta = Annotated[
-    float | None,
-    typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
-]
-
 app = typer.Typer()
 
 
@@ -37,8 +28,13 @@ def check(
     width: Annotated[
         float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
     ] = None,
-    colluding: Colluding = 0,
-    delta: Delta = None,
+    colluding: Annotated[
+        int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
+    ] = 0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
@@ -48,16 +44,13 @@ def check(
     if people is not None:
         _print_forecast(survey, people, width, colluding, delta, json)
         return
-    _need_people({"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None})
+    given = {"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None}
+    for option in (option for option, used in given.items() if used):
+        fail(f"{option} needs --people")
     document = check_document(survey)
     for line in document.promise:
         tell_wrapped(line)
     write_json(json, document)
-
-
-def _need_people(given: dict[str, bool]) -> None:
-    for option in (option for option, used in given.items() if used):
-        fail(f"{option} needs --people")
 
 
 def _print_forecast(
@@ -66,7 +59,7 @@ def _print_forecast(
     from ldpstream import forecast_tables
     from ldpstream.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
     from ldpstream.promises.crowds import DELTA
-    from ldpstream.promises.second_promise import second_promise, second_promise_lines
+    from ldpstream.promises.second_promise import conditions, second_promise
 
     wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
     try:
@@ -77,11 +70,12 @@ def _print_forecast(
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.forecast_table(survey, rows, wished))
     pairs = pair_forecasts(survey, rows)
-    lines = [
-        *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs), "",
-        *second_promise_lines(survey, people, hidden, colluding, added),
-    ]  # fmt: skip
-    for line in lines:
+    for line in (
+        *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs),
+    ):  # fmt: skip
+        console.print(line, markup=False, highlight=False)
+    show_table(forecast_tables.second_promise_table(people, hidden))
+    for line in conditions(survey, people, colluding, added):
         console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
         survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
@@ -104,35 +98,15 @@ def ledger(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw the curves (PNG, SVG or PDF)")
     ] = None,
-    horizon: Annotated[int | None, typer.Option(min=1, help="with --budget: number of reports")] = None,
-    budget: Annotated[
-        float | None, typer.Option(help="with --horizon: limit of the reports' loss in nats, to find eps_1")
-    ] = None,
-    people: Annotated[
-        int | None, typer.Option(min=1, help="also print the privacy in the crowd of this number of people")
-    ] = None,
-    colluding: Colluding = 0,
-    delta: Delta = None,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     from ldpstream import ledger_tables  # only here: these modules load slowly
     from ldpstream.plots import draw_ledger
-    from ldpstream.promises.crowds import DELTA
     from ldpstream.promises.promise import cohort_line
-    from ldpstream.promises.second_promise import conditions, second_promise
 
     survey = surveys.load_survey(survey_file)
-    if (horizon is None) != (budget is None):
-        fail("--horizon and --budget must be given together")
-    crowded, added = people is not None or survey.crowd is not None, DELTA if delta is None else delta
-    if not crowded:
-        _need_people({"--colluding": colluding > 0, "--delta": delta is not None})
-    try:
-        hidden = second_promise(survey, people, colluding, added) if crowded else []
-    except ValueError as error:
-        fail(str(error))
-    rows, solved = ledger_tables.ledger_rows(survey), []
+    rows = ledger_tables.ledger_rows(survey)
     for table in ledger_tables.ledger_tables(rows):
         show_table(table)
     console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
@@ -145,19 +119,9 @@ def ledger(
         console.print("* an upper bound; the other numbers of that column are exact")
     if survey.cohort is not None:
         console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
-    if horizon is not None and budget is not None:
-        try:
-            solved = ledger_tables.solved_rows(survey, horizon, budget)
-        except ValueError as error:
-            fail(str(error))
-        show_table(ledger_tables.solved_table(survey, horizon, budget, solved))
-    if hidden:
-        show_table(ledger_tables.second_promise_table(people, hidden))
-        for line in conditions(survey, people, colluding, added):
-            console.print(line, markup=False, highlight=False)
     if plot is not None:
         draw_ledger(survey, plot)
-    write_json(json, {"survey": survey.name, "ledger": rows, "solved": solved, "second_promise": hidden})
+    write_json(json, {"survey": survey.name, "ledger": rows})
 
 
 @app.command(name="rehearse")

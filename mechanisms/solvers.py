@@ -1,6 +1,4 @@
-"""Finds the largest privacy parameter for which the loss stays within a budget."""
-
-from collections.abc import Callable
+"""Finds the largest eps_1 for which the loss stays within a budget."""
 
 from ldpstream.mechanisms.arguments import MIN_EPS, epsilon, integer, one_of
 from ldpstream.mechanisms.base import Mechanism
@@ -8,7 +6,6 @@ from ldpstream.mechanisms.registry import answering, mechanism
 from ldpstream.mechanisms.wording import plural
 
 _HALVINGS = 80
-_GRID = 90_000  # numbers of four significant digits from 1e-6 to 9999
 
 
 def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: float, choices: int | None = None) -> Mechanism:
@@ -52,37 +49,4 @@ def largest_eps_1(name: str, k: int, *, eps_inf: float, horizon: int, budget: fl
             high = middle
         else:
             low, best = middle, found
-    return best
-
-
-def largest_within(
-    build: Callable[[float], Mechanism], loss: Callable[[Mechanism], float], budget: float
-) -> tuple[float, Mechanism] | None:
-    """The largest ε of four significant digits for which the loss stays within a budget, and the mechanism with this ε.
-
-    If the loss does not rise with ε everywhere, the result may be None or below the largest ε.
-
-    Args:
-        build: returns the mechanism for an ε in nats; raises ValueError if the ε is too large.
-        loss: returns the loss of a mechanism, in nats.
-        budget: the largest loss allowed, in nats.
-
-    Returns:
-        (ε, mechanism), or None if even ε = 10⁻⁶ exceeds the budget.
-    """
-
-    def within(index: int) -> tuple[float, Mechanism] | None:
-        eps = float(f"{1000 + index % 9000}e{index // 9000 - 9}")
-        try:
-            m = build(eps)
-        except ValueError:
-            return None
-        return (eps, m) if loss(m) <= budget else None
-
-    low, high = 0, _GRID
-    best = within(low)
-    while best is not None and high - low > 1:
-        middle = (low + high) // 2
-        found = within(middle)
-        low, high, best = (low, middle, best) if found is None else (middle, high, found)
     return best

@@ -1,4 +1,4 @@
-"""The second promise, which depends on a crowd, beside the first promise: `ledger --people` and `check --people`.
+"""The second promise, which depends on a crowd, beside the first promise: `check --people`.
 
 The second promise holds against readers of the published histograms and, behind a relay, against the operator. Both bounds are
 the same, because histograms are sums of the reports that the operator sees without their senders.

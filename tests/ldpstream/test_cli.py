@@ -308,21 +308,12 @@ def test_check_loads_no_scipy() -> None:
     assert "scipy" not in loaded
 
 
-def test_the_ledger_draws_a_picture_and_solves_for_eps_1(tmp_path: Path) -> None:
+def test_the_ledger_draws_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "ledger.svg"
-    out = tmp_path / "ledger.json"
     done = ldpstream("ledger", DEMO.with_name("ms_fimu.toml"), "--plot", picture)
     assert done.returncode == 0, done.stderr
     assert b"<svg" in picture.read_bytes()
-    done = ldpstream("ledger", DEMO, "--horizon", "4", "--budget", "10", "--json", out)
-    assert done.returncode == 0, done.stderr
-    solved = json.loads(out.read_text())["solved"]
-    assert [row["values"] for row in solved] == ["the same", "any"] * 3
-    assert all(str(row["eps_1"]) in done.stdout for row in solved)
-    assert [row["eps_1"] for row in solved][::2] == [3.999, 3.999, 1.999]  # a survey refuses eps_1 = eps_inf
     one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "must end in one of .png")
-    one_line(ldpstream("ledger", DEMO, "--horizon", "30"), "--horizon and --budget")
-    one_line(ldpstream("ledger", DEMO, "--horizon", "30", "--budget", "-1"), "budget", "-1")
 
 
 @pytest.mark.parametrize("caught", ["()", "(SystemExit, KeyboardInterrupt)"])

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from ldpstream.demo import Demo
-from ldpstream.ledger_tables import ledger_rows, right_and_largest, solved_rows
+from ldpstream.ledger_tables import ledger_rows, right_and_largest
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import device_line, promise
@@ -118,19 +118,6 @@ def test_under_rs_fd_everybody_reports_every_attribute() -> None:
     demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
     demo.run(lambda step, made: None)
     assert [p.reports for p in demo.service.results.history() if p.span == "step" and p.step < 2] == [500] * 4
-
-
-@pytest.mark.parametrize("values", ["the same", "any"])
-@pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
-def test_a_solved_eps_1_keeps_a_device_within_its_budget(collection: str, values: str) -> None:
-    document = copy.deepcopy(DEMO) | {"collection": collection}
-    document["attribute"][0]["level"] = [{"name": "once", "mechanism": "OUE", "eps": 2.0}]
-    rows = [row for row in solved_rows(parse_survey(document), 4, 3.0) if row["values"] == values]
-    levels = [level for attribute in document["attribute"] for level in attribute["level"]]
-    for row, level in zip(rows, levels, strict=True):
-        level["eps" if "eps" in level else "eps_1"] = row["eps_1"]
-    found = parse_survey(document)
-    assert 2.99 < device_loss(found, lambda m: m.eps_t(4) if values == "the same" else m.eps_sequence(4).value) <= 3.0
 
 
 @pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
-from ldpstream.mechanisms.solvers import largest_eps_1, largest_within
+from ldpstream.mechanisms import LONGITUDINAL, mechanism
+from ldpstream.mechanisms.solvers import largest_eps_1
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
@@ -37,27 +37,3 @@ def test_wrong_arguments_are_rejected() -> None:
         arguments: dict[str, Any] = {"name": "L-GRR", "k": 10, "eps_inf": 4.0, "horizon": 10, "budget": 1.0} | change
         with pytest.raises(ValueError, match=words):
             largest_eps_1(**arguments)
-
-
-@pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OUE", "L-BLH", "L-OLH"])
-def test_the_largest_eps_1_meets_a_budget_for_any_values(name: str) -> None:
-    def build(eps_1: float) -> Mechanism:
-        return mechanism(name, 5, eps_inf=4.0, eps_1=eps_1)
-
-    def loss(m: Mechanism) -> float:
-        return m.eps_sequence(5).value
-
-    found = largest_within(build, loss, 3.0)
-    assert found is not None
-    eps_1, best = found
-    assert (best.eps_1, loss(best) <= 3.0) == (eps_1, True)
-    assert float(f"{eps_1:.3e}") == eps_1
-    assert loss(build(eps_1 * 1.002)) > 3.0
-    assert best.eps_t(5) < 3.0 < build(4 / 2).eps_sequence(5).value
-
-
-def test_the_solved_eps_1_is_below_eps_inf_or_none() -> None:
-    found = largest_within(lambda x: mechanism("L-GRR", 5, eps_inf=4.0, eps_1=x), lambda m: m.eps_t(9), 10.0)
-    assert found is not None
-    assert found[0] == 3.999
-    assert largest_within(lambda x: mechanism("GRR", 5, eps=x), lambda m: m.eps_t(9), 1e-6) is None

@@ -1,4 +1,4 @@
-"""The two promises of `ledger --people` and `check --people`: the rows, the words, and the arguments."""
+"""The two promises of `check --people`: the rows, the words, and the arguments."""
 
 import json
 import re
@@ -161,23 +161,19 @@ def test_the_conditions_are_those_that_apply() -> None:
 
 
 @pytest.mark.parametrize("toml", [TOML, RELAYED_TOML])
-def test_the_ledger_and_check_tell_the_same_numbers(toml: str, tmp_path: Path) -> None:
+def test_check_tells_both_promises_for_people(toml: str, tmp_path: Path) -> None:
     path, out = tmp_path / "commute.toml", tmp_path / "out.json"
     path.write_text(toml)
     survey = load_survey(path)
     expected = second_promise(survey, 20_000, 500, 1e-7)
-    for command in ("ledger", "check"):
-        asked = [command, str(path), "--people", "20000", "--colluding", "500", "--delta", "1e-7", "--json", str(out)]
-        done = CliRunner().invoke(app, asked)
-        assert done.exit_code == 0, done.output
-        document, shown = json.loads(out.read_text()), " ".join(done.output.split())
-        assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
-        assert all(line in shown for line in conditions(survey, 20_000, 500, 1e-7))
-        if command == "check":
-            assert (document["relay_required"], document["colluding"]) == (toml == RELAYED_TOML, 500)
-            assert all(shown.count(row_line(row)) == (row.span == "life") for row in expected)
-        else:
-            assert all(f"≤ {loss_up(row.eps_in_crowd)}" in shown for row in expected)
+    asked = ["check", str(path), "--people", "20000", "--colluding", "500", "--delta", "1e-7", "--json", str(out)]
+    done = CliRunner().invoke(app, asked)
+    assert done.exit_code == 0, done.output
+    document, shown = json.loads(out.read_text()), " ".join(done.output.split())
+    assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
+    assert all(line in shown for line in conditions(survey, 20_000, 500, 1e-7))
+    assert (document["relay_required"], document["colluding"]) == (toml == RELAYED_TOML, 500)
+    assert all(f"≤ {loss_up(row.eps_in_crowd)}" in shown for row in expected)
 
 
 @pytest.mark.parametrize("colluding", [0, 250])
@@ -191,7 +187,7 @@ def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
         second_promise(COMMUTE, None)
 
 
-def test_check_and_ledger_tell_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None:
+def test_check_tells_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None:
     path, out = tmp_path / "commute.toml", tmp_path / "out.json"
     path.write_text(CROWDED)
     survey = load_survey(path)
@@ -205,13 +201,8 @@ def test_check_and_ledger_tell_both_promises_for_the_surveys_crowd(tmp_path: Pat
     assert all(line in shown for line in second_promise_lines(survey, None, expected))
     assert shown.index("(eps_1 = 1)") < shown.index("Second promise")
     assert " ".join(" ".join(document["promise"]).split()) in shown
-    done = CliRunner().invoke(app, ["ledger", str(path), "--colluding", "250", "--json", str(out)])
-    assert done.exit_code == 0, done.output
-    assert json.loads(out.read_text())["second_promise"] == json.loads(msgspec.json.encode(second_promise(survey, None, 250)))
-    assert "Two promises" in done.output
 
 
-@pytest.mark.parametrize("command", ["ledger", "check"])
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -220,10 +211,10 @@ def test_check_and_ledger_tell_both_promises_for_the_surveys_crowd(tmp_path: Pat
         (["--people", "10", "--delta", "1"], "delta must be"), (["--people", str(10**30)], "people"),
     ],
 )  # fmt: skip
-def test_mistakes_get_one_line(command: str, options: list[str], said: str, tmp_path: Path) -> None:
+def test_mistakes_get_one_line(options: list[str], said: str, tmp_path: Path) -> None:
     survey = tmp_path / "commute.toml"
     survey.write_text(TOML)
-    done = CliRunner().invoke(app, [command, str(survey), *options])
+    done = CliRunner().invoke(app, ["check", str(survey), *options])
     assert done.exit_code == 2
     assert said in done.output
     assert "Two promises" not in done.output
@@ -234,13 +225,6 @@ def test_the_readme_states_the_chances_in_a_crowd() -> None:
     for row in second_promise(COMMUTE, 20_000)[2::3]:
         (line,) = re.findall(rf"(?m)^\| `{row.attribute}` \|.*$", readme)
         assert line.endswith(f"| at most {percent_up(row.guess_in_crowd)} |")
-
-
-def test_the_ledger_without_people_tells_nothing_about_a_crowd(tmp_path: Path) -> None:
-    out = tmp_path / "ledger.json"
-    done = CliRunner().invoke(app, ["ledger", str(SAMPLES[0]), "--json", str(out)])
-    assert "crowd" not in done.output
-    assert json.loads(out.read_text())["second_promise"] == []
 
 
 def test_the_schema_of_the_people_is_the_codes() -> None:
