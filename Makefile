@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ROOMS := mechanisms surveys promises runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services peers lock clean quick
+.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -48,6 +48,9 @@ lint: $(VENV)/.dev .tree
 
 services: .tree                   ## installs what the service tests need, if it can
 	bash deploy/local/setup_services.sh
+
+try-services: $(VENV)/.runtime    ## Kafka and Redis on this machine, until Ctrl-C; prints the commands that use them
+	$(BIN)/python -m deploy.local $(SURVEY)
 
 peers: .tree | $(VENV)/bin/python  ## other libraries, which some tests run, in a separate environment in the cache
 	PYTHONPATH=.tree:. $(BIN)/python -P -m lab.peers.environment || test -z "$$CI"

@@ -1,1 +1,1 @@
-"""The laboratory: benchmarks, the papers reproduced, and other libraries."""
+"""The laboratory: the privacy audit, benchmarks, the papers reproduced, and other libraries."""

@@ -1,4 +1,4 @@
-"""The commands `audit`, `advise` and `init`."""
+"""The commands `advise` and `init`."""
 
 import shlex
 from collections.abc import Callable
@@ -13,7 +13,7 @@ import typer
 from ldpstream.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, drawable, writable, write_json, write_output
-from ldpstream.terminal import activity, console, job_bar, show_table, tell
+from ldpstream.terminal import console, job_bar, show_table, tell
 
 if TYPE_CHECKING:
     from ldpstream.advice.question import Question
@@ -21,39 +21,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 LEAST = 10  # a usual threshold of disclosure control
-
-
-@app.command(name="audit")
-def audit_command(
-    mechanism: Annotated[
-        list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all but SW, PS-GRR, L-PS-GRR")
-    ] = None,
-    reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 500_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
-    json: JsonFile = None,
-) -> None:
-    """Attack real reports, and print a lower bound of ε beside each claimed ε.
-
-    Exit status 1 if a bound exceeds its claim, or if the attack does not find the loss of a mechanism broken on purpose.
-    """
-    from ldpstream.checks.audit.audit import K, audit
-    from ldpstream.checks.audit.audit_tables import audit_tables, audit_verdict
-    from ldpstream.checks.audit.samplers import code_paths
-    from ldpstream.checks.audit.spaced import SPACED_SHARE
-    from ldpstream.mechanisms.registry import NAMES, registered
-
-    names = list(NAMES) if mechanism is None else mechanism
-    for name in names:
-        if name not in registered():
-            raise typer.BadParameter(f"must be one of {', '.join(registered())}, got {name!r}", param_hint="--mechanism")
-    with activity() as progress:
-        result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
-    for table in audit_tables(result):
-        show_table(table)
-    console.print(audit_verdict(result), highlight=False)
-    write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
-    if not result.passed:
-        raise typer.Exit(1)
 
 
 @app.command(name="advise")

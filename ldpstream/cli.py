@@ -9,15 +9,14 @@ from ldpstream import (
     advice_commands,
     candidates_commands,
     capacity_command,
-    conformance_commands,
     demo_command,
     history_commands,
-    local_commands,
     promise_commands,
     serve_command,
     service_commands,
     signature_commands,
     survey_commands,
+    try_command,
 )
 from ldpstream.runtime.errors import Stopped, exit_status
 from ldpstream.surveys.errors import UserError, did_you_mean
@@ -72,11 +71,10 @@ app.add_typer(demo_command.app)
 app.add_typer(promise_commands.app)
 app.add_typer(service_commands.app)
 app.add_typer(serve_command.app)
-app.add_typer(local_commands.app)
+app.add_typer(try_command.app)
 app.add_typer(advice_commands.app)
 app.add_typer(survey_commands.app)
 app.add_typer(candidates_commands.app)
 app.add_typer(capacity_command.app)
 app.add_typer(signature_commands.app)
 app.add_typer(history_commands.app)
-app.add_typer(conformance_commands.app)

@@ -32,7 +32,7 @@ has_java() {
 
 # Without Maven the script succeeds only if the cache already has the jars.
 has_jars() {
-    "$python" -m ldpstream.local.kafka_jars >/dev/null 2>&1
+    "$python" -m deploy.local.kafka_jars >/dev/null 2>&1
 }
 
 # Debian starts an installed service; the tests start their own service, so the package's service must stay off.
@@ -68,6 +68,6 @@ if ((${#packages[@]})); then
     install "${packages[@]}" || give_up "apt-get could not install ${packages[*]}"
 fi
 has_java || give_up "the java found is older than $least_java (see JAVA_HOME)"
-jars=$("$python" -m ldpstream.local.kafka_jars) || give_up "the jars of Kafka could not be fetched"
+jars=$("$python" -m deploy.local.kafka_jars) || give_up "the jars of Kafka could not be fetched"
 "$python" -m tests.deploy.tools || give_up "the checkers of manifests and dashboards could not be fetched"
 echo "setup_services: ready ($(redis-server --version | cut -d' ' -f1-3), Kafka's jars in $jars)"

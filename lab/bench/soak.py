@@ -21,9 +21,9 @@ from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Process, Site
 from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_site import attributes
-from ldpstream.local.ports import free_ports
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.ports import free_ports
 from ldpstream.surveys import seal
 
 PARTITIONS = 4

@@ -7,9 +7,9 @@ import numpy as np
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Agent, BaseSite, Process, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
-from ldpstream.local.ports import free_ports
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.ports import free_ports
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 

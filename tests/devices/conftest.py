@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Playwright, sync_playwright
 from tests.conftest import give_up
 from tests.deploy.conftest import wanted
 from tests.deploy.tools import TYPESCRIPT, typescript_modules
+from tests.lab.conftest import seeded_devices as seeded_devices  # a fixture
 from tests.ldpstream.conftest import CHROMIUM, QUIET
 from tests.ldpstream.page_rig import PATIENCE_MS
 

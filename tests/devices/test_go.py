@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.checks.conformance import listener
-from ldpstream.checks.conformance.calls import read_calls
-from ldpstream.checks.conformance.conformance import check_device
-from ldpstream.checks.conformance.listener import LEAST, listening
+from devices.conformance import listener
+from devices.conformance.calls import read_calls
+from devices.conformance.conformance import check_device
+from devices.conformance.listener import LEAST, listening
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
 from tests.producers.samples import level, make_survey, one_question

@@ -1,7 +1,7 @@
-"""`ldpstream conformance` checks the TypeScript device like a device of another author.
+"""`python -m devices.conformance` checks the TypeScript device like a device of another author.
 
 The reports' seed is fixed. With another seed, the check of a correct device would fail with probability at most 0.001. The
-tests of `ldpstream.checks.conformance` are the controls: devices with one fault each, which fail the check.
+tests of `devices.conformance` are the controls: devices with one fault each, which fail the check.
 """
 
 import subprocess
@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.checks.conformance import listener
-from ldpstream.checks.conformance.calls import read_calls
-from ldpstream.checks.conformance.conformance import check_device
-from ldpstream.checks.conformance.listener import LEAST, listening
+from devices.conformance import listener
+from devices.conformance.calls import read_calls
+from devices.conformance.conformance import check_device
+from devices.conformance.listener import LEAST, listening
 from ldpstream.surveys import Cohort
 from tests.producers.samples import level, make_survey, one_question
 

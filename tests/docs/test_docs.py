@@ -4,6 +4,7 @@ import math
 import re
 import textwrap
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from lab.bench.__main__ import app as bench
-from lab.papers.__main__ import app as papers
 from ldpstream.cli import app
 from ldpstream.mechanisms import mechanism
 from ldpstream.producers.gateway.problems import FINAL, RETRY_S, STATUS
@@ -27,8 +26,8 @@ from tests.docs.tables import METRICS
 ROOT = Path(__file__).parents[2]
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 TEXTS = {path.name: path.read_text() for path in DOCS}
-LAB_COMMANDS = sorted(
-    {c for text in TEXTS.values() for c in re.findall(r"`python -m lab\.((?:bench|papers)(?: [^`]+)?)`", text)}
+CHECKOUT_COMMANDS = sorted(
+    {c for text in TEXTS.values() for c in re.findall(r"`python -m ((?:lab|devices)\.[a-z]+(?: [^`]+)?)`", text)}
 )
 COMMANDS = sorted({command for text in TEXTS.values() for command in re.findall(r"`(ldpstream [a-z]+[^`]*)`", text)})
 
@@ -55,12 +54,13 @@ def test_every_command_and_option_exists(command: str) -> None:
     assert all(word in shown.output for word in rest if word.startswith("--"))
 
 
-@pytest.mark.parametrize("command", LAB_COMMANDS)
-def test_every_command_of_the_laboratory_exists(command: str) -> None:
+@pytest.mark.parametrize("command", CHECKOUT_COMMANDS)
+def test_every_command_of_a_checkout_exists(command: str) -> None:
     module, *rest = command.split()
-    lab = bench if module == "bench" else papers
-    names = rest[:1] if module == "bench" else []  # `bench` is a group of commands
-    shown = CliRunner().invoke(lab, [*names, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    names = rest[:1] if module == "lab.bench" else []  # `bench` is a group of commands
+    shown = CliRunner().invoke(
+        import_module(f"{module}.__main__").app, [*names, "--help"], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+    )
     assert shown.exit_code == 0, shown.output
     assert all(word in shown.output for word in rest if word.startswith("--"))
 

@@ -9,12 +9,12 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from lab.audit.audit import EPS, audited_mechanism, losses
+from lab.audit.spaced import CLAIMS
 from ldpstream import service_commands
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
-from ldpstream.checks.audit.audit import EPS, audited_mechanism, losses
-from ldpstream.checks.audit.spaced import CLAIMS
 from ldpstream.device import Device
 from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
@@ -250,7 +250,7 @@ def test_the_readmes_results_are_those_of_the_documents() -> None:
 
 
 def test_the_number_of_attacks() -> None:
-    """The default of `ldpstream audit`: two code paths of each mechanism at each ε, and a spaced level."""
+    """The default of `python -m lab.audit`: two code paths of each mechanism at each ε, and a spaced level."""
     audited = [audited_mechanism(name, eps) for name in NAMES for eps in EPS]
     n = 2 * sum(len(losses(m)) for m in audited) + len(CLAIMS)
     assert f"None of the {n} lower bounds" in PLAIN["privacy.md"]

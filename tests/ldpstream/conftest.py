@@ -1,17 +1,13 @@
-"""Fixtures: a browser, its pages and a demo for the tests of the live page, and a seeded random source of devices."""
+"""Fixtures for the tests of the live page: a browser, its pages and a demo."""
 
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from ldpstream.checks.audit import samplers
 from ldpstream.demo import Demo
-from ldpstream.device import Device
-from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.producers.values import MarkovValues
 from tests.conftest import give_up
 
@@ -67,21 +63,3 @@ def demo() -> Iterator[tuple[Demo, str]]:
     demo.run(lambda step, made: None)
     with demo_page(SURVEY, demo) as address:
         yield demo, address
-
-
-class Seeded(SecureRandom):
-    """A device's random source, with a seed."""
-
-    _rng = np.random.default_rng(20260603)
-
-    def bytes(self, n: int) -> bytes:
-        return self._rng.bytes(n)
-
-
-@pytest.fixture(scope="module")
-def seeded_devices() -> Iterator[None]:
-    """Makes the audit's devices draw from a seeded source."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(samplers, "SecureRandom", Seeded)
-        patch.setattr(Device, "_random", Seeded())
-        yield

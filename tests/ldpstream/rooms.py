@@ -22,8 +22,16 @@ MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it 
     "publishing": {"surveys", "mechanisms", "promises", "runtime", "stores", "estimators"},
 }
 MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
+MAY_IMPORT["deploy"] = set(MAY_IMPORT)
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
-BESIDE: dict[str, set[str]] = {"devices": set(), "deploy": {"publishing"}}  # the same for rooms that nothing imports
+MAY_IMPORT["devices"] = set(MAY_IMPORT)
+NOT_INSTALLED = ("deploy", "lab", "devices")  # rooms that a checkout imports under their short names
+INSTALLED = [room for room in MAY_IMPORT if room not in NOT_INSTALLED]
+
+
+def sources(room: str) -> list[Path]:
+    """Returns the Python files of a folder of ours, without installed packages of other languages."""
+    return [path for path in (ROOT / room).rglob("*.py") if "node_modules" not in path.parts]
 
 
 def imports(path: Path) -> set[str]:
@@ -41,14 +49,14 @@ def room_of(name: str) -> str | None:
     """Returns the room of an imported name, such as `agents` for `ldpstream.agents.tally`; None for other packages."""
     first, _, rest = name.partition(".")
     room = rest.partition(".")[0]
-    if first == "ldpstream" and room in MAY_IMPORT:
+    if first == "ldpstream" and room in INSTALLED:
         return room
-    return first if first in ("ldpstream", "lab", "tests") else None
+    return first if first in ("ldpstream", *NOT_INSTALLED, "tests") else None
 
 
 def rooms_imported_by(room: str) -> set[str]:
     """Returns the rooms that the files of a room import, without the room itself."""
-    names = {name for path in (ROOT / room).rglob("*.py") for name in imports(path)}
+    names = {name for path in sources(room) for name in imports(path)}
     return {found for name in names if (found := room_of(name)) is not None} - {room}
 
 

@@ -24,6 +24,8 @@ from ldpstream.runtime.settings import PREFIX, Settings
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import REASONS, VERSION
 
+from .rooms import INSTALLED, sources
+
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("surface.json")
 PACKAGES = ("ldpstream", "ldpstream.device", "ldpstream.mechanisms", "ldpstream.surveys", "ldpstream.estimators")
@@ -78,8 +80,7 @@ def _commands(command: Any, prefix: str = "") -> dict[str, list[str]]:
 
 
 def _trees() -> list[ast.Module]:
-    rooms = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in {"tests", "lab"}]
-    return [ast.parse(path.read_text()) for room in rooms for path in sorted(room.rglob("*.py"))]
+    return [ast.parse(path.read_text()) for room in sorted(INSTALLED) for path in sorted(sources(room))]
 
 
 def _metrics() -> dict[str, str]:

@@ -5,9 +5,9 @@ from importlib import import_module
 
 import pytest
 
-from .rooms import MAY_IMPORT, ROOT
+from .rooms import INSTALLED, ROOT, sources
 
-FILES = [path for room in MAY_IMPORT.keys() - {"mechanisms", "lab"} for path in (ROOT / room).rglob("*.py")]
+FILES = [path for room in INSTALLED if room != "mechanisms" for path in sources(room)]
 EXAMPLES = sorted(path.relative_to(ROOT).with_suffix("") for path in FILES if ">>> " in path.read_text())
 
 

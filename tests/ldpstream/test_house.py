@@ -12,7 +12,7 @@ import pytest
 
 from ldpstream.mechanisms import Mechanism
 
-from .rooms import BESIDE, MAY_IMPORT, PAGE, PICTURE, ROOT, imports, picture, room_of
+from .rooms import INSTALLED, MAY_IMPORT, NOT_INSTALLED, PAGE, PICTURE, ROOT, imports, picture, room_of, sources
 
 PURE = [
     "mechanisms", "surveys", "promises", "agents/tally.py", "agents/fold.py", "agents/remembered_keys.py",
@@ -27,11 +27,9 @@ def reached(found: set[str], allowed: set[str]) -> set[str]:
     return {name for name in found if (room := room_of(name)) is not None and room not in allowed}
 
 
-@pytest.mark.parametrize(("package", "allowed"), (MAY_IMPORT | BESIDE).items())
+@pytest.mark.parametrize(("package", "allowed"), MAY_IMPORT.items())
 def test_imports_point_one_way(package: str, allowed: set[str]) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        if "node_modules" in path.parts:
-            continue
+    for path in sources(package):
         wrong = reached(imports(path), allowed | {package})
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
@@ -43,10 +41,10 @@ def test_the_import_test_detects_a_wrong_import() -> None:
 
 def test_the_table_of_rooms_is_the_one_tested() -> None:
     rows = dict(re.findall(r"(?m)^\| `(\w+)/` \|.*\| (.*) \|$", PAGE.read_text(encoding="utf-8")))
-    expected = {"mechanisms": "–", "devices": "–", "ldpstream": "all above", "lab": "all above", "tests": "all"}
-    assert rows.keys() == MAY_IMPORT.keys() | BESIDE.keys() | {"tests"}
+    assert list(rows) == [*MAY_IMPORT, "tests"]
+    expected = {"mechanisms": "–", "tests": "all"} | dict.fromkeys(("ldpstream", *NOT_INSTALLED), "all above")
     for room, allowed in rows.items():
-        assert allowed == expected.get(room) or set(allowed.split(", ")) == (MAY_IMPORT | BESIDE)[room]
+        assert allowed == expected.get(room) or set(allowed.split(", ")) == MAY_IMPORT[room]
 
 
 def test_the_picture_of_rooms_shows_the_imports() -> None:
@@ -60,8 +58,8 @@ def test_the_picture_of_rooms_shows_the_imports() -> None:
 def module_imports() -> dict[str, set[str]]:
     """Returns for each module of the installed rooms the modules that it imports, at the top or inside functions."""
     files = {}
-    for room in MAY_IMPORT.keys() - {"lab"}:
-        for path in (ROOT / room).rglob("*.py"):
+    for room in INSTALLED:
+        for path in sources(room):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             files[name if room == "ldpstream" else f"ldpstream.{name}"] = path
     found = {name: imports(path) for name, path in files.items()}
@@ -125,8 +123,7 @@ def repeated_classes(sources: Iterable[str]) -> list[str]:
 
 
 def test_every_installed_class_has_a_name_of_its_own() -> None:
-    rooms = MAY_IMPORT.keys() - {"lab"}
-    assert not repeated_classes(path.read_text(encoding="utf-8") for room in rooms for path in (ROOT / room).rglob("*.py"))
+    assert not repeated_classes(path.read_text(encoding="utf-8") for room in INSTALLED for path in sources(room))
 
 
 def test_the_search_for_repeated_classes_finds_one() -> None:
@@ -167,7 +164,7 @@ def test_only_mechanisms_know_the_families() -> None:
     modules, classes = families()
     wrong = set()
     for room in MAY_IMPORT.keys() - {"mechanisms", "lab"}:
-        for path in (ROOT / room).rglob("*.py"):
+        for path in sources(room):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             imported = {name.rpartition(".")[0] for name in imports(path)} | imports(path)
             if imported & modules or list(switches(tree, classes)):
@@ -193,10 +190,10 @@ def test_pure_parts_import_no_broker_clock_or_socket() -> None:
 
 
 def test_every_package_is_packed() -> None:
-    """The wheel owns the name `ldpstream` alone: every room but the laboratory is a package below it."""
+    """The wheel owns the name `ldpstream` alone: every installed room is a package below it."""
     packed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    rooms = [room for room in MAY_IMPORT if room not in ("ldpstream", "lab")]
-    folders = sorted({path.parent for room in ("ldpstream", *rooms) for path in (ROOT / room).rglob("*.py")})
+    rooms = [room for room in INSTALLED if room != "ldpstream"]
+    folders = sorted({path.parent for room in INSTALLED for path in sources(room)})
     names = [".".join(folder.relative_to(ROOT).parts) for folder in folders]
     assert sorted(packed["packages"]) == sorted(n if n.startswith("ldpstream") else f"ldpstream.{n}" for n in names)
     assert packed["package-dir"] == {"ldpstream": "ldpstream"} | {f"ldpstream.{room}": room for room in rooms}
@@ -205,9 +202,9 @@ def test_every_package_is_packed() -> None:
 
 def test_a_room_is_imported_under_its_full_name() -> None:
     """Python would load a module a second time under its short name, for example with a second set of metrics."""
-    rooms = MAY_IMPORT.keys() - {"ldpstream", "lab"}
-    for folder in (*MAY_IMPORT, "tests", "deploy", "docs"):
-        for path in (ROOT / folder).rglob("*.py"):
+    rooms = set(INSTALLED) - {"ldpstream"}
+    for folder in (*MAY_IMPORT, "tests", "docs"):
+        for path in sources(folder):
             assert not {name.partition(".")[0] for name in imports(path)} & rooms, path
 
 

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from ldpstream.cli import run
-from ldpstream.local import servers
-from ldpstream.local.kafka_jars import jars_dir
-from ldpstream.local.ports import LOOPBACK
-from ldpstream.local_commands import ENDING
+from ldpstream.services.ports import LOOPBACK
+from ldpstream.try_command import ENDING
 
 ROOT = Path(__file__).parents[2]
 DEMO = (ROOT / "surveys" / "samples" / "demo.toml").read_text()
@@ -140,10 +138,6 @@ MISTAKES = {
     "path of a gateway": Mistake("produce survey.toml --gateway http://127.0.0.1:1/é", ("[:port][/path], got http",)),
     "no host": setting("GATEWAY_HOST", "a..b", "must be an address or a host's name, got 'a..b'"),
     "host of two lines": setting("PAGE_HOST", "a\nb", r"must be an address or a host's name, got 'a\nb'"),
-    "no home of the cache": setting(
-        "CACHE", "~nobody-of-this-name/x", "unknown; give another folder in place of ~nobody-of-this-name/x",
-        command="services",
-    ),
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),
     "address without a port": setting("KAFKA", "broker", "must be host:port", "got 'broker'"),
     "address without a host": setting("KAFKA", "..:9092", "must be host:port", "got '..:9092'"),
@@ -160,20 +154,6 @@ MISTAKES = {
     "port of the gateway is taken": setting("GATEWAY_PORT", "TAKEN", "127.0.0.1:", "in use; choose a free port"),
     "port of the metrics is taken": setting(
         "METRICS_PORT", "TAKEN", "127.0.0.1:", "choose a free port", command="estimate survey.toml"
-    ),
-    "no Java": Mistake("services", ("no java in JAVA_HOME or on PATH: install Java 17 or later",), settings={"PATH": "redis"}),
-    "no Maven": Mistake(
-        "try --services", ("no jars of Kafka in", "install maven"), settings={"PATH": "java redis", "CACHE": "empty"}
-    ),
-    "no Redis": Mistake(
-        "try survey.toml --services", ("no redis-server on PATH: install redis-server",), settings={"PATH": "java mvn"}
-    ),
-    "Maven fails": Mistake(
-        "try --services", ("Maven could not fetch the jars", "(exit code 0)"),
-        settings={"PATH": "java mvn redis", "CACHE": "empty"},
-    ),
-    "data folder is a file": Mistake(
-        "services --folder survey.toml", ("survey.toml/kafka: Not a dir",), settings={"PATH": "java redis", "CACHE": "full"}
     ),
 }  # fmt: skip
 
@@ -199,17 +179,6 @@ def same_process() -> Iterator[None]:
     root.setLevel(level)
 
 
-def put_programs(names: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves only these programs on PATH; `java` claims to be release 17."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(servers, "_java_release", lambda command: 17)
-    for name in names.split():
-        program = folder / {"redis": "redis-server"}.get(name, name)
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-
-
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_gives_one_line_that_names_the_object_and_what_is_allowed(
     mistake: Mistake,
@@ -224,13 +193,9 @@ def test_a_mistake_gives_one_line_that_names_the_object_and_what_is_allowed(
     Path("survey.toml").write_text(DEMO.replace(*mistake.survey) if mistake.survey[0] else DEMO)
     Path("data.csv").write_bytes(mistake.data)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "full" / jars_dir().name).mkdir(parents=True)
+    (tmp_path / "full").mkdir()
     for name, value in mistake.settings.items():
-        if name == "PATH":
-            put_programs(value, tmp_path / "bin", monkeypatch)
-        else:
-            monkeypatch.setenv(f"LDPSTREAM_{name}", value.replace("TAKEN", str(taken)))
+        monkeypatch.setenv(f"LDPSTREAM_{name}", value.replace("TAKEN", str(taken)))
     monkeypatch.setattr(sys, "argv", ["ldpstream", *mistake.command.split()])
     with pytest.raises(SystemExit) as ended:
         run()

@@ -12,12 +12,12 @@ import pytest
 from ldpstream.arguments import DEMO_SURVEY
 from ldpstream.demo import Demo
 from ldpstream.demo_command import serve_demo
-from ldpstream.local.commands import CommandNode
-from ldpstream.local.nodes import NodeError
-from ldpstream.local.pipeline import Ports, Trial, chosen_port
-from ldpstream.local.ports import LOOPBACK, free_ports
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import load_settings
+from ldpstream.services.commands import CommandNode
+from ldpstream.services.nodes import NodeError
+from ldpstream.services.ports import LOOPBACK, free_ports
+from ldpstream.services.trial import Ports, Trial, chosen_port
 from ldpstream.surveys import load_survey
 
 
@@ -56,11 +56,9 @@ def test_the_devices_lines_are_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "ports"),
     [
-        ({}, Ports(9092, 6379, 8080, 8081)),
-        ({"PAGE_PORT": "18080", "GATEWAY_PORT": "18081"}, Ports(9092, 6379, 18080, 18081)),
-        ({"KAFKA": "localhost:19092", "REDIS": "redis://127.0.0.1:16379/0"}, Ports(19092, 16379, 8080, 8081)),
-        ({"KAFKA": "a.example:19092,127.0.0.1:29092", "REDIS": "rediss://u:p@a.example:16379/0"}, Ports(29092)),
-        ({"REDIS": "unix:///run/redis.sock", "PAGE_PORT": "0"}, Ports()),
+        ({}, Ports(8080, 8081)),
+        ({"PAGE_PORT": "18080", "GATEWAY_PORT": "18081"}, Ports(18080, 18081)),
+        ({"PAGE_PORT": "0"}, Ports()),
     ],
 )
 def test_the_ports_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], ports: Ports) -> None:

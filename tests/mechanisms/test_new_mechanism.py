@@ -17,10 +17,10 @@ import numpy.typing as npt
 import pytest
 from fastapi.testclient import TestClient
 
-from ldpstream.checks.audit.audit import K, audit
-from ldpstream.checks.audit.samplers import code_paths
-from ldpstream.checks.conformance.calls import Call
-from ldpstream.checks.conformance.conformance import check_device
+from devices.conformance.calls import Call
+from devices.conformance.conformance import check_device
+from lab.audit.audit import K, audit
+from lab.audit.samplers import code_paths
 from ldpstream.demo import Demo
 from ldpstream.device import Device
 from ldpstream.estimators import Estimate, empirical_bayes, ibu, matrix_inversion, mle

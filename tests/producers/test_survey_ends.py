@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.checks.conformance.calls import Call
-from ldpstream.checks.conformance.rules import check_rules
+from devices.conformance.calls import Call
+from devices.conformance.rules import check_rules
 from ldpstream.demo import Demo
 from ldpstream.device import Device
 from ldpstream.producers.population import Population

@@ -102,7 +102,7 @@ def test_signals_end_a_process_whose_main_thread_holds_the_locks_of_threading(pr
 
 TWO_AT_ONCE = """
 import signal
-from ldpstream.local_commands import ENDING, until_ctrl_c
+from ldpstream.try_command import ENDING, until_ctrl_c
 
 with until_ctrl_c():
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)

@@ -15,7 +15,7 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from ldpstream.local.kafka_jars import JarsError
+from deploy.local.kafka_jars import JarsError
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up

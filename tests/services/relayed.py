@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from ldpstream.agents import tally
 from ldpstream.agents.tally import Record
-from ldpstream.local.ports import LOOPBACK
-from ldpstream.local.relay import Reply, TrialRelay
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.relay.relay_keys import rotate
@@ -33,6 +31,8 @@ from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.service_commands import relay_of
+from ldpstream.services.ports import LOOPBACK
+from ldpstream.services.relay import Reply, TrialRelay
 from ldpstream.stores import CountStore
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog

@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeVar
 
 from redis import RedisError
 
-from ldpstream.local import servers
-from ldpstream.local.nodes import Node, NodeError
-from ldpstream.local.ports import LOOPBACK, free_ports
+from deploy.local import servers
 from ldpstream.runtime.errors import wait_for
 from ldpstream.runtime.process import start_child
+from ldpstream.services.nodes import Node, NodeError
+from ldpstream.services.ports import LOOPBACK, free_ports
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ import pytest
 import redis
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from ldpstream.local import ports
-from ldpstream.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
-from ldpstream.local.ports import PORTS
+from deploy.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.runtime.process import start_child
+from ldpstream.services import ports
+from ldpstream.services.ports import PORTS
 
 from . import rig
 from .conftest import MakeTopic
@@ -179,7 +179,7 @@ def test_a_port_is_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) ->
     (mine,) = free_ports(1)
     monkeypatch.setattr(ports, "PORTS", range(mine, mine + 1))
     assert free_ports(1) == []
-    script = f"from ldpstream.local import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
+    script = f"from ldpstream.services import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
     other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
     assert other.stdout == b"[]\n"
 

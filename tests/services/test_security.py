@@ -18,9 +18,9 @@ from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
 
+from deploy.local.kafka_jars import JarsError
 from ldpstream.agents.tally import tally
 from ldpstream.embedded import MemoryLog
-from ldpstream.local.kafka_jars import JarsError
 from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection

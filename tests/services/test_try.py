@@ -1,4 +1,4 @@
-"""`ldpstream try` runs the service or, with a real Kafka and a real Redis, the services, and leaves nothing behind."""
+"""`ldpstream try` runs the service with simulated devices, and leaves nothing behind."""
 
 import json
 import os
@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.local.commands import get
-from ldpstream.local.ports import free_ports
 from ldpstream.runtime.process import start_child
-from tests.conftest import give_up
+from ldpstream.services.commands import get
+from ldpstream.services.ports import free_ports
 
-from .rig import PATIENCE_S, missing, wait_until
+from .rig import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 USERS = 300
@@ -42,9 +41,6 @@ def command_line(pid: int) -> str:
         return ""
 
 
-SERVICES = ("kafka.Kafka", "redis-server", " agent ", " estimate ", " gateway ", " produce ")
-
-
 @pytest.fixture
 def options() -> list[str]:
     return []
@@ -52,8 +48,6 @@ def options() -> list[str]:
 
 @pytest.fixture
 def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int, int]]:
-    if "--services" in options and (reason := missing()):
-        give_up(reason)
     page, gateway = free_ports(2)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
     env |= {"LDPSTREAM_PAGE_PORT": str(page), "LDPSTREAM_GATEWAY_PORT": str(gateway)}
@@ -67,12 +61,9 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
 
 @pytest.mark.parametrize(
     ("options", "names"),
-    [
-        ([], (" serve ", " produce ")), (["--services"], SERVICES),
-        (["--relay"], (" serve ", " produce ", "ldpstream.local.relay ")),
-    ],
-    ids=["serve", "services", "relay"],
-)  # fmt: skip
+    [([], (" serve ", " produce ")), (["--relay"], (" serve ", " produce ", "ldpstream.services.relay "))],
+    ids=["serve", "relay"],
+)
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
 def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
     running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, names: tuple[str, ...], options: list[str]

@@ -1,5 +1,5 @@
 /**
- * Devices for `ldpstream conformance`: a program, not a test.
+ * Devices for `python -m devices.conformance`: a program, not a test.
  *
  *     node build/test/emit.js calls SURVEY.json DEVICES SEED    writes the devices' calls to standard output
  *     node build/test/emit.js send URL DEVICES                  makes reports of the present step and sends them to a gateway

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ldpstream.local.kafka_jars import JarsError
+from deploy.local.kafka_jars import JarsError
 from ldpstream.runtime.files import cache_dir
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched

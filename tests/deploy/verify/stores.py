@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ldpstream.local import kafka_jars
+from deploy.local import kafka_jars
 from ldpstream.runtime.files import cache_dir
 from tests.deploy.verify.engine import Engine
 

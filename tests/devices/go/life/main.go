@@ -1,4 +1,4 @@
-// Command life writes the calls of many devices for `ldpstream conformance`, or posts the reports of many devices for one step
+// Command life writes the calls of many devices for `python -m devices.conformance`, or posts the reports of many devices for one step
 // to a gateway.
 package main
 

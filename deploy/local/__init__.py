@@ -1,0 +1,1 @@
+"""Kafka and Redis on this machine, without containers: `python -m deploy.local`."""

@@ -1,0 +1,86 @@
+"""Checks a device that somebody else wrote (docs/conformance.md).
+
+python -m devices.conformance SURVEY FILE              checks the calls of a file, or of a folder of .jsonl files
+python -m devices.conformance SURVEY --listen PORT     checks how the device sends, until Ctrl-C
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from devices.conformance.calls import read_calls
+from devices.conformance.conformance import check_device
+from devices.conformance.conformance_tables import conformance_tables, conformance_verdict, passed_or_failed
+from devices.conformance.listener import listening
+from ldpstream.arguments import SurveyFile
+from ldpstream.cli import run
+from ldpstream.mechanisms.wording import plural
+from ldpstream.outputs import JsonFile, write_json
+from ldpstream.signals import ends_on_signal
+from ldpstream.surveys import Survey
+from ldpstream.surveys.survey_file import read_survey
+from ldpstream.terminal import activity, show_table, tell
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def conformance_command(
+    survey_file: SurveyFile,
+    calls: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="calls of the device, JSON lines; or a folder of .jsonl files", show_default="none"
+        ),
+    ] = None,
+    listen: Annotated[
+        int | None, typer.Option(min=0, max=65535, metavar="PORT", help="check how the device sends to this port, until Ctrl-C")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Check a device of another author. Exit status 1 if the check finds a fault."""
+    if (calls is None) == (listen is None):
+        raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
+    survey, toml = read_survey(survey_file)
+    if calls is not None:
+        failures = _check_calls(survey, calls, json)
+    else:
+        assert listen is not None
+        if survey.relay is not None:
+            raise typer.BadParameter(f"survey {survey.name} requires a relay: its devices send no plain request to check")
+        failures = _check_sending(survey, toml, listen, json)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
+    with activity() as progress:
+        progress(f"calls of {path}")
+        found = check_device(survey, read_calls(survey, path))
+    for table in conformance_tables(found):
+        show_table(table)
+    for failure in found.failures:
+        tell(failure)
+    tell(conformance_verdict(found))
+    write_json(json, {**msgspec.to_builtins(found), "failures": found.failures, "passed": found.passed})
+    return found.failures
+
+
+def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> list[str]:
+    stop = ends_on_signal()
+    with listening(survey, toml, port) as (sending, url):
+        tell(f"A gateway at {url}, until Ctrl-C. It refuses the first attempt of most requests, or does not answer it.")
+        stop.wait()
+        failures = [str(fault) for fault in sending.verdict()]
+    for failure in failures:
+        tell(failure)
+    attempts, requests = plural(sending.attempts, "attempt"), plural(sending.requests, "request")
+    tell(f"{passed_or_failed(failures)} ({attempts} for {requests})")
+    write_json(json, {"attempts": sending.attempts, "requests": sending.requests, "failures": failures, "passed": not failures})
+    return failures
+
+
+if __name__ == "__main__":
+    run(app)

@@ -1,1 +1,0 @@
-"""Kafka, Redis and the processes of the service on this machine, without containers."""

@@ -1,0 +1,194 @@
+"""A small device of another author, for the tests of the conformance check, and the same device with faults.
+
+The device keeps its memory in the process and draws from a seeded generator. It uses our mechanisms only for their
+probabilities, their row format and their hash functions.
+"""
+
+import base64
+import math
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from devices.conformance.calls import Call
+from ldpstream.mechanisms import Longitudinal, Mechanism
+from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.padded_sampling import SetMechanism
+from ldpstream.mechanisms.sets import set_codes
+from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.surveys import Attribute, Survey
+from ldpstream.surveys.envelope import seal
+
+Row = Any  # a symbol, a list of bits, or a pair of function and symbol
+
+
+class ForeignDevice:
+    """A correct device. A subclass overrides one method and is a device with one fault."""
+
+    def __init__(self, survey: Survey, random: Random, levels: list[int] | None = None, identity: int = 0) -> None:
+        self.survey, self.random, self.identity = survey, random, identity
+        self.memos: dict[tuple[int, int], Row] = {}
+        self.sent: dict[tuple[int, int], tuple[bytes, str]] = {}
+        self.made = [0] * len(survey.attributes)
+        self.level = list(levels or [0] * len(survey.mechanisms))
+        self.cohort = 0 if survey.cohort is None else identity % len(survey.cohort.values)
+        self.mechanisms = [m[level].device for m, level in zip(survey.mechanisms, self.level, strict=True)]
+        self.sampled = self.sample(len(self.mechanisms))
+        self.functions = [self.function(m) for m in self.mechanisms]
+        self.fakes = [self.below(m.k) for m in self.mechanisms]
+        self.phases = [self.phase(m.every_steps) for m in self.mechanisms]
+
+    # ---- choices
+
+    def below(self, n: int) -> int:
+        return self.random.randrange(n)
+
+    def sample(self, d: int) -> int:
+        return self.below(d)
+
+    def function(self, m: Mechanism) -> int:
+        return self.below(m.pool.size) if isinstance(m, LongitudinalHashing) else 0
+
+    def phase(self, w: int) -> int:
+        return self.below(w)
+
+    def key(self, envelope: bytes) -> str:
+        return base64.urlsafe_b64encode(self.random.randbytes(16)).rstrip(b"=").decode()
+
+    # ---- a report
+
+    def report(self, a: int, value: int, step: int) -> tuple[bytes, str] | None:
+        m = self.mechanisms[a]
+        if not self.answers(a) or not self.due(a, step):
+            return None
+        if (a, step) in self.sent:
+            return self.repeated(a, value, step)
+        if m.lifetime_reports is not None and self.made[a] >= m.lifetime_reports:
+            return None
+        return self.first(a, value, step)
+
+    def first(self, a: int, value: int, step: int) -> tuple[bytes, str]:
+        self.made[a] += 1
+        row = self.row(a, self.encoded(a, value), step)
+        envelope = seal(self.survey, a, self.level[a], step, _packed(self.mechanisms[a], row), self.cohort)
+        self.sent[a, step] = envelope, self.key(envelope)
+        return self.sent[a, step]
+
+    def repeated(self, a: int, value: int, step: int) -> tuple[bytes, str]:
+        return self.sent[a, step]
+
+    def answers(self, a: int) -> bool:
+        return self.survey.collection != "smp" or a == self.sampled
+
+    def due(self, a: int, step: int) -> bool:
+        return step % self.mechanisms[a].every_steps == self.phases[a]
+
+    def encoded(self, a: int, value: int) -> int:
+        return self.fakes[a] if self.survey.collection == "rs+fd" and a != self.sampled else value
+
+    def row(self, a: int, value: int, step: int) -> Row:
+        m = self.mechanisms[a]
+        if not isinstance(m, Longitudinal):
+            return self.once(m, value)
+        key = self.memo_key(a, value)
+        if (a, key) not in self.memos and isinstance(m, SetMechanism):
+            self.memos[a, key] = self.member(m, key, m.eps_inf)
+        if (a, key) not in self.memos:
+            self.memos[a, key] = self.randomize(m, self.clear(m, key), m.p1, m.q1)
+        drawn = self.randomize(m, self.memos[a, key], m.p2, m.q2)
+        return (self.functions[a], drawn) if isinstance(m, LongitudinalHashing) else drawn
+
+    def memo_key(self, a: int, value: int) -> int:
+        m = self.mechanisms[a]
+        return self.hash(m, self.functions[a], value) if isinstance(m, LongitudinalHashing) else value
+
+    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
+        """A member of the padded set, or another symbol."""
+        n = m.k - m.choices
+        padded = [v for v in range(n) if code >> v & 1]
+        padded += range(n, m.k - len(padded))
+        if self.toss(m.choices / (m.choices + n * math.exp(-eps))):
+            return padded[self.below(len(padded))]
+        return [s for s in range(m.k) if s not in padded][self.below(n)]
+
+    def once(self, m: Mechanism, value: int) -> Row:
+        if isinstance(m, SetMechanism):
+            return self.member(m, value, m.eps_1)
+        if isinstance(m, LocalHashing):
+            function = self.below(m.pool.size)
+            return function, self.symbol(m.g, self.hash(m, function, value), m.p)
+        if isinstance(m, SquareWave):
+            return value + self.below(m.width) if self.toss(m.keep) else self.far_cell(m, value)
+        if isinstance(m, SubsetSelection):
+            inside = self.toss(m.p)
+            others = self.random.sample([v for v in range(m.k) if v != value], m.omega - inside)
+            return [int(v in others or (v == value and inside)) for v in range(m.k)]
+        return self.randomize(m, self.clear(m, value), m.p, m.q)
+
+    # ---- draws
+
+    def far_cell(self, m: SquareWave, value: int) -> int:
+        other = self.below(m.k - 1)
+        return other + m.width * (other >= value)
+
+    def toss(self, p: float) -> bool:
+        return self.random.random() < p
+
+    def symbol(self, n: int, symbol: int, p: float) -> int:
+        if self.toss(p):
+            return symbol
+        other = self.below(n - 1)
+        return other + (other >= symbol)
+
+    def bits(self, bits: list[int], p: float, q: float) -> list[int]:
+        return [int(self.toss(p if bit else q)) for bit in bits]
+
+    def randomize(self, m: Mechanism, row: Row, p: float, q: float) -> Row:
+        if isinstance(m, (GRR, LongitudinalGRR)):
+            return self.symbol(m.k, row, p)
+        return self.symbol(m.g, row, p) if isinstance(m, LongitudinalHashing) else self.bits(row, p, q)
+
+    def clear(self, m: Mechanism, key: int) -> Row:
+        return [int(v == key) for v in range(m.k)] if m.report_dtype.shape else key
+
+    def hash(self, m: LocalHashing | LongitudinalHashing, function: int, value: int) -> int:
+        return int(m.pool.hash(np.array([function]), np.array([value]))[0])
+
+
+def _packed(m: Mechanism, row: Row) -> Any:
+    if m.report_dtype.shape:
+        return np.packbits(np.array(row, np.uint8), bitorder="little")[None]
+    return np.array([row], m.report_dtype)
+
+
+def _value(attribute: Attribute, number: int) -> int:
+    """The number-th value; for an attribute with several answers, the code of the number-th set."""
+    if attribute.most is None:
+        return number % attribute.k
+    codes = set_codes(attribute.k - attribute.most, attribute.most)
+    return int(codes[number % len(codes)])
+
+
+def calls(survey: Survey, kind: type[ForeignDevice], n: int, steps: int = 4, seed: int = 1) -> Iterator[Call]:
+    """The calls of n devices, two runs of each identity: all attributes at all steps.
+
+    A value changes in the middle and returns in the last quarter. Both runs of an identity have the same values and levels.
+    """
+    random, levels = Random(seed), [0] * len(survey.mechanisms)
+    for number in range(n):
+        identity, run = divmod(number, 2)
+        if run == 0:
+            levels = [random.randrange(len(mechanisms)) for mechanisms in survey.mechanisms]
+        device = kind(survey, random, levels, identity)
+        cohort = device.cohort
+        for step in range(steps):
+            for a, attribute in enumerate(survey.attributes):
+                value = _value(attribute, identity + (steps // 2 <= step < 3 * steps // 4))
+                made = device.report(a, value, step)
+                place = f"device {number} step {step}"
+                envelope, key = made or (None, None)
+                yield Call(place, str(identity), a, value, step, envelope, key, levels[a], cohort, run)

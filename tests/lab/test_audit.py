@@ -1,0 +1,244 @@
+"""The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
+
+All seeds are fixed, also those of devices. With another seed, an audit of the correct mechanisms would report a bound above a
+claim with probability at most 0.001. This file contains five runs of the audit.
+"""
+
+import json
+import math
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest
+from typer.testing import CliRunner
+
+from lab.audit.__main__ import app
+from lab.audit.audit import EPS, K, Report, attack, audit, audited_mechanism, supports
+from lab.audit.audit_tables import audit_tables, audit_verdict
+from lab.audit.clopper_pearson import loss_bound, lower, upper
+from lab.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.ledger.sequence_loss import partitions
+from ldpstream.mechanisms.padded_sampling import PaddedSampling, SetMechanism
+from ldpstream.mechanisms.ratios import BitRatios
+from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.sets import set_codes
+
+AUDITED = registered()
+MEMOIZED = len(LONGITUDINAL) + 1  # the mechanisms of sets are a one-time and a memoized one
+EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
+
+
+# ---- Clopper-Pearson
+
+
+@pytest.mark.parametrize(("x", "n"), [(0, 10), (1, 10), (10, 10), (3, 1000), (500, 1000), (1000, 1000), (77, 100_000)])
+@pytest.mark.parametrize("alpha", [0.05, 1e-3, 1e-6])
+def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
+    above = binomtest(x, n, alternative="greater").proportion_ci(1 - alpha, method="exact").low
+    below = binomtest(x, n, alternative="less").proportion_ci(1 - alpha, method="exact").high
+    assert lower(x, n, alpha) == pytest.approx(above, rel=1e-6)
+    assert upper(x, n, alpha) == pytest.approx(below, rel=1e-6)
+
+
+def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
+    """The test sums exactly over all outcomes of 40 tosses with probability 0.6 and 40 tosses with probability 0.2."""
+    n, p, q, alpha = 40, 0.6, 0.2, 0.05
+    x = np.arange(n + 1)
+    of_p, of_q = (np.array([math.comb(n, i) * r**i * (1 - r) ** (n - i) for i in x]) for r in (p, q))
+    bound = loss_bound(x[:, None], x[None, :], n, alpha)
+    wrong = (of_p[:, None] * of_q * (bound > math.log(p / q))).sum()
+    assert 0 < wrong <= alpha
+
+
+# ---- the exact losses
+
+
+def channels(m: Longitudinal) -> tuple[FloatArray, FloatArray]:
+    """Channels (k, memos) and (memos, outputs) of the two rounds: of symbols for L-GRR, of all bits for a unary encoding."""
+    if m.report_dtype.shape:
+        rows = np.array(list(product((0, 1), repeat=m.k)))
+
+        def bits(given: FloatArray, p: float, q: float) -> FloatArray:
+            one = np.where(given == 1, p, q)[:, None, :]
+            return np.asarray(np.where(rows == 1, one, 1 - one).prod(axis=2))
+
+        return bits(np.eye(m.k), m.p1, m.q1), bits(rows, m.p2, m.q2)
+    same = np.eye(m.k, dtype=bool)
+    return np.where(same, m.p1, m.q1), np.where(same, m.p2, m.q2)
+
+
+@pytest.mark.parametrize("t", [1, 2, 3])
+@pytest.mark.parametrize("name", ["L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"])
+def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
+    m = LONGITUDINAL[name](k=4 if name == "L-GRR" else 3, eps_inf=2.0, eps_1=1.0)
+    memo, fresh = channels(m)
+    joint = np.ones((len(fresh), 1))
+    for _ in range(t):
+        joint = (joint[:, :, None] * fresh[:, None, :]).reshape(len(fresh), -1)
+    logs = np.log(memo @ joint)
+    assert m.ratios().loss(t) == pytest.approx((logs.max(axis=0) - logs.min(axis=0)).max(), rel=1e-9)
+    assert m.memo_ratios().loss(1) == pytest.approx(m.eps_inf, rel=1e-9)
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
+    for t in (1, 2, 3, 10):
+        assert m.eps_t(t) == pytest.approx(m.ratios().loss(t), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["GRR", "SUE", "SS", "BLH", "OLH", "SW"])
+def test_ratios_of_two_fresh_reports_equal_enumeration(name: str) -> None:
+    m = mechanism(name, 4, eps=1.0)
+    channel = m.channel()
+    if name == "SUE":
+        supported = (np.arange(channel.shape[1]) >> np.arange(4)[:, None]) & 1
+    else:
+        supported = np.isclose(channel, channel.max()).astype(np.int64)
+    i, j = (of_value[:, None] + of_value for of_value in supported[[0, 3]])
+    chances = np.zeros((2, 3, 3))
+    for found, given in zip(chances, channel[[0, 3]]):
+        np.add.at(found, (i, j), np.outer(given, given))
+    possible = chances[0] > 0
+    log_a, log_b = np.log(chances[:, possible])
+    assert m.ratios().table(2)[possible] == pytest.approx(log_a - log_b)
+
+
+@pytest.mark.parametrize("m", EVERY, ids=repr)
+def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
+    assert m.ratios().table(1).max() == pytest.approx(m.eps_1, rel=1e-9)
+
+
+def test_partitions_are_complete() -> None:
+    assert [len(list(partitions(n, n, n))) for n in range(11)] == [1, 1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
+    assert sorted(partitions(5, 2, 5)) == [(3, 2), (4, 1), (5,)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_supports_add_up_to_the_servers_counts(name: str) -> None:
+    m = audited_mechanism(name, 1.0)
+    reports = vectorised(m, 8, 500, 1, np.random.default_rng(1)).reports[0]
+    assert np.array_equal(supports(m, reports).sum(axis=0), m.support(m.tabulate(reports)))
+
+
+# ---- the audit
+
+
+@pytest.fixture(scope="module")
+def small(seeded_devices: None) -> Report:
+    """A small audit of every mechanism on both code paths, and of a spaced level on whole devices."""
+    return audit(AUDITED, code_paths(8000, K), 20260601, lambda _: None, devices=500)
+
+
+def test_no_bound_is_above_its_claim(small: Report) -> None:
+    assert [f for f in small.findings if not f.kept] == []
+    assert len(small.rows) == len(AUDITED) * len(EPS)
+    assert small.n_bounds == len(small.findings) == 2 * 4 * (len(ONE_TIME) + len(NUMERIC) + 1 + 3 * MEMOIZED) + 3
+
+
+def test_the_bounds_of_a_spaced_level_come_near_the_claims(small: Report) -> None:
+    """Each of 500 devices has one of three sequences of values. Controls: `test_every_control_is_caught`."""
+    assert [(f.loss, f.claimed, f.n) for f in small.spaced] == [
+        ("eps_window", 1.0, 500), ("eps_sequence", 2.0, 500), ("eps_lifetime", 3.0, 500),
+    ]  # fmt: skip
+    assert all(0.4 * f.claimed < f.bound <= f.claimed for f in small.spaced)
+
+
+def test_every_control_is_caught(small: Report) -> None:
+    assert [c for c in small.controls if not c.caught] == []
+    assert {c.fault for c in small.controls} == {
+        "last bit never randomized",
+        "p and q of 1.5 ε",
+        "memo drawn again for each of 10 reports",
+        "reports at every step",
+        "makes up for a missed report",
+        "reports more often than its lifetime allows",
+        "the last dummy tells that there are no values",
+        "always the second of two values",
+    }
+    assert small.passed
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_sets_of_one_value_would_not_show_what_whole_sets_show(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the audited sets: the same faults pass an audit of the sets of single values."""
+    m, rng = audited_mechanism("PS-GRR", 1.0), np.random.default_rng(4)
+
+    def bound(fault: Sampler) -> float:
+        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(m.audited()))}
+        return attack(counts, m.ratios().table(1), 1e-5)[0]
+
+    assert bound(one_member(size)) > m.eps_1
+    assert 0.7 < bound(vectorised) <= m.eps_1
+    monkeypatch.setattr(SetMechanism, "audited", lambda m: [1 << v for v in range(m.k - m.choices)])
+    assert bound(one_member(size)) <= m.eps_1
+
+
+@pytest.mark.parametrize("n", [4, 6])
+def test_the_audited_sets_have_the_pair_that_is_easiest_to_tell_apart(n: int) -> None:
+    """All pairs of sets, by enumeration: any two sets lose ε, and the total variation is largest for the pair."""
+    m = PaddedSampling(n, 1.0, 2)
+    channel, codes = m.channel(), set_codes(n, 2).tolist()
+    losses = np.abs(np.log(channel[:, None] / channel)).max(axis=2)
+    np.testing.assert_allclose(losses[~np.eye(len(codes), dtype=bool)], m.eps_1, rtol=1e-9)
+    apart = np.abs(channel[:, None] - channel).sum(axis=2) / 2
+    *_, first, last = m.audited()
+    assert apart[codes.index(first), codes.index(last)] == pytest.approx(apart.max())
+    assert {code.bit_count() for code in m.audited()} == {0, 1, 2}
+
+
+def test_the_tables_show_every_mechanism(small: Report) -> None:
+    losses, over_time, spaced, broken = audit_tables(small)
+    assert spaced.row_count == len(small.spaced)
+    memoized = MEMOIZED * len(EPS)
+    assert (losses.row_count, over_time.row_count, broken.row_count) == (len(small.rows), memoized, len(small.controls))
+    assert audit_verdict(small).startswith(f"0 of {small.n_bounds} bounds are above their claim")
+
+
+@pytest.mark.parametrize("name", ["SUE", "L-GRR", "L-OLH"])
+def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
+    result = audit([name], [CodePath("vectorised", vectorised, 60_000, (0, 4, 8))], 20260602, lambda _: None, devices=2)
+    found = [f for row in result.rows for f in row.findings if f.claimed <= 4]
+    assert all(f.kept for f in found)
+    assert all(0.65 * f.claimed < f.bound for f in found if f.claimed >= 1)
+    assert all(f.bound > 0 for f in found)
+
+
+def test_the_attack_counts_only_the_second_half() -> None:
+    """If the second half of the reports has no information, the bound is 0 for every first half."""
+    counts = {v: np.zeros((2000, 2), np.uint8) for v in (0, 1)}
+    for v in (0, 1):
+        counts[v][:1000, v] = 1
+    ratios = BitRatios((1.0, 0.0, 0.6, 0.4)).table(1)
+    bound, _, hits, false_hits = attack(counts, ratios, 0.05)
+    assert (bound, hits, false_hits) == (0.0, 0, 0)
+
+
+def test_a_bound_above_its_claim_is_shown_and_fails_the_run(small: Report) -> None:
+    row = small.rows[0]
+    above = replace(row.findings[0], bound=row.eps_1 + 0.25)
+    broken = replace(small, rows=[replace(row, findings=[above, *row.findings[1:]]), *small.rows[1:]])
+    assert not broken.passed
+    assert audit_verdict(broken).startswith(f"1 of {small.n_bounds} bounds are above their claim")
+    assert any("[bold red]0.750" in str(cell) for column in audit_tables(broken)[0].columns for cell in column.cells)
+
+
+def test_the_audit_command(tmp_path: Path, seeded_devices: None) -> None:
+    file = tmp_path / "audit.json"
+    command = ["--mechanism", "GRR", "--mechanism", "L-OLH", "--reports", "6000", "--seed", "3", "--json", str(file)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    assert "16 of 16 broken mechanisms caught" in " ".join(done.output.split())
+    document = json.loads(file.read_text())
+    assert (document["seed"], document["passed"], document["k"]) == (3, True, 9)
+    assert {f["path"] for row in document["rows"] for f in row["findings"]} == {"vectorised", "device"}
+
+
+def test_an_unknown_mechanism_is_refused() -> None:
+    done = CliRunner().invoke(app, ["--mechanism", "XRR"])
+    assert done.exit_code == 2
+    assert "XRR" in done.output
