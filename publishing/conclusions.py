@@ -13,11 +13,12 @@ from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.pairs import Counted
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable, Mechanism
+from ldpstream.promises.outlook import spent
 from ldpstream.publishing.catalogue import AttributeCounts, estimators
 from ldpstream.publishing.cross_table import CrossTable, cross_table
 from ldpstream.publishing.finite import Attempts, finite
 from ldpstream.publishing.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets, plain, plain_number
-from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of, spent
+from ldpstream.publishing.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of
 from ldpstream.publishing.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 

@@ -1,8 +1,6 @@
 """The publication of one attribute, step and span: its estimates, privacy losses and diagnostics."""
 
-import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -10,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.mechanisms import Mechanism
+from ldpstream.promises.outlook import Privacy
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric
 from ldpstream.publishing.cross_table import CrossTable
 from ldpstream.publishing.frequencies import NUMBERS, Frequencies, NumberEstimate
@@ -19,27 +18,6 @@ from ldpstream.surveys import Attribute, Survey
 FORMAT = 2  # publication's format; raise it if a field changes its name or meaning, not for a new field with a default
 Span = Literal["step", "window", "filtered"]
 COHORT_SPANS: tuple[Span, ...] = ("step", "window")  # spans of the histograms of a cohort
-
-
-class Privacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
-
-    `eps_t`: loss if the value never changed. `eps_inf`: bound of `eps_t` for any number of reports; None for a one-time
-    mechanism. `eps_sequence`: loss between any two value sequences; an upper bound unless `eps_sequence_exact`. `eps_window`:
-    loss between value sequences that differ only within `every_steps` consecutive steps; None for a memoizing mechanism.
-    `eps_lifetime`: bound of `eps_sequence` from `lifetime_reports`; None without this key, also if the survey ends.
-    """
-
-    mechanism: str
-    t: int
-    eps_1: float
-    eps_t: float
-    eps_inf: float | None
-    eps_sequence: float
-    eps_sequence_exact: bool
-    every_steps: int
-    eps_window: float | None
-    eps_lifetime: float | None
 
 
 class LevelEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,21 +213,3 @@ def number_names(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Sp
 def edges_of(attribute: Attribute, mechanisms: Sequence[Mechanism], span: Span) -> tuple[float, ...] | None:
     """Returns the edges of the values' numbers; None if no mean and percentiles are published for the span."""
     return None if attribute.k > MAX_ORDERED or (span == "filtered" and is_numeric(mechanisms)) else attribute.edges
-
-
-@lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
-def spent(m: Mechanism, steps: int) -> Privacy:
-    t = m.reports_in(steps)
-    sequence = m.eps_sequence(t)
-    return Privacy(
-        mechanism=m.signature,
-        t=t,
-        eps_1=m.eps_1,
-        eps_t=m.eps_t(t),
-        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-        eps_sequence=sequence.value,
-        eps_sequence_exact=sequence.exact,
-        every_steps=m.every_steps,
-        eps_window=m.eps_window,
-        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-    )

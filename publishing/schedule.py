@@ -37,6 +37,7 @@ import structlog
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.promises.device_chance import guesses
+from ldpstream.promises.outlook import spent
 from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
@@ -48,7 +49,6 @@ from ldpstream.publishing.publication import (
     edges_of,
     publication_keys,
     spans,
-    spent,
 )
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of

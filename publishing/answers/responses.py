@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,8 @@ from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.promises.device_chance import guesses
+from ldpstream.promises.outlook import Outlook, outlook_of
 from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, ends_ms, kept_steps, lines, of_steps
 from ldpstream.publishing.answers.queries import (
     CohortQuery,
@@ -27,13 +25,10 @@ from ldpstream.publishing.answers.queries import (
     TableQuery,
 )
 from ldpstream.publishing.answers.schema import (  # fmt: skip
-    Chances,
     Comparison,
     Histogram,
-    KnownShares,
     NumberLine,
     NumberSeries,
-    Outlook,
     Overview,
     Series,
     Share,
@@ -41,7 +36,7 @@ from ldpstream.publishing.answers.schema import (  # fmt: skip
     Status,
     Table,
 )
-from ldpstream.publishing.answers.survey_info import SurveyInfo, named, survey_info
+from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
 from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
 from ldpstream.publishing.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
@@ -55,7 +50,6 @@ from ldpstream.publishing.publication import (
     number_names,
     publication_key,
     spans,
-    spent,
 )
 from ldpstream.surveys import Attribute, Reason, Survey
 
@@ -148,18 +142,8 @@ class ApiResponses:
         """The outlook of each level after this step. `p` has the shares that a guesser knows; None if there are none."""
         attribute = self._survey.index(name)
         shares = None if p is None or p.below_least else _shares(self._attributes[name], p)
-        steps, last = step + 1, self._survey.n_steps
-        later = steps + self._survey.steps_a_year
-        later = later if last is None else max(steps, min(later, last))  # devices stop after the last step
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
-        return {
-            level.name: Outlook(
-                now=self._chances(attribute, m, steps),
-                year=self._chances(attribute, m, later),
-                known_shares=None if shares is None else _known(m, shares, steps, later),
-            )
-            for level, m in levels
-        }
+        return {level.name: outlook_of(self._survey, attribute, m, step, shares) for level, m in levels}
 
     def histogram(self, name: str, query: HistogramQuery) -> Histogram:
         attribute, post, top = self._known(name, query.span, query.cohort), query.post, query.top
@@ -395,13 +379,6 @@ class ApiResponses:
                 raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
         return attribute
 
-    def _chances(self, attribute: int, m: Mechanism, steps: int) -> Chances:
-        t, loss = m.reports_in(steps), spent(m, steps)
-        guess = guesses(self._survey, attribute, m, steps)
-        return Chances(
-            t=t, eps_t=loss.eps_t, eps_sequence=loss.eps_sequence, eps_sequence_exact=loss.eps_sequence_exact, **named(**guess)
-        )
-
     def _estimator(self, p: Publication, wanted: str | None) -> str:
         all_known = [row.name for row in estimators(self._survey.mechanisms[self._survey.index(p.attribute)])]
         known = all_known[:1] if p.below_least else names_of(p)
@@ -418,13 +395,6 @@ def _shares(a: Attribute, p: Publication) -> tuple[float, ...] | None:
     """The published shares as the distribution that a guesser believes; None for sets, and without an estimate."""
     found = np.maximum(p.estimators[p.main].estimate().frequencies, 0.0)
     return None if a.most is not None or not found.sum() > 0 else tuple((found / found.sum()).tolist())
-
-
-@lru_cache(maxsize=1024)  # pages ask for the same step again and again
-def _known(m: Mechanism, shares: tuple[float, ...], now: int, year: int) -> KnownShares:
-    known = np.array(shares)
-    one, of_now, of_year = (float(m.guess_known(known, t)) for t in (1, m.reports_in(now), m.reports_in(year)))
-    return KnownShares(no_report=float(known.max()), one_report=one, now=of_now, year=of_year)
 
 
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:

@@ -4,10 +4,11 @@ from typing import Literal
 
 import msgspec
 
+from ldpstream.promises.outlook import Outlook, Privacy
 from ldpstream.publishing.cross_table import IndependenceTest, TableShares
 from ldpstream.publishing.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.growth import Basis, Growth
-from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Privacy, Span
+from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Span
 from ldpstream.surveys import Reason
 
 
@@ -46,53 +47,6 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str
     frequency: float | None
-
-
-class Chances(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss of t reports, in nats, and chances of a right guess of a value, as probabilities from 0 to 1.
-
-    The best guesser sees the t reports of this attribute and considers all values equally likely beforehand. With `choices`,
-    the guess is whether one value is among the answers; yes and no are equally likely beforehand. `eps_t` and `guess`: the
-    value never changed. `eps_sequence` and `guess_any_values`: the value at one step, if values may change at every step.
-    `guess_device` and `guess_any_values_device`: for a guesser who also sees the device's other reports, in the worst case.
-    `bounds`: the names of the chances that are upper bounds. `eps_sequence` is exact if `eps_sequence_exact`, else an upper
-    bound.
-    """
-
-    t: int
-    eps_t: float
-    eps_sequence: float
-    eps_sequence_exact: bool
-    guess: float
-    guess_any_values: float
-    guess_device: float
-    guess_any_values_device: float
-    bounds: list[str]
-
-
-class KnownShares(msgspec.Struct, frozen=True, kw_only=True):
-    """Chances of a right guess of a value that never changes, for a guesser who believes the published shares.
-
-    `no_report`: the largest share. `one_report`, and `now` and `year` as in `Outlook`: upper bounds, from reports of this
-    attribute.
-    """
-
-    no_report: float
-    one_report: float
-    now: float
-    year: float
-
-
-class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss at one level: `now`, after the step of the estimate, and `year`, 365 days later.
-
-    `year` is the loss after the survey's last step, if the survey ends within these days. `known_shares` is None with
-    `choices`, and if there is no estimate.
-    """
-
-    now: Chances
-    year: Chances
-    known_shares: KnownShares | None
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,11 @@
 """The API's description of a survey: its structs, and the function that fills them."""
 
 import math
-from typing import Any
 
 import msgspec
 
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
-from ldpstream.mechanisms.guessing import Chance
+from ldpstream.promises.outlook import named
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.answers.tables import JOINT
 from ldpstream.publishing.catalogue import INVERSION, estimators
@@ -183,9 +182,3 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
         ] + [JOINT_INFO] * any(a.pair is not None for a in s.attributes),
         post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
     )  # fmt: skip
-
-
-def named(**chances: Chance) -> dict[str, Any]:
-    return {name: float(chance) for name, chance in chances.items()} | {
-        "bounds": [name for name, chance in chances.items() if not chance.exact]
-    }

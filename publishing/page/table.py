@@ -9,9 +9,10 @@ from urllib.parse import quote, urlencode
 
 from ldpstream.mechanisms.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
+from ldpstream.promises.outlook import Chances, KnownShares, Outlook
 from ldpstream.publishing.answers.queries import HistogramQuery, PageQuery, TableQuery
 from ldpstream.publishing.answers.responses import ApiResponses, NotAllowed, NotFound
-from ldpstream.publishing.answers.schema import Chances, Histogram, KnownShares, Outlook
+from ldpstream.publishing.answers.schema import Histogram
 from ldpstream.publishing.publication import COHORT_SPANS, spans
 from ldpstream.surveys import Attribute, Survey
 

@@ -12,13 +12,14 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from ldpstream.demo import Demo
+from ldpstream.promises.outlook import spent
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, Publication, Span, spans, spent
+from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, Publication, Span, spans
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import Reason, Survey, load_survey
 from tests.small_survey import small_survey

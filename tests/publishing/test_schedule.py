@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from ldpstream.promises import device_chance
+from ldpstream.promises.outlook import spent
 from ldpstream.publishing import schedule as module
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication, spent
+from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import RETRY_MS
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
