@@ -5,18 +5,16 @@ BIN := $(VENV)/bin
 ROOMS := mechanisms surveys promises runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick
+.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
-	$(MAKE) --jobs=4 $(VENV)/.dev services peers lint # at once: they mostly wait for downloads
+	$(MAKE) --jobs=4 quick services peers # at once: the last two mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 3 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
-quick: $(VENV)/.dev               ## ruff, the contract of GRR and L-GRR, the rooms, and one run from survey to histogram
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
 	$(BIN)/python -m pytest -q -k "GRR or test_house or rs_fd" \
 	  tests/mechanisms/test_contract.py tests/ldpstream/test_house.py tests/ldpstream/test_demo.py
 
@@ -36,7 +34,27 @@ fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelo
 verify-image verify-compose verify-cluster: $(VENV)/.dev .tree ## images, Compose file, manifests with an engine and a cluster
 	PYTHONPATH=.tree:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%) $(if $(filter %-cluster,$@),$(FROM))
 
-lint: $(VENV)/.dev .tree
+generated: $(VENV)/.dev           ## renews every generated file (CONTRIBUTING.md has the table)
+	$(BIN)/python -m tests.ldpstream.surface
+	$(BIN)/python -m tests.ldpstream.rooms
+	$(BIN)/python -m tests.docs.settings_table
+	$(BIN)/python -m tests.docs.estimators_table
+	$(BIN)/python -m tests.docs.estimates_schema
+	$(BIN)/python -m tests.docs.check_schema
+	$(BIN)/python -m tests.devices.vectors
+	$(BIN)/python deploy/grafana/dashboards.py
+	$(BIN)/python deploy/kubernetes/alerts.py
+
+pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium and Node
+	$(BIN)/python docs/draw_pictures.py
+	$(BIN)/python docs/take_screenshot.py
+	$(BIN)/python -m tests.deploy.population_picture
+	LDPSTREAM_SCREENSHOTS=docs/pictures $(BIN)/python -m pytest -q tests/devices/test_example.py
+	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \
+	  $(BIN)/python -m pytest -q tests/ldpstream/test_page_earlier.py tests/ldpstream/test_page_pairs.py && \
+	  cp $$shots/replaced.png $$shots/pairs.png docs/pictures/
+
+lint: $(VENV)/.dev .tree          ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
