@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.device import Device, StepForgotten
+from ldpstream.device import Device
 from ldpstream.producers.device.device import index_of
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
@@ -90,16 +90,6 @@ def test_the_value_of_a_pair_is_a_list_of_two_values(value: object) -> None:
         index_of(SPL, "mode_by_zone", value)
     assert "secret" not in str(refused.value)
     assert [index_of(SPL, "mode_by_zone", given) for given in (["bus", 2], ("bus", "99"), [1, 0.5])] == [4, 5, 3]
-
-
-def test_a_settled_step_of_a_pair_is_forgotten(tmp_path: Path) -> None:
-    device = Device(SPL, tmp_path / "file")
-    for step in range(8):
-        device.answer({"mode": "car", "zone": 1}, step)
-    for report in device.waiting():
-        device.settle(report)
-    with pytest.raises(StepForgotten):
-        device.answer({"mode": "car", "zone": 1}, 0)
 
 
 def test_a_population_answers_pairs_with_the_values_of_its_people() -> None:

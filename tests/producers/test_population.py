@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import chisquare
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.memos import Memos
 from ldpstream.producers.population import PaneReports, Population
@@ -19,7 +19,6 @@ from ldpstream.surveys import Cohort, Survey
 from tests.producers.samples import WrittenValues, level, make_survey, one_question
 
 FALSE_ALARM = 1e-6
-Recall = Callable[[Memos, IntArray, IntArray, Callable[[IntArray], Reports]], Reports]
 EXACT = 700.0  # with this ε one-time GRR reports the true value
 
 
@@ -28,55 +27,12 @@ def forget(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntA
     return draw(np.arange(len(devices)))
 
 
-def forget_the_past(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-    """Another broken store: keeps only each device's last memo."""
-    known = memos.__dict__.setdefault("last", {})
-    fresh = draw(np.arange(len(devices)))
-    for i, (device, key) in enumerate(zip(devices.tolist(), keys.tolist())):
-        if known.get(device, (None,))[0] != key:
-            known[device] = (key, fresh[i])
-    return np.array([known[device][1] for device in devices.tolist()], fresh.dtype).reshape(fresh.shape)
-
-
 def only(panes: Iterator[PaneReports]) -> PaneReports:
     (pane,) = panes
     return pane
 
 
 # ---- memoization
-
-
-def memos_of_a_b_a(name: str, monkeypatch: pytest.MonkeyPatch, recall: Recall) -> list[Reports]:
-    """Returns the memos that 200 people use for A, then B, then A again."""
-    used = []
-
-    def spy(memos: Memos, devices: IntArray, keys: IntArray, draw: Callable[[IntArray], Reports]) -> Reports:
-        assert devices.tolist() == list(range(200))
-        used.append(recall(memos, devices, keys, draw))
-        return used[-1]
-
-    monkeypatch.setattr(Memos, "recall", spy)
-    eps_1 = 1.0 if name == "L-SOUE" else 2.0
-    population = Population(
-        one_question(name, k=32, eps_inf=4.0, eps_1=eps_1), WrittenValues([[3] * 200, [8] * 200, [3] * 200]), 1
-    )
-    for step in range(3):
-        only(population.reports(step))
-    return used
-
-
-@pytest.mark.parametrize("name", LONGITUDINAL)
-def test_an_old_value_uses_its_old_memo(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, between, again = memos_of_a_b_a(name, monkeypatch, Memos.recall)
-    assert again.tolist() == first.tolist()
-    assert between.tolist() != first.tolist()
-
-
-@pytest.mark.parametrize("broken", [forget, forget_the_past])
-@pytest.mark.parametrize("name", LONGITUDINAL)
-def test_the_memo_test_notices_a_broken_store(name: str, broken: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, _, again = memos_of_a_b_a(name, monkeypatch, broken)
-    assert again.tolist() != first.tolist()
 
 
 def reports_of_a_b_a(name: str) -> list[list[object]]:
@@ -293,10 +249,6 @@ def test_a_value_outside_the_domain_is_refused_and_not_shown() -> None:
     with pytest.raises(ValueError, match="1 outside") as caught:
         list(population.reports(0))
     assert "77" not in str(caught.value)
-
-
-def test_the_memo_tests_cover_all_mechanisms() -> None:
-    assert {mechanism(name, k=4, eps_inf=4.0, eps_1=1.0).name for name in LONGITUDINAL} == set(LONGITUDINAL)
 
 
 # ---- cohorts

@@ -9,7 +9,7 @@ import pytest
 from ldpstream.mechanisms import NAMES
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_live, produce_step
-from ldpstream.producers.sinks import MemorySink, SinkError, TooLateError
+from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.producers.values import MarkovValues
 from ldpstream.surveys import Survey, open_envelope
 from ldpstream.surveys.envelope import AnyEnvelope
@@ -106,28 +106,10 @@ def test_a_report_larger_than_the_target_travels_alone() -> None:
     assert [e.n for e in opened(survey, sink.envelopes, 0)] == [1, 1, 1]
 
 
-def test_the_envelope_size_changes_no_report() -> None:
-    payloads = []
-    for size in (100, 16_384):
-        sink = Recorder()
-        produce_step(SURVEY, make_population(), sink, 2, envelope_bytes=size)
-        payloads.append(b"".join(e.payload for e in opened(SURVEY, sink.envelopes, 2)))
-    assert payloads[0] == payloads[1]
-
-
 def test_a_step_that_nobody_answers_sends_nothing() -> None:
     survey, sink = one_question("L-GRR"), Recorder()
     assert produce_step(survey, Population(survey, WrittenValues([[None, None]]), 1), sink, 0) == {}
     assert sink.envelopes == []
-
-
-def test_the_memory_sink_passes_envelopes_at_once() -> None:
-    taken: list[bytes] = []
-    sink = MemorySink(taken.append)
-    sink.send(b"x")
-    assert taken == [b"x"]
-    sink.flush()
-    sink.close()
 
 
 # ---- live

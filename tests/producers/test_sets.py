@@ -1,19 +1,18 @@
 """Questions with several answers on the device and in simulated populations."""
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ldpstream.device import Device, Wallet
+from ldpstream.device import Device
 from ldpstream.mechanisms.sets import code_of
 from ldpstream.producers.device.device import index_of
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
 from ldpstream.producers.values import MarkovValues
 from ldpstream.surveys import check_envelope
-from tests.set_survey import LEVEL, MODE, ONCE, set_survey
+from tests.set_survey import MODE, set_survey
 
 CLEAR = {"name": "standard", "mechanism": "PS-GRR", "eps": 60.0}  # a report is a member, but for one in 10^20
 
@@ -77,16 +76,6 @@ def test_a_memo_belongs_to_its_set_whatever_the_order(tmp_path: Path) -> None:
     assert spent.eps_sequence == set_survey().mechanisms[0][0].eps_sequence(4).value
 
 
-def test_a_wallet_charges_a_set_like_any_attribute(tmp_path: Path) -> None:
-    survey = set_survey(apps={"level": [ONCE | {"lifetime_reports": 2}]})
-    wallet = Wallet(tmp_path / "wallet", for_ever=4.0)
-    device = wallet.device(survey)
-    now = survey.step_at(time.time_ns() // 1_000_000)
-    made = [device.answer({"apps": ["mail"]}, step) for step in range(now + 1, now + 5)]
-    assert [len(envelopes) for envelopes in made] == [1, 1, 0, 0]
-    assert (wallet.spent().spent, wallet.spent().charged_for_ever) == (4.0, 4.0)
-
-
 def test_a_population_answers_with_the_sets_of_its_people() -> None:
     survey = set_survey(MODE, apps={"level": [CLEAR]}, collection="spl")
     source = MarkovValues(survey, 3000, 3, seed=1)
@@ -100,14 +89,6 @@ def test_a_population_answers_with_the_sets_of_its_people() -> None:
     assert panes[0].truth.sum() == 3 * 3000
     reports = np.bincount(panes[0].reports, minlength=8)
     assert np.abs(3 * reports - truth).max() < 6 * 3 * np.sqrt(3000 / 4)  # each of 8 tests fails with a chance below 1e-8
-
-
-def test_memoized_populations_keep_the_memo_of_a_set() -> None:
-    level = LEVEL | {"eps_inf": 60.0, "eps_1": 59.0}
-    survey = set_survey(apps={"level": [level]})
-    population = Population(survey, MarkovValues(survey, 400, 2, seed=4), seed=2)
-    for step in range(2):
-        assert sum(len(pane.reports) for pane in population.reports(step)) == 400
 
 
 def test_files_have_the_values_of_a_set_in_one_cell(tmp_path: Path) -> None:

@@ -84,17 +84,6 @@ def test_the_table_is_the_estimate_from_the_three_questions(span: str, steps: ra
     assert tested.p < 1e-6  # the simulated values of a pair depend on each other
 
 
-def test_the_truth_lies_in_most_intervals_of_the_demo() -> None:
-    inside = []
-    for step in range(STEPS):
-        table, truth = published("step", step).table, demo().truth.of(published("step", step)).shares
-        assert isinstance(table, CrossTable)
-        assert truth is not None
-        ends = zip(table.cells.low, truth, table.cells.high, strict=True)
-        inside += [low <= x <= high for low, x, high in ends if low is not None and high is not None]
-    assert np.mean(inside) > 0.8
-
-
 def test_only_steps_and_windows_of_pairs_have_a_table() -> None:
     history = demo().service.results.history()
     assert all(("table" in msgspec.to_builtins(p)) == bool(p.table) for p in history)

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import matrix_inversion, mle
+from ldpstream.estimators import mle
 from ldpstream.estimators.diagnostics import fit
-from ldpstream.estimators.ems import CELLS, TOLERANCE, ems, smoothed
+from ldpstream.estimators.ems import CELLS, TOLERANCE, ems
 from ldpstream.estimators.estimate import Group
 from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -73,40 +73,6 @@ def test_ems_stops_when_the_likelihood_stands_still() -> None:
     assert abs(last.log_likelihood - before.log_likelihood) < TOLERANCE <= abs(before.log_likelihood - first.log_likelihood)
     assert last.log_likelihood < mle(m, table).log_likelihood  # smoothing costs likelihood
     assert last.log_likelihood + last.gap * table.n >= mle(m, table).log_likelihood
-
-
-def test_smoothing_keeps_the_sum_and_a_flat_density() -> None:
-    rng = np.random.default_rng(1)
-    cells = rng.dirichlet(np.ones(12)).reshape(3, 4)
-    assert smoothed(cells).sum() == pytest.approx(1)
-    np.testing.assert_allclose(smoothed(np.full((3, 4), 0.5)), np.full((3, 4), 1 / 12))
-    np.testing.assert_allclose(smoothed(np.array([1.0, 0.0, 0.0, 0.0])), np.array([8, 3, 0, 0]) / 11)
-    np.testing.assert_allclose(smoothed(np.array([1.0, 3.0])), np.array([5 / 3, 7 / 3]) / 4)
-
-
-def test_ems_is_the_same_from_both_ends() -> None:
-    m = SquareWave(9, 1.0)
-    table = drawn(m, beta(9), 3000)
-    mirrored = m.table(table.n, table.counts[::-1])
-    np.testing.assert_allclose(ems(m, mirrored).frequencies, ems(m, table).frequencies[::-1], rtol=1e-9)
-
-
-def test_ems_beats_the_inversion_and_the_maximum_on_a_smooth_density() -> None:
-    """Mean Wasserstein distance of 8 runs, in bins. On a spike, which EMS flattens, the maximum is better."""
-    m, shares, spike = SquareWave(50, 2.0), beta(50), np.where(np.arange(50) == 15, 0.608, 0.008)
-
-    def distances(shares: FloatArray) -> list[float]:
-        found = np.zeros(3)
-        for seed in range(8):
-            table = drawn(m, shares, 10_000, seed)
-            for i, f in enumerate((ems(m, table), mle(m, table), matrix_inversion(m, table))):
-                found[i] += np.abs(np.cumsum(f.frequencies - shares)).sum() / 8
-        return found.tolist()
-
-    smooth, maximum, inversion = distances(shares)
-    assert smooth < maximum < inversion
-    smooth, maximum, _ = distances(spike)
-    assert smooth > maximum
 
 
 def test_no_reports_give_no_estimate() -> None:

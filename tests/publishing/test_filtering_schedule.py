@@ -383,13 +383,3 @@ def test_a_curve_over_levels_that_differ_has_no_intervals() -> None:
     Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)
     withheld = {p.attribute: p.estimators["filter"].interval_withheld for p in curve(results)[0]}
     assert withheld == {"screen": None, "latency_ms": "levels"}
-
-
-def test_publications_survive_their_encoding() -> None:
-    store, log = counted(STEPS)
-    results = MemoryResults()
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    p = curve(results)[0][-1]
-    jump = publications.Jump(changed_at=4, value=2, size=-0.25, low=-0.3, high=-0.2, sigma=8.5)
-    for each in (p, msgspec.structs.replace(p, change=jump)):
-        assert msgspec.json.decode(msgspec.json.encode(each), type=Publication) == each

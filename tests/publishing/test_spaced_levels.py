@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from ldpstream.estimators import matrix_inversion, mle
-from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, CountTable, mechanism
+from ldpstream.mechanisms import ONE_TIME, CountTable, mechanism
 from ldpstream.producers.population import Population
 from ldpstream.promises.outlook import spent
 from ldpstream.publishing.conclusions import conclude
@@ -54,24 +54,6 @@ def test_levels_of_both_kinds_are_weighted_by_their_own_people() -> None:
     assert (mle(groups, steps=[1, W]).standard_errors < own[1].standard_errors).all()
     with pytest.raises(ValueError, match="one for each of 2 groups, got 3"):
         matrix_inversion(groups, steps=[1, 1, W])
-
-
-@pytest.mark.parametrize("k", [2, 10, 100])
-def test_a_window_beats_a_memoized_window_of_an_unchanged_value(k: int) -> None:
-    """Uses the best one-time mechanism with ε = ε∞, at f = 0.
-
-    A long memoized window tends to its first round, which is a one-time mechanism. Control: if values change, devices draw new
-    memos, and the memos' noise averages out.
-    """
-    best = min(ONE_TIME[name](k=k, eps=EPS).variance() for name in ("GRR", "OUE", "OLH"))
-    for name in LONGITUDINAL:
-        for eps_1 in (0.1, 0.4):
-            memoized = mechanism(name, k, eps_inf=EPS, eps_1=eps_1)
-            windows = [memoized.variance(steps=steps) for steps in (1, W, 1000 * W)]
-            assert windows == sorted(windows, reverse=True)
-            assert best < windows[-1]
-    changing = mechanism("L-OSUE", k, eps_inf=EPS, eps_1=0.4)
-    assert changing.variance() / 100 < best  # 100 steps with independent memos
 
 
 @pytest.mark.parametrize("active", [(0, 1, 2, 3, 4, 5), (0, 3)], ids=["always", "with pauses"])
