@@ -105,17 +105,6 @@ def test_many_reports_give_the_inversion(name: str) -> None:
     assert (found.standard_errors < 1.4 * raw.standard_errors).all()
 
 
-def test_the_sum_of_two_shares_is_one() -> None:
-    """With two values and a constant variance, the posterior standard deviation is that of half the difference."""
-    seen = [Observation(np.array([0.6, 0.4]), lambda f: np.full_like(f, 1e-6))]
-    values = value_likelihood(seen, 2)
-    mean, on_grid, converged = fit_values(values, 2)
-    posterior = Posterior.of(values, mean, on_grid, people=1e12)
-    assert converged
-    np.testing.assert_allclose(posterior.mean, [0.6, 0.4], atol=1e-4)
-    np.testing.assert_allclose(posterior.standard_errors / posterior.widening, 1e-3 / np.sqrt(2), rtol=0.1)
-
-
 def dense_fit(values: ValueLikelihood, k: int, base: FloatArray, mass: float) -> FloatArray:
     """EM for G and Newton's method for λ with dense matrices, without any of the tricks of the module."""
     of_kinds = np.zeros((values.first.size, values.points.size))
@@ -181,16 +170,6 @@ def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytes
     whole = fit_values(values, k)[0]
     assert np.abs((found - whole) / np.sqrt(values.noise)).max() < 0.03
     assert np.abs((coarse - whole) / np.sqrt(values.noise)).max() > 0.03
-
-
-def test_a_constant_variance_gives_the_normal_likelihood() -> None:
-    seen = Observation(np.array([0.3, 0.02]), lambda f: np.full_like(f, 1e-4))
-    for observation in (seen, Observation(seen.z, np.full(2, 1e-4))):
-        values = value_likelihood([observation], 2)
-        kind, point = entries(values)
-        normal = -((np.sort(observation.z)[kind] - values.points[point]) ** 2) / 2e-4
-        normal -= np.maximum.reduceat(normal, values.start[:-1])[kind]
-        np.testing.assert_allclose(values.log_like, normal, atol=1e-3)
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -14,7 +14,6 @@ from ldpstream.estimators import numbers as module
 from ldpstream.estimators.density_models import (
     IRREGULAR_TAU,
     Likelihood,
-    _bell,
     _factor,
     _gaussian,
     _irregular,
@@ -107,15 +106,6 @@ def test_the_irregular_prior_adds_independent_parts() -> None:
     steps = np.diff(np.eye(8), axis=0)
     smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
     np.testing.assert_allclose(np.linalg.inv(q), smooth + 0.25 * steps @ steps.T, atol=1e-8)
-
-
-def test_the_bell_prior_is_nearly_flat_for_parabolas() -> None:
-    """A parabola of any width has a small penalty; a kink has a large one."""
-    q, log_det = _bell(40)
-    assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
-    parabola = np.linspace(-2, 2, 40)
-    kink = np.where(np.arange(40) < 20, -1.0, 1.0)
-    assert parabola @ q @ parabola < 1 < 100 < kink @ q @ kink
 
 
 # ---- the likelihood
@@ -237,15 +227,6 @@ def test_the_errors_of_two_levels_are_those_of_simulated_surveys(
     )
     np.testing.assert_allclose(found.std(axis=0), stated, rtol=0.12)
     assert one.error_of_mean(numbers + 2000) == pytest.approx(one.error_of_mean(numbers), rel=1e-6)
-
-
-def test_the_interval_of_two_levels_does_not_depend_on_the_origin() -> None:
-    rng, f, levels = np.random.default_rng(9), bell(24), (SquareWave(24, 0.5), SquareWave(24, 2.0))
-    found = estimate([(m, drawn(m, f, 5000, rng)) for m in levels])
-    near, far_away = mean(found, np.arange(25.0)), mean(found, np.arange(25.0) + 2000)
-    assert near is not None
-    assert far_away is not None
-    assert [far_away.low, far_away.value, far_away.high] == pytest.approx([2000 + x for x in (near.low, near.value, near.high)])
 
 
 def test_the_mean_of_few_reports_has_an_interval() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered, plateaus
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.ordered import FITTED, MOVE, _inversion, _percentiles, _risk, _without_order
+from ldpstream.estimators.ordered import MOVE, _inversion, _percentiles, _risk, _without_order
 from ldpstream.estimators.smooth_prior import EQUAL, smooth_posterior
 from ldpstream.estimators.value_likelihood import ValueLikelihood
 from ldpstream.mechanisms import mechanism
@@ -79,16 +79,6 @@ def test_shares_with_jumps_lose_little_by_the_order() -> None:
         errors += [np.square(f - shares).sum() for f in found]
     assert errors[0] < 2 * errors[1], errors
     assert errors[2] > 3 * errors[1], errors
-
-
-def test_plateaus_help_where_shares_jump(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: without them, the error is at least twice as large."""
-    m, shares, errors = build("OUE", 150, 2.0), steps_of(150), []
-    tables = [draw(m, shares, 50_000, seed) for seed in range(6)]
-    for less in (FITTED, 1e6):
-        monkeypatch.setattr("ldpstream.estimators.ordered.FITTED", less)
-        errors.append(sum(np.square(empirical_bayes(m, table, ordered=True).frequencies - shares).sum() for table in tables))
-    assert 2 * errors[0] < errors[1], errors
 
 
 def test_plateaus_without_weight_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

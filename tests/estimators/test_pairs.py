@@ -114,22 +114,6 @@ def test_cells_rows_and_columns_agree() -> None:
         np.testing.assert_allclose(np.nansum(found.within(axis).shares, axis=1 - axis), 1)
 
 
-def test_people_who_answer_one_attribute_count_for_its_margin() -> None:
-    shape, rng = (2, 2), np.random.default_rng(7)
-    counts = counted(mechanisms_of("GRR", shape), shares_of(*shape, 0.5), 10_000, rng)
-    alone, joint = pair_estimate([counts[0], NOTHING, NOTHING], shape), pair_estimate(counts, shape)
-    one = pair_estimate([counts[0], counts[1], NOTHING], shape)
-    assert alone is not None
-    assert joint is not None
-    assert one is not None
-    widths = [[np.ptp([e.margin(axis).low, e.margin(axis).high]) for axis in (0, 1)] for e in (alone, one, joint)]
-    rows, columns = (np.sqrt([e.margin_covariance(axis)[0, 0] for e in (alone, one, joint)]) for axis in (0, 1))
-    assert rows[1] < 0.65 * rows[0]
-    assert columns[1] == pytest.approx(columns[0], rel=0.02)
-    assert columns[2] < 0.65 * columns[0]
-    assert np.isfinite(widths).all()
-
-
 def test_levels_are_joined_and_a_level_of_numbers_is_ignored() -> None:
     shape, rng = (2, 4), np.random.default_rng(8)
     truth = shares_of(*shape, 0.5)

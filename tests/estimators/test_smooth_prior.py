@@ -52,14 +52,6 @@ def test_banded_products_equal_dense_products(k: int) -> None:
     np.testing.assert_allclose(product, dense(prior.bands) @ x, rtol=1e-9)
 
 
-def test_a_determinant_beyond_the_range_of_numbers_has_a_logarithm() -> None:
-    from ldpstream.estimators import smooth_kernels
-
-    for weight, k in itertools.product((1e-9, 1e9), (200, 201)):
-        weights, (l1, l2, d) = np.full(k, weight), np.empty((3, k))
-        assert smooth_kernels.factor(np.zeros((3, k)), weights, l1, l2, d) == pytest.approx(k * np.log(weight))
-
-
 def test_normalised_draws_are_distributions() -> None:
     """A row's missing part is added in proportion to the spread; numbers below the least are raised to it."""
     from ldpstream.estimators import smooth_kernels
@@ -229,14 +221,6 @@ def test_an_equal_density_is_found_in_unequal_bins() -> None:
     assert 5 * np.square(found - shares).sum() < np.square(control - shares).sum()
 
 
-def test_reversed_values_reverse_the_estimate() -> None:
-    m = build("OUE", 40, 1.0)
-    table = draw(m, PEAK, 10_000, 6)
-    found = empirical_bayes(m, table, ordered=True)
-    back = empirical_bayes(m, m.table(table.n, table.counts[::-1].copy()), ordered=True)
-    np.testing.assert_allclose(back.frequencies[::-1], found.frequencies, atol=0.1 * found.standard_errors.max())
-
-
 def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
     """Mean squared errors of the estimates with and without order, over 6 tables."""
     m, found = build("OUE", shares.size, 1.0), np.zeros((6, 2))
@@ -245,11 +229,6 @@ def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
         for i, estimate in enumerate((empirical_bayes(m, table, ordered=True), empirical_bayes(m, table))):
             found[seed, i] = np.square(estimate.frequencies - shares).sum()
     return found[:, 0].mean(), found[:, 1].mean()
-
-
-def test_a_large_share_among_smooth_shares_gains_from_the_order() -> None:
-    ordered, unordered = errors_of(0.7 * PEAK + 0.3 * np.eye(40)[0], 20_000)
-    assert ordered < 0.5 * unordered
 
 
 def test_shares_without_order_lose_little() -> None:

@@ -16,7 +16,7 @@ from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
 from lab.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
 from lab.bench.accuracy.compare import Result, result
-from lab.bench.accuracy.measure import CellErrors, LinesError, errors, measure, read_lines
+from lab.bench.accuracy.measure import CellErrors, LinesError, measure
 from lab.bench.accuracy.picture import draw
 from lab.bench.accuracy.shapes import DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC
 from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
@@ -87,24 +87,6 @@ def test_cells_are_reproducible_and_independent_of_one_another() -> None:
     assert {name: found[:2] for name, found in longer.mse.items()} == third.mse
 
 
-def test_an_interrupted_run_continues(tmp_path: Path) -> None:
-    lines = tmp_path / "lines"
-    rows = run(CELLS[:2], lines=lines)
-    lines.write_bytes(lines.read_bytes() + b'{"cell": {"sha')
-    assert run(lines=lines) == rows + run(CELLS[2:])
-    assert list(read_lines(lines, 2, 1)) == CELLS
-    before = lines.read_bytes()
-    assert run(lines=lines) == run()
-    assert lines.read_bytes() == before
-    with pytest.raises(LinesError, match=r"holds 2 runs with seed 1, asked for 2 with seed 2$"):
-        run(seed=2, lines=lines)
-    for content in (b"{}\n", b"somebody's notes"):
-        lines.write_bytes(content)
-        with pytest.raises(LinesError, match="is not a file of this command"):
-            run(lines=lines)
-        assert lines.read_bytes() == content
-
-
 def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
     cells = [*CELLS, next(cell for cell in few_cells() if cell.mechanism == "OUE")]
     found = result(measure(cells, SYNTHETIC | FEW, 2, 1, False, silent, processes=1), 2, 1)
@@ -124,13 +106,6 @@ def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
     assert float(rows[0][rows[0]["winner"]]) == 1
     draw(found, tmp_path / "picture.svg")
     assert (tmp_path / "picture.svg").stat().st_size > 10_000
-
-
-def test_an_estimator_without_an_estimate_counts_as_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "FAST", (lambda m, table, steps: [("none", np.full(m.k, np.nan))],))
-    cell = msgspec.structs.replace(CELLS[2], k=2, mechanism="GRR", n=10)
-    row = errors(cell, np.array([1.0, 0.0]), 2, 1)
-    assert row.mse["none"] == [0.25, 0.25]
 
 
 def test_the_command_writes_lines_picture_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

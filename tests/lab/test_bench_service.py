@@ -7,7 +7,6 @@ from rich.console import Console
 
 from lab.bench.service_load import make_load
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Remembered, Run, ServiceBench, Stock
-from lab.bench.service_site import BenchError, Process
 from lab.bench.service_survey import ATTRIBUTES, write_survey
 from lab.bench.service_tables import PHASES, service_notes, service_tables
 from ldpstream.agents import Record, tally
@@ -57,12 +56,3 @@ def test_a_load_has_the_counts_that_it_claims(tmp_path: Path, envelope_bytes: in
     assert (load.records, load.bytes) == (len(log), sum(map(len, log)))
     assert {key.attribute for key in load.counts} == set(attributes)
     assert load.reports / load.records == 1 if not envelope_bytes else load.reports > 10 * load.records
-
-
-def test_an_error_names_the_process_and_ends_with_its_log(tmp_path: Path) -> None:
-    process = Process("lab.bench.bare_consumer", [], {}, tmp_path / "log")
-    with pytest.raises(BenchError, match=r"(?s)lab\.bench\.bare_consumer ended with status 1\n.*IndexError"):
-        process.answer()
-    with pytest.raises(BenchError, match="ended with status 1"):
-        process.check()
-    process.stop()

@@ -6,16 +6,13 @@ would fail with probability 5e-8. Each test with p-values has a control that mus
 """
 
 import math
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy import special
 
 from lab.papers.location.base import LocationMechanism
-from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric, lattice_sums
+from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
 from lab.papers.location.shokri import Shokri
 from ldpstream.mechanisms import ChannelMechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -80,21 +77,6 @@ def test_the_grid_is_the_lattice_moved_to_the_nearest_cells(shape: tuple[int, in
     expected = np.array([[math.fsum(np.exp(-eps * d[nearest == z])) for z in range(len(centres))] for d in to_centre])
     whole = math.fsum(np.exp(-eps * np.hypot(*np.array(list(product(range(-2 * reach, 2 * reach + 1), repeat=2))).T)))
     np.testing.assert_allclose(PlanarGeometric(shape, eps).channel(), expected / whole, rtol=4e-15)
-
-
-@pytest.mark.parametrize("eps", [0.01, 0.03, 0.1, 0.5, 1.0, 2.0])
-def test_the_normalizing_constant_matches_epsteins_zeta(eps: float) -> None:
-    """Σ e^{-ε‖y‖} = 2π/ε² + 1 + Σ_m (-ε)^m/m! Z(-m/2) for ε < 2π, by Mellin's transform; Z(s) = 4 ζ(s) β(s), continued."""
-    terms = [2 * math.pi / eps**2, 1.0]
-    for m in range(60):
-        s = 1 + m / 2  # Z(1-s) by the functional equation; β(s) from Hurwitz's zeta function
-        if m == 0:
-            terms.append(-1.0)
-            continue
-        beta = (special.zeta(s, 0.25) - special.zeta(s, 0.75)) / 4**s
-        epstein = math.pi ** (-m - 1) * special.gamma(s) * special.rgamma(-m / 2) * 4 * special.zeta(s) * beta
-        terms.append((-eps) ** m / math.factorial(m) * epstein)
-    assert lattice_sums(2, 3, eps)[-1, -1] == pytest.approx(math.fsum(terms), rel=2e-15)
 
 
 # ---- guarantees
@@ -208,23 +190,6 @@ def test_inversion_variances_match_enumeration(m: ChannelMechanism, steps: int) 
 
 
 # ---- errors
-
-
-@each
-def test_methods_for_pure_mechanisms_are_rejected(m: ChannelMechanism) -> None:
-    assert m.unbiased is False
-    assert math.isnan(m.p)
-    assert math.isnan(m.q)
-    asked: list[tuple[Callable[[], Any], str]] = [
-        (m.variance, "variance"),
-        (lambda: m.support(m.empty_table()), "support counts"),
-        (lambda: m.support_covariance(np.full(m.k, 1 / m.k)), "covariance"),
-        (m.rounds, "p and q"),
-        (lambda: m.largest_contribution, "bound"),
-    ]
-    for ask, what in asked:
-        with pytest.raises(ValueError, match=f"is not a pure mechanism and has no .*{what}"):
-            ask()
 
 
 @each

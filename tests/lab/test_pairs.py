@@ -1,9 +1,8 @@
 """The benchmark of pairs: its tables, and the association that it draws."""
 
 import numpy as np
-import pytest
 
-from lab.bench.pairs import CELLS, associated, coverage_table, error_table, measure_one, product, shares_of
+from lab.bench.pairs import CELLS, coverage_table, error_table, measure_one, product, shares_of
 from ldpstream.mechanisms import mechanism
 
 
@@ -14,17 +13,6 @@ def test_a_setting_is_measured_and_shown() -> None:
     assert min(row.cells, row.margins, row.within) > 0.8
     for table in (error_table([row]), coverage_table([row])):
         assert table.row_count == 1
-
-
-def test_the_drawn_tables_have_the_stated_association() -> None:
-    for shape in ((2, 2), (3, 5)):
-        found = associated(*shape, 0.2)
-        assert found is not None
-        margins = np.outer(found.sum(axis=1), found.sum(axis=0))
-        assert ((found - margins) ** 2 / margins).sum() / (min(shape) - 1) == pytest.approx(0.2**2)
-        assert shares_of(*shape, 0.5).sum() == pytest.approx(1)
-        np.testing.assert_allclose(shares_of(*shape, 0.5).sum(axis=0), shares_of(*shape, 0.0).sum(axis=0))
-    assert associated(2, 2, 3.0) is None
 
 
 def test_the_product_of_two_reports_is_unbiased() -> None:

@@ -80,13 +80,6 @@ def test_the_papers_levels_have_simple_expected_distances() -> None:
 # ---- small runs
 
 
-def test_repetitions_do_not_depend_on_the_split_into_jobs() -> None:
-    whole = distances("grr-line", 500, 0, 2, 7)
-    parts = [distances("grr-line", 500, first, 1, 7) for first in (0, 1)]
-    assert whole == {method: parts[0][method] + parts[1][method] for method in whole}
-    assert whole != distances("grr-line", 500, 0, 2, 8)
-
-
 @pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize("number", [2, 3, 6, 7, 13, 14])
 def test_figures_have_panels_distances_and_claims(number: int) -> None:

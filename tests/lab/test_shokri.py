@@ -3,7 +3,6 @@
 test_location.py tests the properties common to all location mechanisms.
 """
 
-import math
 from itertools import product
 
 import numpy as np
@@ -12,8 +11,6 @@ from scipy.optimize import linprog
 
 from lab.papers.location.shokri import Shokri, expected_error
 from ldpstream.mechanisms.arguments import FloatArray
-
-from .test_location import line
 
 
 @pytest.mark.parametrize("k", [2, 3, 5, 8])
@@ -69,14 +66,3 @@ def test_the_optimum_equals_the_dual_optimum(k: int, seed: int) -> None:
         m = Shokri(prior, distance, bound, loss)
         assert m.expected_error == pytest.approx(dual_optimum(prior, distance, loss, bound), abs=1e-8)
         assert m.expected_loss <= bound + 1e-8
-
-
-def test_the_extreme_bounds_report_the_truth_or_nothing() -> None:
-    truthful = Shokri([0.5, 0.3, 0.2], line(3), 0.0)
-    assert np.array_equal(truthful.channel(), np.eye(3))
-    assert truthful.eps_1 == truthful.eps_distance == math.inf
-    silent = Shokri([0.5, 0.3, 0.2], line(3), 2.0)  # the bound has no effect: every report can be the same for all values
-    assert silent.expected_error == pytest.approx(0.7)
-    of_two = Shokri([0.5, 0.5], line(2), 1.0)
-    assert of_two.eps_1 == 0
-    assert not of_two.guess(math.inf).exact  # a bound: all reports are equal

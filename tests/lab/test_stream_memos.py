@@ -11,17 +11,6 @@ from ldpstream.mechanisms import LONGITUDINAL, Longitudinal, mechanism
 SMALL = Setting(2000, 10, 24, 0.25, 6, (2.0,))
 
 
-def test_values_change_as_often_as_stated() -> None:
-    """0.25 (1 - 1/k) of 46 000 values differ from the previous step's value.
-
-    The number is within 6 standard deviations of its mean, except with probability 2e-9.
-    """
-    values = evolving(SMALL, np.random.default_rng(1))
-    assert values.shape == (24, 2000)
-    assert (values[1:] != values[:-1]).mean() == pytest.approx(0.225, abs=6 * (0.225 * 0.775 / 46_000) ** 0.5)
-    assert np.bincount(values.ravel()).size == 10
-
-
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_a_memo_is_kept_while_its_value_is_unchanged(name: str) -> None:
     """For unchanged values, the histograms of two steps differ only by the noise of the second round.

@@ -14,16 +14,15 @@ from lab.bench import streams
 from lab.bench.__main__ import app
 from lab.bench.stream_data import SYNTHETIC, Stream, of_shares, real, synthetic
 from lab.bench.stream_memos import SPACED_MECHANISMS
-from lab.bench.stream_rivals import RIVALS, Budget, Histogram, Oracle, collect, dissimilarity, oracle, publish, uniform
+from lab.bench.stream_rivals import RIVALS, Budget, oracle, publish, uniform
 from lab.bench.stream_spaced import spaced_level
 from lab.bench.stream_tables import stream_notes, stream_tables
 from lab.bench.streams import FILTERED, RAW, Plan, Result, errors, measure
-from ldpstream.mechanisms import LONGITUDINAL, mechanism
+from ldpstream.mechanisms import LONGITUDINAL
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
 
 TINY = Plan(2000, 12, 4, (2, 3), (1.0,))
-SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 
 def jumping(w: int, k: int, rng: np.random.Generator, n: int = 4003) -> Stream:
@@ -57,38 +56,6 @@ def test_real_streams_count_the_people_of_the_data(real_streams: list[Stream]) -
     assert visits.people[:, :-1].sum() == 190_345
     assert [(s.name, s.k, s.n, len(s.people)) for s in (tens, hundreds)] == [("PWGTP", k, 9_123, 80) for k in (10, 100)]
     np.testing.assert_allclose(tens.shares.mean(axis=0), 0.1, atol=0.01)
-
-
-# ---- the frequency oracle
-
-
-@pytest.mark.parametrize("one_hot", [True, False])
-def test_counts_have_the_distribution_of_single_reports(one_hot: bool) -> None:
-    """Means and covariances of the support counts, in 10 000 runs; the expected values come from the mechanism.
-
-    The 14 different scores are within ±6, except with probability 3e-8. Control: the support counts of a larger ε.
-    """
-    counts, runs = np.array([30, 5, 0, 15]), 10_000
-    m = mechanism("GRR" if one_hot else "OUE", k=4, eps=1.0)
-    mean = m.q * counts.sum() + (m.p - m.q) * counts
-    if one_hot:
-        rows = m.channel()
-        covariance = sum(n * (np.diag(row) - np.outer(row, row)) for n, row in zip(counts, rows, strict=True))
-    else:
-        covariance = np.diag(counts * m.p * (1 - m.p) + (counts.sum() - counts) * m.q * (1 - m.q))
-
-    def worst(fo: Oracle) -> float:
-        rng = np.random.default_rng(3)
-        seen = np.array([fo.supports(counts, rng) for _ in range(runs)])
-        off = seen - mean
-        products = off[:, :, None] * off[:, None, :]
-        z_mean = off.mean(axis=0) / seen.std(axis=0) * runs**0.5
-        z_products = (products.mean(axis=0) - covariance) / products.std(axis=0) * runs**0.5
-        return float(max(np.abs(z_mean).max(), np.abs(z_products).max()))
-
-    other = mechanism(m.name, k=4, eps=1.5)
-    assert worst(Oracle(4, m.p, m.q, one_hot)) < 6
-    assert worst(Oracle(4, other.p, other.q, one_hot)) > 6
 
 
 # ---- privacy
@@ -132,55 +99,7 @@ def test_nobody_reports_twice_in_a_window(name: str) -> None:
         assign(2 * spent, stream.n, 5)
 
 
-# ---- dissimilarity
-
-
-def z_of(histograms: list[Histogram], last: FloatArray, corrected: bool, extra: float = 0.0) -> float:
-    """Standard score of the difference between the mean dissimilarity and the true dissimilarity."""
-    values = np.array([dissimilarity(h, last) + (0 if corrected else h.mean_variance) - extra for h in histograms])
-    return float((values.mean() - np.mean((SHARES - last) ** 2)) / values.std() * len(values) ** 0.5)
-
-
-@pytest.mark.parametrize(("eps", "asked"), [(0.05, 1000), (1.0, 1000), (1.0, 100), (3.0, 100)])
-def test_the_dissimilarity_is_unbiased(eps: float, asked: int) -> None:
-    """8000 runs with fixed seeds: |z| > 5.5 has probability 4e-8. Everybody reports, or a random part of the people does.
-
-    Controls: if the variance is not subtracted, the estimate is too large. If the variance's second term is not divided by k,
-    the estimate is too small.
-    """
-    people, last, rng = np.array([400, 300, 200, 100, 0]), np.array([0.3, 0.3, 0.25, 0.15]), np.random.default_rng(7)
-    made = [collect(people, asked, eps, rng) for _ in range(8_000)]
-    assert abs(z_of(made, last, corrected=True)) < 5.5
-    assert z_of(made, last, corrected=False) > 5.5
-    fo = oracle(4, eps)
-    undivided = 0.75 * (fo.p * (1 - fo.p) - fo.q * (1 - fo.q)) / (fo.p - fo.q) ** 2 / asked
-    if eps >= 1:
-        assert z_of(made, last, corrected=True, extra=undivided) < -5.5
-
-
 # ---- the methods' rules
-
-
-def test_the_adaptive_methods_repeat_a_resting_stream_and_follow_a_jump() -> None:
-    """With ε = 5 and 100 000 people, the noise is far smaller than the jump."""
-    shares = np.repeat([[0.9, 0.1], [0.2, 0.8]], 20, axis=0)
-    stream = of_shares("jump", shares, 100_000)
-    for name in ("LPD", "LPA"):
-        found = publish(name, stream, 5.0, 4, np.random.default_rng(10))
-        assert np.abs(found.shares - shares)[[5, 19, 25, 39]].max() < 0.02
-        repeated = found.spent[1:, 1] == 0
-        assert (found.shares[1:][repeated] == found.shares[:-1][repeated]).all()
-        assert repeated.mean() > 0.5
-
-
-def test_absorbed_steps_are_followed_by_as_many_silent_ones() -> None:
-    w, rng = 10, np.random.default_rng(11)
-    found = publish("LBA", jumping(w, 2, rng, 10**6), 5.0, w, rng)
-    parts = np.rint(found.spent[:, 1] / (5.0 / (2 * w))).astype(int)
-    assert parts.max() > 1
-    for t in np.flatnonzero(parts > 1):
-        assert not parts[t + 1 : t + parts[t]].any()
-        assert not parts[t - parts[t] + 1 : t].any()
 
 
 # ---- the spaced level

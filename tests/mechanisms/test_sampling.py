@@ -96,24 +96,6 @@ def test_the_next_part_continues_the_random_words(name: str) -> None:
     assert drawn(1 << 6) != drawn(1 << 19)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("L-")])
-def test_memos_and_their_reports_follow_the_rounds(name: str) -> None:
-    """Memos follow the first round. Reports of one memo follow the second round."""
-    m = LONGITUDINAL[name](k=3, eps_inf=2.0, eps_1=1.0)
-    rng = np.random.default_rng(20240602)
-    memo_channel, fresh = reference.rounds(m)
-    memos = m.memoize(np.full(N, 1), rng)
-    counts = np.bincount(reference.column_of(m, memos), minlength=memo_channel[1].size)
-    assert p_value(counts, memo_channel[1]) > LIMIT
-    assert p_value(counts, memo_channel[0]) < LIMIT
-    one = reference.column_of(m, memos[:1])[0]
-    reports = reference.column_of(m, m.report(np.repeat(memos[:1], N, axis=0), rng))
-    assert set(reports // len(fresh)) == {one // len(fresh)}
-    counts = np.bincount(reports % len(fresh), minlength=len(fresh))
-    assert p_value(counts, fresh[one % len(fresh)]) > LIMIT
-    assert p_value(counts, fresh[(one + 1) % len(fresh)]) < LIMIT
-
-
 @pytest.mark.parametrize("name", ["GRR", "L-GRR", "OLH", "L-OLH"])
 @pytest.mark.parametrize("k", [2, 257])
 def test_symbols_of_one_and_two_bytes_follow_the_channel(name: str, k: int) -> None:
