@@ -169,7 +169,9 @@ class AgentApp(faust.App):
         settings = self.agent_settings
         keep_freed_memory()
         raise_limit()
-        import_module("ldpstream.mechanisms.kernels")  # now: a later import fails for good if no descriptor is free
+        import_module(
+            "ldpstream.mechanisms.kernels.hash_kernels"
+        )  # now: a later import fails for good if no descriptor is free
         gc.set_threshold(COLLECT_AFTER)
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.unready)

@@ -5,10 +5,10 @@ from typing import overload
 
 import numpy.typing as npt
 
+from ldpstream.estimators.bayes.unordered import unordered_posterior
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
-from ldpstream.estimators.numbers import number_posterior
-from ldpstream.estimators.ordered import ordered_posterior
-from ldpstream.estimators.unordered import unordered_posterior
+from ldpstream.estimators.smooth.numbers import number_posterior
+from ldpstream.estimators.smooth.ordered import ordered_posterior
 from ldpstream.mechanisms import CountTable, Mechanism
 
 
@@ -30,11 +30,11 @@ def empirical_bayes(
 ) -> Estimate:
     """Posterior means of the shares, by empirical Bayes.
 
-    At most nine values without order have a fixed prior: see `estimators.few_values`.
+    At most nine values without order have a fixed prior: see `estimators.bayes.few_values`.
 
     Args:
         m, table, steps: as in `matrix_inversion`.
-        ordered: true for ordered values, such as the bins of a number: see `estimators.ordered`, and `estimators.numbers` for
+        ordered: true for ordered values, such as the bins of a number: see `ordered`, and `numbers` for
             mechanisms that are not pure. With pure mechanisms, the estimate does not use the order of more than 10 000 values.
         widths: (k,) widths of the bins of ordered values, positive; None for equal widths.
 

@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldpstream.estimators.draws import Draws, Unbiased, Unshrunk
 from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.smooth.draws import Draws, Unbiased, Unshrunk
 from ldpstream.mechanisms.arguments import FloatArray, real
 
 PERCENTILES = (0.5, 0.9, 0.99)

@@ -1,4 +1,4 @@
-"""The mean number of values that people choose, for mechanisms of sets (`mechanisms.padded_sampling`).
+"""The mean number of values that people choose, for mechanisms of sets (`mechanisms.families.padded_sampling`).
 
 A mechanism of sets of at most m of n values estimates the shares of n + m symbols among drawn members of padded sets: the n
 values and m dummies. So the mean number of values is m times the sum of the values' shares.
@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from ldpstream.estimators.estimate import NORMAL, Estimate, Group
-from ldpstream.estimators.local_level import Filtered
+from ldpstream.estimators.filter.local_level import Filtered
+from ldpstream.estimators.filter.step_noise import LONG
 from ldpstream.estimators.quantiles import Number
-from ldpstream.estimators.step_noise import LONG
 from ldpstream.mechanisms import Mechanism
 
 

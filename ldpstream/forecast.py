@@ -11,7 +11,7 @@ n. s(f) is:
 t = min(⌈W/w⌉, `lifetime_reports`) is the largest number of reports that a person sends in a window. The step and the filter
 assume that no device has sent its last report yet.
 
-The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.numbers.mean_variance`.
+The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.smooth.numbers.mean_variance`.
 """
 
 import math
@@ -21,10 +21,10 @@ import numpy as np
 from msgspec import Struct
 from scipy.optimize import brentq
 
-from ldpstream.estimators.changes import detectable
-from ldpstream.estimators.numbers import mean_variance
+from ldpstream.estimators.filter.changes import detectable
+from ldpstream.estimators.filter.step_noise import LONG
 from ldpstream.estimators.pairs import detectable_association
-from ldpstream.estimators.step_noise import LONG
+from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.promises.crowds import SecondPromise

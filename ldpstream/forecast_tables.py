@@ -2,9 +2,9 @@
 
 from rich.table import Table
 
-from ldpstream.estimators.changes import RUN_LENGTH
+from ldpstream.estimators.filter.changes import RUN_LENGTH
 from ldpstream.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
-from ldpstream.mechanisms.guessing import Chance, percent_up
+from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.pair_costs import cost_text

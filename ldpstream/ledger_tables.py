@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ldpstream.mechanisms.guessing import SAME, percent, percent_up
+from ldpstream.mechanisms.claims.guessing import SAME, percent, percent_up
 from ldpstream.mechanisms.wording import up
 from ldpstream.surveys import Survey
 from ldpstream.terminal import table

@@ -5,7 +5,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ldpstream.mechanisms.guessing import percent_up
+from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.device_chance import chance_of_both
 from ldpstream.promises.promise import nats
 from ldpstream.promises.statements import loss_for_ever

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer, user_values
-from ldpstream.mechanisms.checked import Checked
+from ldpstream.mechanisms.claims.checked import Checked
+from ldpstream.mechanisms.claims.privacy_claims import PrivacyClaims
+from ldpstream.mechanisms.counts.inference import Inference
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
-from ldpstream.mechanisms.inference import Inference
-from ldpstream.mechanisms.privacy_claims import PrivacyClaims
 from ldpstream.mechanisms.table import CountTable
 
 MAX_CHANNEL_ENTRIES = 2**24
@@ -44,7 +44,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
-        choices: m, if a value is a set of at most m values (`mechanisms.padded_sampling`), else None.
+        choices: m, if a value is a set of at most m values (`mechanisms.families.padded_sampling`), else None.
     """
 
     name: str

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.grr import unsigned
-from ldpstream.mechanisms.inference import SMALLEST
+from ldpstream.mechanisms.counts.inference import SMALLEST
+from ldpstream.mechanisms.counts.terms import ChannelTerm, DenseTerm, Term
+from ldpstream.mechanisms.families.grr import unsigned
+from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, channel_moments
 from ldpstream.mechanisms.kinds import OneTime
-from ldpstream.mechanisms.score_moments import MAX_DENSE_K, channel_moments
 from ldpstream.mechanisms.table import CountTable
-from ldpstream.mechanisms.terms import ChannelTerm, DenseTerm, Term
 
 
 class ChannelMechanism(OneTime):

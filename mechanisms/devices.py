@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.finite_field import FiniteField
+from ldpstream.mechanisms.families.finite_field import FiniteField
 
 BitArray = npt.NDArray[np.bool_]
 VALUE_BYTES = 4

@@ -8,12 +8,13 @@ from typing import NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms import evidence, guessing, ledger
+from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, Reports, integer
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.evidence import Evidence
-from ldpstream.mechanisms.guessing import Chance
-from ldpstream.mechanisms.ratios import Ratios
+from ldpstream.mechanisms.claims import evidence, guessing
+from ldpstream.mechanisms.claims.evidence import Evidence
+from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.ratios import Ratios
 
 
 class OneTime(Mechanism):

@@ -6,13 +6,13 @@ from typing import TypeVar
 from ldpstream.mechanisms.arguments import one_of
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.channel import ChannelMechanism
-from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
+from ldpstream.mechanisms.families.square_wave import SquareWave
+from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
-from ldpstream.mechanisms.square_wave import SquareWave
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
 from ldpstream.mechanisms.wording import plural
 
 M = TypeVar("M", bound=Mechanism)

@@ -4,7 +4,7 @@ The bound holds even if the answers to all other attributes depend on the value 
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
-- spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.evidence`).
+- spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.claims.evidence`).
 - rs+fd: as smp, for an observer who knows which answer is true.
 """
 
@@ -15,8 +15,8 @@ from operator import itemgetter
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT
-from ldpstream.mechanisms.evidence import Evidence, guess_bound
-from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.surveys.survey import Survey
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.guessing import percent_up
+from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 

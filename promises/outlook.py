@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.promises.device_chance import guesses
 from ldpstream.surveys import Survey
 

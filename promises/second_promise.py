@@ -6,7 +6,7 @@ the same, because histograms are sums of the reports that the operator sees with
 
 import math
 
-from ldpstream.mechanisms.guessing import Chance, percent_up
+from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural
 from ldpstream.promises.crowds import DELTA, SecondPromise, Span, in_crowds
 from ldpstream.promises.promise import nats

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import CheckedWeight, weight
 from ldpstream.surveys import Survey

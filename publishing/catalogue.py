@@ -10,12 +10,12 @@ from typing import Literal
 
 import numpy as np
 
+from ldpstream.estimators.diagnostics import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.empirical_bayes import empirical_bayes
-from ldpstream.estimators.ems import ems
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.intervals import MAX_BIAS, bias, free_maximum
-from ldpstream.estimators.likelihood import ibu, mle
 from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.maximum.ems import ems
+from ldpstream.estimators.maximum.likelihood import ibu, mle
 from ldpstream.estimators.sets import shares_of_people
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray

@@ -1,6 +1,6 @@
 """The filtered curve of an attribute: every share, estimated from all steps so far, and the jumps that the filter detects.
 
-The filter (`estimators.local_level`) observes a step when the counts of the step and of all earlier steps are final. Before
+The filter (`local_level`) observes a step when the counts of the step and of all earlier steps are final. Before
 that, the publication is preliminary. If there is no usable state, the filter starts anew at the step.
 
 The published shares are the filter's levels, projected onto the simplex (norm-sub). With `choices`, they are multiplied by the
@@ -12,14 +12,14 @@ from contextlib import suppress
 
 import numpy as np
 
-from ldpstream.estimators.changes import Change
 from ldpstream.estimators.estimate import NORMAL, Estimate
-from ldpstream.estimators.local_level import Filtered, LocalLevel
+from ldpstream.estimators.filter.changes import Change
+from ldpstream.estimators.filter.local_level import Filtered, LocalLevel
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
-from ldpstream.estimators.ordered import smoothed_shares
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_of_filtered, shares_of_people
-from ldpstream.estimators.step_noise import step_noise
+from ldpstream.estimators.smooth.ordered import smoothed_shares
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.catalogue import FILTER, INVERSION

@@ -27,7 +27,7 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
 
     `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator has no
-    intervals, or differs too much from the unbiased estimate (`estimators.intervals.MAX_BIAS`). "levels": the levels'
+    intervals, or differs too much from the unbiased estimate (`estimators.diagnostics.MAX_BIAS`). "levels": the levels'
     histograms clearly differ, so every estimate over all levels can be biased (`estimators.levels`).
     """
 

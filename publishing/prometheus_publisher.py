@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import PERCENTILES
-from ldpstream.mechanisms.guessing import round_up
+from ldpstream.mechanisms.claims.guessing import round_up
 from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.publication import Publication, number_names, spans
 from ldpstream.surveys import Survey

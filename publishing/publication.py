@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ldpstream.estimators.ordered import MAX_ORDERED
+from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms import Mechanism
 from ldpstream.promises.outlook import Privacy
 from ldpstream.publishing.catalogue import MAX_FILTERED, is_numeric

@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from ldpstream.estimators.local_level import FORMAT as FILTER_FORMAT
+from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
 from ldpstream.publishing.progress import Filters, Progress
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format

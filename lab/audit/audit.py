@@ -1,6 +1,6 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
-An attack distinguishes two values by an event: the score of a report (`mechanisms.ratios`) is at least c. On one half of the
+An attack distinguishes two values by an event: the score of a report (`ratios`) is at least c. On one half of the
 reports, the audit chooses the event with the largest bound. On the other half, the audit counts this event among the reports of
 each of the two values a and b:
 

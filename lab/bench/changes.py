@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.bench.many_filters import ManyFilters
-from ldpstream.estimators.changes import RUN_LENGTH, detectable
-from ldpstream.estimators.step_noise import step_noise
+from ldpstream.estimators.filter.changes import RUN_LENGTH, detectable
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.mechanisms import ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 

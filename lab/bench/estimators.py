@@ -13,7 +13,7 @@ from lab.peers.environment import LIBRARIES, accuracy_of_peers, time_peers
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes, ibu, mle
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.conclusions import conclude

@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ldpstream.estimators.changes import Change, JumpScores, threshold
-from ldpstream.estimators.local_level import DRIFTS, LocalLevel
+from ldpstream.estimators.filter.changes import Change, JumpScores, threshold
+from ldpstream.estimators.filter.local_level import DRIFTS, LocalLevel
 from ldpstream.mechanisms.arguments import FloatArray
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from rich.table import Table
 from scipy.optimize import linprog
 
-from ldpstream.estimators.numbers import mean_variance
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.estimators.smooth.numbers import mean_variance
+from ldpstream.mechanisms.families.square_wave import SquareWave
 
 EPS = (0.5, 1.0, 2.0, 3.0, 4.0)
 BINS, INPUTS, REPORTS = 256, 9, 61

@@ -11,7 +11,7 @@ import numpy as np
 
 from lab.peers.environment import PeersError, time_peers
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, OneTime
-from ldpstream.mechanisms.grr import GRR
+from ldpstream.mechanisms.families.grr import GRR
 from ldpstream.runtime.process import process_pool
 
 EPS, EPS_INF, EPS_1 = 1.0, 2.0, 1.0

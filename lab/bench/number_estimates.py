@@ -21,7 +21,7 @@ from lab.bench.wavelets import wavelets
 from ldpstream.estimators import empirical_bayes, ems
 from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.processes import worker_pool
 
 MEASURES = ("rmse", "wasserstein", "q50", "q90", "q99", "mean")

@@ -22,8 +22,8 @@ from rich.table import Table
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.empirical_bayes import empirical_bayes
-from ldpstream.estimators.ems import TOLERANCE, ems
 from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.maximum.ems import TOLERANCE, ems
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.processes import worker_pool

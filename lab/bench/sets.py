@@ -2,7 +2,7 @@
 
 All mechanisms lose at most ε between any two sets of at most m of n values. The variances are exact, for the share of a value:
 
-    PS-GRR     `mechanisms.padded_sampling`
+    PS-GRR     `mechanisms.families.padded_sampling`
     PrivSet    a report is a subset of ω of the n + m symbols; it is e^ε times as likely if it has t or more members of the
                padded set. Wang et al. 2018 have t = 1
     unary      each value is a bit of its own; two sets differ in up to min(2m, n) bits
@@ -19,13 +19,13 @@ from rich.table import Table
 from scipy.optimize import minimize_scalar
 
 from ldpstream.estimators.empirical_bayes import empirical_bayes
-from ldpstream.estimators.likelihood import ibu
 from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.maximum.likelihood import ibu
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.families.subset import best_omega, probabilities
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, n_sets
-from ldpstream.mechanisms.subset import best_omega, probabilities
 from ldpstream.mechanisms.wording import plural
 
 SIZES = ((2, 2), (5, 2), (5, 5), (10, 3), (20, 3), (30, 3), (30, 10), (100, 3))

@@ -15,7 +15,7 @@ from lab.bench.stream_spaced import filtered
 from ldpstream.estimators import matrix_inversion
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.guessing import Chance
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.producers.memos import Memos
 
 SPACED_MECHANISMS = ("OUE", "OLH")

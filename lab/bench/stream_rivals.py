@@ -21,8 +21,8 @@ import numpy as np
 
 from lab.bench.stream_data import Stream
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.grr import probabilities
-from ldpstream.mechanisms.unary import optimized
+from ldpstream.mechanisms.families.grr import probabilities
+from ldpstream.mechanisms.families.unary import optimized
 
 MIN_EPS = 1e-6  # nats; the smallest part of a budget with which a histogram is collected
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.bench.stream_data import Stream
 from lab.bench.stream_rivals import oracle
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 

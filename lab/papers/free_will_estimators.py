@@ -15,14 +15,14 @@ from typing import Literal
 import numpy as np
 
 from ldpstream.estimators.estimate import Group, groups_of
-from ldpstream.estimators.likelihood import em, ibu
 from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.maximum.likelihood import em, ibu
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import ChannelMechanism, Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, FloatArray, one_of
-from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.terms import DenseTerm
-from ldpstream.mechanisms.unary import Bits
+from ldpstream.mechanisms.counts.terms import DenseTerm
+from ldpstream.mechanisms.families.grr import GRR
+from ldpstream.mechanisms.families.unary import Bits
 
 Estimator = Literal["INV", "IBU", "RAP"]
 Projection = Literal["norm-sub", "norm-mul"]

@@ -19,13 +19,13 @@ from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
 from ldpstream.advice.error_measures import emd_line
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
-from ldpstream.estimators.optimum import projected_maximum
+from ldpstream.estimators.maximum.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
+from ldpstream.estimators.maximum.optimum import projected_maximum
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.terms import Term
-from ldpstream.mechanisms.unary import UnaryEncoding
+from ldpstream.mechanisms.counts.terms import Term
+from ldpstream.mechanisms.families.grr import GRR
+from ldpstream.mechanisms.families.unary import UnaryEncoding
 
 LINE_K, GRID, CELL_KM = 100, (24, 16), 0.5
 RAPPOR_K = 20

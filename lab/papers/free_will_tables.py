@@ -25,7 +25,7 @@ from lab.papers.free_will_runs import Runs, gather, jobs
 from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.grr import GRR
+from ldpstream.mechanisms.families.grr import GRR
 
 GRADES = ("none", "bad", "good", "excellent")  # 0 to 3
 EXCELLENT, GOOD = 1.25, 2.0

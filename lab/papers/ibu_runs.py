@@ -13,12 +13,12 @@ from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.advice.error_measures import mae, mse
 from ldpstream.advice.populations import SHAPES
 from ldpstream.estimators import matrix_inversion, post_process
-from ldpstream.estimators.likelihood import em
+from ldpstream.estimators.maximum.likelihood import em
 from ldpstream.mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.grr import LongitudinalGRR
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.terms import SupportTerm
+from ldpstream.mechanisms.counts.terms import SupportTerm
+from ldpstream.mechanisms.families.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 
 EPSILONS = (1.0, 2.0, 4.0)
 LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # §3.2's formula, rounded as in the paper's package; the paper prints floors

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.bits import row_bytes
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.terms import ChannelTerm, FakeDataTerm
-from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.counts.terms import ChannelTerm, FakeDataTerm
+from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.kernels.bits import row_bytes
 
 Table = npt.NDArray[Any]
 BYTES_AT_ONCE = 64  # bytes of a row; 64 tables of 256 sums fill 128 KiB

@@ -22,8 +22,8 @@ from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.advice.methods import BEST
 from ldpstream.advice.populations import SHAPES
 from ldpstream.advice.question import AdviceError, Question
-from ldpstream.estimators.numbers import mean_variance
 from ldpstream.estimators.quantiles import PERCENTILES
+from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.processes import worker_pool

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ldpstream.estimators.changes import detectable
 from ldpstream.estimators.differences import clear_differences, evidence
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
-from ldpstream.estimators.ordered import MAX_ORDERED
+from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
+from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
 from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, ends_ms, kept_steps, lines, of_steps

@@ -7,7 +7,7 @@ from html import escape
 from operator import attrgetter
 from urllib.parse import quote, urlencode
 
-from ldpstream.mechanisms.guessing import Chance, percent
+from ldpstream.mechanisms.claims.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
 from ldpstream.promises.outlook import Chances, KnownShares, Outlook
 from ldpstream.publishing.answers.queries import HistogramQuery, PageQuery, TableQuery

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 

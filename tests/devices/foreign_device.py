@@ -14,12 +14,12 @@ import numpy as np
 
 from devices.conformance.calls import Call
 from ldpstream.mechanisms import Longitudinal, Mechanism
-from ldpstream.mechanisms.grr import GRR, LongitudinalGRR
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.padded_sampling import SetMechanism
+from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.padded_sampling import SetMechanism
+from ldpstream.mechanisms.families.square_wave import SquareWave
+from ldpstream.mechanisms.families.subset import SubsetSelection
 from ldpstream.mechanisms.sets import set_codes
-from ldpstream.mechanisms.square_wave import SquareWave
-from ldpstream.mechanisms.subset import SubsetSelection
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from devices.conformance.binomial import BinomialCounts, by_probability, counts, detectable, uniform
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.families.square_wave import SquareWave
 
 
 def test_p_values_are_exact() -> None:

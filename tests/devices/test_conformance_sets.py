@@ -7,7 +7,7 @@ import pytest
 
 from devices.conformance.calls import ConformanceError, read_calls
 from devices.conformance.conformance import check_device
-from ldpstream.mechanisms.padded_sampling import SetMechanism
+from ldpstream.mechanisms.families.padded_sampling import SetMechanism
 from ldpstream.surveys import Survey
 from tests.devices.foreign_device import ForeignDevice, Row, calls
 from tests.set_survey import APPS

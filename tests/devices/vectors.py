@@ -19,8 +19,8 @@ import numpy as np
 from ldpstream.device import Device, StepForgotten
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Parameters, Randomizer
-from ldpstream.mechanisms.finite_field import prime_powers
-from ldpstream.mechanisms.hash_randomizer import hashed
+from ldpstream.mechanisms.families.finite_field import prime_powers
+from ldpstream.mechanisms.families.hash_randomizer import hashed
 from ldpstream.producers.device.claims import claim
 from ldpstream.producers.device.device import index_of
 from ldpstream.producers.device.secure_random import SecureRandom

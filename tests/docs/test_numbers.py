@@ -18,7 +18,8 @@ from ldpstream.agents.consumer import batches, compression
 from ldpstream.device import Device
 from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
-from ldpstream.mechanisms import NAMES, local_hashing, mechanism
+from ldpstream.mechanisms import NAMES, mechanism
+from ldpstream.mechanisms.families import local_hashing
 from ldpstream.producers.device.memo_file import MAX_DROPPED
 from ldpstream.producers.gateway import bodies, credentials, gateway_log, intake, problems
 from ldpstream.publishing import redis_results

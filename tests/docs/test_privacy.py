@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import guessing, mechanism
-from ldpstream.mechanisms.guessing import percent, percent_up, round_up
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.claims import guessing
+from ldpstream.mechanisms.claims.guessing import percent, percent_up, round_up
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.wording import up
 from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance

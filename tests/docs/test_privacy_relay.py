@@ -7,7 +7,7 @@ import pytest
 
 from lab.bench.shuffled_attack import DELTA as ATTACKED
 from lab.bench.shuffled_attack import SETTINGS
-from ldpstream.mechanisms.guessing import Chance, percent, percent_up
+from ldpstream.mechanisms.claims.guessing import Chance, percent, percent_up
 from ldpstream.mechanisms.wording import up
 from ldpstream.promises.crowds import DELTA
 from ldpstream.promises.second_promise import loss_up, second_promise

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from ldpstream.estimators.estimate import NORMAL, Group
-from ldpstream.estimators.local_level import Filtered
+from ldpstream.estimators.filter.local_level import Filtered
+from ldpstream.estimators.maximum.standard_errors import standard_errors
 from ldpstream.estimators.sets import mean_of_filtered
-from ldpstream.estimators.standard_errors import standard_errors
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.grr import probabilities
-from ldpstream.mechanisms.padded_sampling import LongitudinalPaddedSampling, PaddedSampling, SetMechanism
+from ldpstream.mechanisms.families.grr import probabilities
+from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling, SetMechanism
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "sets.md").read_text()
 N, M, T, EPS, EPS_INF = 3, 2, 3, 1.2, 2.0

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, mechanism
 from ldpstream.mechanisms.devices import Parameters
-from ldpstream.mechanisms.finite_field import modulus, prime_power
-from ldpstream.mechanisms.hash_randomizer import hashed
-from ldpstream.mechanisms.linear_pool import LinearPool
+from ldpstream.mechanisms.families.finite_field import modulus, prime_power
+from ldpstream.mechanisms.families.hash_randomizer import hashed
+from ldpstream.mechanisms.families.linear_pool import LinearPool
 from ldpstream.surveys import Attribute, Level, load_survey
 
 ROOT = Path(__file__).parents[2]

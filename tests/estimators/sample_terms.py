@@ -9,11 +9,11 @@ from hypothesis.extra.numpy import arrays
 
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.optimum import evaluate
+from ldpstream.estimators.maximum.optimum import evaluate
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.terms import SupportTerm, Term
+from ldpstream.mechanisms.counts.terms import SupportTerm, Term
+from ldpstream.mechanisms.families.subset import SubsetSelection
 
 K = 6
 

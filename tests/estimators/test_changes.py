@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import norm, poisson
 
 from lab.bench.many_filters import ManyFilters
-from ldpstream.estimators.changes import OPTIMISM, STARTS, normalized, run_length, threshold
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.changes import OPTIMISM, STARTS, normalized, run_length, threshold
+from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 

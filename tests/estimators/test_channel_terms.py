@@ -15,9 +15,9 @@ from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
 from ldpstream.mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.local_hashing import HashingTerm, LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.square_wave import SquareWave, WaveTerm
-from ldpstream.mechanisms.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
+from ldpstream.mechanisms.counts.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
+from ldpstream.mechanisms.families.local_hashing import HashingTerm, LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.square_wave import SquareWave, WaveTerm
 
 
 def make(name: str, k: int, eps: float = 1.0) -> Mechanism:

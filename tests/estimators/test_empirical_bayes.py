@@ -7,11 +7,12 @@ import pytest
 
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion, unordered
-from ldpstream.estimators.posterior import Posterior
-from ldpstream.estimators.posterior_kernels import moments, posterior, tilt
-from ldpstream.estimators.unordered import ROUNDS, _base, _entries, _fit_mass, _score_of_equal_shares, fit_values
-from ldpstream.estimators.value_likelihood import (
+from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
+from ldpstream.estimators.bayes import unordered
+from ldpstream.estimators.bayes.posterior import Posterior
+from ldpstream.estimators.bayes.posterior_kernels import moments, posterior, tilt
+from ldpstream.estimators.bayes.unordered import ROUNDS, _base, _entries, _fit_mass, _score_of_equal_shares, fit_values
+from ldpstream.estimators.bayes.value_likelihood import (
     ALIKE,
     NEARLY,
     Observation,
@@ -21,7 +22,7 @@ from ldpstream.estimators.value_likelihood import (
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.local_hashing import Hashing
+from ldpstream.mechanisms.families.local_hashing import Hashing
 
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.06, 0.04])
 
@@ -164,7 +165,7 @@ def test_a_fit_to_merged_kinds_is_nearly_the_fit_to_all_kinds(monkeypatch: pytes
 
     found = fit_values(values, k)[0]
     with monkeypatch.context() as patched:
-        patched.setattr("ldpstream.estimators.value_likelihood.NEARLY", 3.0)
+        patched.setattr("ldpstream.estimators.bayes.value_likelihood.NEARLY", 3.0)
         coarse = fit_values(values, k)[0]
     monkeypatch.setattr(ValueLikelihood, "merged", lambda self: self)
     whole = fit_values(values, k)[0]

@@ -7,8 +7,9 @@ import pytest
 from scipy import special
 
 from ldpstream.advice.drawn_tables import drawn_table
-from ldpstream.estimators import empirical_bayes, matrix_inversion, unordered
-from ldpstream.estimators.few_values import (
+from ldpstream.estimators import empirical_bayes, matrix_inversion
+from ldpstream.estimators.bayes import unordered
+from ldpstream.estimators.bayes.few_values import (
     ANYWHERE,
     FEW_VALUES,
     NARROW,
@@ -20,11 +21,11 @@ from ldpstream.estimators.few_values import (
     log_densities,
     nearest_distribution,
 )
-from ldpstream.estimators.few_values_kernels import marginals
-from ldpstream.estimators.value_likelihood import observations
+from ldpstream.estimators.bayes.few_values_kernels import marginals
+from ldpstream.estimators.bayes.value_likelihood import observations
 from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 
 from .test_empirical_bayes import build, check
 
@@ -88,11 +89,11 @@ def test_a_finer_lattice_gives_the_same(k: int, monkeypatch: pytest.MonkeyPatch)
         _, table = tables(m, shares, n, 1, 3)[0]
         usual = empirical_bayes(m, table)
         with monkeypatch.context() as patched:
-            patched.setattr("ldpstream.estimators.few_values.LEAST", 256)
-            patched.setattr("ldpstream.estimators.few_values.FINE", 10.0)
+            patched.setattr("ldpstream.estimators.bayes.few_values.LEAST", 256)
+            patched.setattr("ldpstream.estimators.bayes.few_values.FINE", 10.0)
             finer = empirical_bayes(m, table)
-            patched.setattr("ldpstream.estimators.few_values.LEAST", 4)
-            patched.setattr("ldpstream.estimators.few_values.FINE", 0.3)
+            patched.setattr("ldpstream.estimators.bayes.few_values.LEAST", 4)
+            patched.setattr("ldpstream.estimators.bayes.few_values.FINE", 0.3)
             coarse = empirical_bayes(m, table)
         close = 0.04 * finer.standard_errors.min()
         np.testing.assert_allclose(usual.frequencies, finer.frequencies, atol=close)

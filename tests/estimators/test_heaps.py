@@ -8,11 +8,11 @@ from scipy.stats import gamma
 
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes
-from ldpstream.estimators.draws import Draws, Unshrunk
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.estimators.ordered import _misfit
 from ldpstream.estimators.quantiles import mean, quantiles
-from ldpstream.estimators.smooth_prior import smooth_posterior
+from ldpstream.estimators.smooth.draws import Draws, Unshrunk
+from ldpstream.estimators.smooth.ordered import _misfit
+from ldpstream.estimators.smooth.smooth_prior import smooth_posterior
 from ldpstream.mechanisms import mechanism
 
 K, RUNS = 100, 20

@@ -13,7 +13,7 @@ from lab.papers.location import LOCATION
 from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
-from ldpstream.estimators.likelihood import ibu, mle
+from ldpstream.estimators.maximum.likelihood import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)

@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.likelihood import PROVEN_GAP, em
-from ldpstream.estimators.optimum import duality_gap, evaluate, separable_maximum
-from ldpstream.estimators.standard_errors import standard_errors
+from ldpstream.estimators.maximum.likelihood import PROVEN_GAP, em
+from ldpstream.estimators.maximum.optimum import duality_gap, evaluate, separable_maximum
+from ldpstream.estimators.maximum.standard_errors import standard_errors
 from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.score_moments import MAX_DENSE_K
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.terms import Term
+from ldpstream.mechanisms.counts.terms import Term
+from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K
+from ldpstream.mechanisms.families.subset import SubsetSelection
 
 from .sample_terms import DenseTerm, K, closed_form, collect, make, support_term, tables, value
 
@@ -56,7 +56,7 @@ def test_a_support_term_equals_its_dense_form(group: Group, f: FloatArray) -> No
     (found, gradient), (expected, dense_gradient) = term(f), dense(f)  # the sum of f need not be 1
     assert found == pytest.approx(expected, rel=1e-10, abs=1e-10)
     np.testing.assert_allclose(gradient, dense_gradient, rtol=1e-10)
-    assert (f * gradient).sum() == pytest.approx(term.support.sum(), rel=1e-10)  # (1) of mechanisms.terms
+    assert (f * gradient).sum() == pytest.approx(term.support.sum(), rel=1e-10)  # (1) of mechanisms.counts.terms
 
 
 # ---- IBU: the plain EM

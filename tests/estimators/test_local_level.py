@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ldpstream.estimators import local_level
-from ldpstream.estimators.local_level import DRIFTS, FLOOR, MEMORY, Filtered, LocalLevel
+from ldpstream.estimators.filter import local_level
+from ldpstream.estimators.filter.local_level import DRIFTS, FLOOR, MEMORY, Filtered, LocalLevel
 from ldpstream.mechanisms.arguments import FloatArray
 
 from .dense_levels import DenseLevel

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ldpstream.estimators import Estimate, density_models, empirical_bayes, ems
-from ldpstream.estimators import numbers as module
-from ldpstream.estimators.density_models import (
+from ldpstream.estimators import Estimate, empirical_bayes, ems
+from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.estimators.smooth import density_models
+from ldpstream.estimators.smooth import numbers as module
+from ldpstream.estimators.smooth.density_models import (
     IRREGULAR_TAU,
     Likelihood,
     _factor,
@@ -21,12 +23,11 @@ from ldpstream.estimators.density_models import (
     _precision,
     fits,
 )
-from ldpstream.estimators.draws import Draws, Unbiased
-from ldpstream.estimators.numbers import _Cells, _likelihood, _unbiased, mean_variance
-from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.estimators.smooth.draws import Draws, Unbiased
+from ldpstream.estimators.smooth.numbers import _Cells, _likelihood, _unbiased, mean_variance
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.families.square_wave import SquareWave
 
 estimate = partial(empirical_bayes, ordered=True)
 

@@ -11,11 +11,11 @@ from hypothesis.extra.numpy import arrays
 
 from ldpstream.estimators import mle
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.likelihood import PROVEN_GAP, em
-from ldpstream.estimators.optimum import _background, _nearest, _quasi_newton, duality_gap, evaluate, projected_maximum
+from ldpstream.estimators.maximum.likelihood import PROVEN_GAP, em
+from ldpstream.estimators.maximum.optimum import _background, _nearest, _quasi_newton, duality_gap, evaluate, projected_maximum
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.local_hashing import Hashing
-from ldpstream.mechanisms.terms import SupportTerm, Term
+from ldpstream.mechanisms.counts.terms import SupportTerm, Term
+from ldpstream.mechanisms.families.local_hashing import Hashing
 
 from .sample_terms import DenseTerm, K, closed_form, collect, dense_terms, make, support_term, tables, value
 
@@ -55,7 +55,7 @@ def test_hashed_reports_need_few_evaluations(monkeypatch: pytest.MonkeyPatch) ->
     m = make("OLH", 1000)
     table = collect(m, 10_000, 19)
     quick = mle(m, table)
-    monkeypatch.setattr("ldpstream.estimators.optimum.POWERS", np.array([-1.0]))
+    monkeypatch.setattr("ldpstream.estimators.maximum.optimum.POWERS", np.array([-1.0]))
     slow = mle(m, table)
     assert quick.converged
     assert slow.converged
@@ -89,8 +89,8 @@ def test_steps_with_large_directions_keep_the_sum(monkeypatch: pytest.MonkeyPatc
         sums.append(float(f.sum()))
         return evaluate(terms, f)
 
-    monkeypatch.setattr("ldpstream.estimators.optimum._quasi_newton", far)
-    monkeypatch.setattr("ldpstream.estimators.optimum.evaluate", seen)
+    monkeypatch.setattr("ldpstream.estimators.maximum.optimum._quasi_newton", far)
+    monkeypatch.setattr("ldpstream.estimators.maximum.optimum.evaluate", seen)
     hashing, grr = make("L-OLH", 4, 0.001), make("L-GRR", 4, 2.0)
     rng = np.random.default_rng(1313)
     hashed = hashing.tabulate(hashing.simulate(rng.integers(0, 4, 1000), rng))

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
-from ldpstream.estimators import empirical_bayes, matrix_inversion, ordered, plateaus
+from ldpstream.estimators import empirical_bayes, matrix_inversion
+from ldpstream.estimators.bayes.value_likelihood import ValueLikelihood
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.ordered import MOVE, _inversion, _percentiles, _risk, _without_order
-from ldpstream.estimators.smooth_prior import EQUAL, smooth_posterior
-from ldpstream.estimators.value_likelihood import ValueLikelihood
+from ldpstream.estimators.smooth import ordered, plateaus
+from ldpstream.estimators.smooth.ordered import MOVE, _inversion, _percentiles, _risk, _without_order
+from ldpstream.estimators.smooth.smooth_prior import EQUAL, smooth_posterior
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.local_hashing import Hashing
+from ldpstream.mechanisms.families.local_hashing import Hashing
 
 from .test_empirical_bayes import build, draw
 
@@ -115,10 +116,10 @@ def test_tiny_variances_do_not_make_the_grid_of_levels_huge(monkeypatch: pytest.
         entries.append(found[1].size)
         return found
 
-    monkeypatch.setattr("ldpstream.estimators.plateaus._fit", counted)
+    monkeypatch.setattr("ldpstream.estimators.smooth.plateaus._fit", counted)
     empirical_bayes(m, table, ordered=True)
     limited = max(entries)
-    monkeypatch.setattr("ldpstream.estimators.ordered.LEAST_VARIANCE", 0.0)
+    monkeypatch.setattr("ldpstream.estimators.smooth.ordered.LEAST_VARIANCE", 0.0)
     empirical_bayes(m, table, ordered=True)
     assert limited < 1050 * 100
     assert max(entries) > 1050 * 100
@@ -128,7 +129,7 @@ def test_equal_shares_are_found_under_noise(monkeypatch: pytest.MonkeyPatch) -> 
     """Control: without the prior odds of equal shares, the error is larger by half."""
     m, errors = build("OUE", 100, 0.5), []
     for odds in (EQUAL, -50.0):
-        monkeypatch.setattr("ldpstream.estimators.smooth_prior.EQUAL", odds)
+        monkeypatch.setattr("ldpstream.estimators.smooth.smooth_prior.EQUAL", odds)
         found = [smooth_posterior(*_inversion([(m, draw(m, np.full(100, 0.01), 1000, seed))], 1)[:2]) for seed in range(12)]
         errors.append(sum(np.square(each.frequencies - 0.01).sum() for each in found))
     assert 1.5 * errors[0] < errors[1]

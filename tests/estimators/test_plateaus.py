@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 
-from ldpstream.estimators.plateau_kernels import forward_backward
-from ldpstream.estimators.plateaus import plateaus, shares_with_plateaus
-from ldpstream.estimators.smooth_prior import smooth_posterior
-from ldpstream.estimators.value_likelihood import Observation, value_likelihood
+from ldpstream.estimators.bayes.value_likelihood import Observation, value_likelihood
+from ldpstream.estimators.smooth.plateau_kernels import forward_backward
+from ldpstream.estimators.smooth.plateaus import plateaus, shares_with_plateaus
+from ldpstream.estimators.smooth.smooth_prior import smooth_posterior
 
 from .test_empirical_bayes import entries
 

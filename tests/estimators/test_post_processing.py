@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from ldpstream.advice import error_measures as errors
 from ldpstream.estimators import matrix_inversion, post_process, post_processing
 from ldpstream.estimators.post_processing import NAMES
-from ldpstream.mechanisms.unary import LongitudinalUnary
+from ldpstream.mechanisms.families.unary import LongitudinalUnary
 
 NON_NEGATIVE = {"base-pos", "norm-sub", "norm-mul", "norm-cut", "power", "power-ns"}
 SUMS = {"norm", "norm-sub", "norm-mul", "norm-cut", "power-ns"}

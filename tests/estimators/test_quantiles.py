@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import beta, binom
 
 from ldpstream.estimators import Estimate, Number, empirical_bayes, matrix_inversion, mean, quantiles
-from ldpstream.estimators.draws import Draws
-from ldpstream.estimators.ordered import smoothed_shares
+from ldpstream.estimators.smooth.draws import Draws
+from ldpstream.estimators.smooth.ordered import smoothed_shares
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 

@@ -10,10 +10,10 @@ from scipy.linalg import helmert
 from lab.papers.location import LOCATION
 from ldpstream.estimators import mle
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.standard_errors import standard_errors
+from ldpstream.estimators.maximum.standard_errors import standard_errors
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
 
 F, RNG = np.array([0.4, 0.3, 0.2, 0.07, 0.03]), np.random.default_rng(5)
 

@@ -8,9 +8,9 @@ from scipy.special import logsumexp
 from scipy.stats import beta
 
 from ldpstream.estimators import empirical_bayes, matrix_inversion
-from ldpstream.estimators.draws import Draws
-from ldpstream.estimators.ordered import smoothed_shares
-from ldpstream.estimators.smooth_prior import SLABS, _draws, _Mode, _prior, _Problem, smooth_posterior
+from ldpstream.estimators.smooth.draws import Draws
+from ldpstream.estimators.smooth.ordered import smoothed_shares
+from ldpstream.estimators.smooth.smooth_prior import SLABS, _draws, _Mode, _prior, _Problem, smooth_posterior
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from tests.publishing.test_every_mechanism import ALL
@@ -30,7 +30,7 @@ def dense(bands: FloatArray) -> FloatArray:
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 12, 13])
 def test_banded_products_equal_dense_products(k: int) -> None:
-    from ldpstream.estimators import smooth_kernels
+    from ldpstream.estimators.smooth import smooth_kernels
 
     rng = np.random.default_rng(1)
     prior, weights, x = _prior(k, 2, 3.0), rng.uniform(0.1, 2, k), rng.standard_normal(k)
@@ -54,7 +54,7 @@ def test_banded_products_equal_dense_products(k: int) -> None:
 
 def test_normalised_draws_are_distributions() -> None:
     """A row's missing part is added in proportion to the spread; numbers below the least are raised to it."""
-    from ldpstream.estimators import smooth_kernels
+    from ldpstream.estimators.smooth import smooth_kernels
 
     drawn, spread = np.array([[0.2, 0.1, 0.3], [1.2, 0.3, 0.1]]), np.array([0.5, 0.25, 0.25])
     smooth_kernels.normalise(drawn, spread, 1e-12)
@@ -63,7 +63,7 @@ def test_normalised_draws_are_distributions() -> None:
 
 def test_the_components_explain_the_shares_as_densely_computed() -> None:
     """Also with a component of probability 0, and with a share that only the widest component explains."""
-    from ldpstream.estimators import smooth_kernels
+    from ldpstream.estimators.smooth import smooth_kernels
 
     k, deviations = 50, np.array([0.01, 0.03, 0.1, 1.0])
     z, m = np.random.default_rng(3).normal(0, 0.02, (2, k))
@@ -207,7 +207,7 @@ def test_intervals_allow_for_the_bias_beside_jumps(monkeypatch: pytest.MonkeyPat
         return float(np.mean([((low <= shares) & (shares <= high))[near.any(axis=1)] for low, high in found]))
 
     with_allowance = held()
-    monkeypatch.setattr("ldpstream.estimators.smooth_prior.BIAS", 0.0)
+    monkeypatch.setattr("ldpstream.estimators.smooth.smooth_prior.BIAS", 0.0)
     assert with_allowance > 0.7
     assert held() < with_allowance - 0.15
 

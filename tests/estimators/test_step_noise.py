@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
-from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import ChannelMechanism, OneTime, mechanism
 from tests.publishing.test_every_mechanism import ALL, K, build
 

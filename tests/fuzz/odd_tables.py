@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from ldpstream.advice.drawn_tables import drawn_table
+from ldpstream.estimators.bayes.value_likelihood import informative
 from ldpstream.estimators.differences import difference_errors
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.estimators.value_likelihood import informative
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.catalogue import is_numeric

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.estimators import smooth_prior
+from ldpstream.estimators.smooth import smooth_prior
 from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 
 from .odd_tables import DOMAINS, KINDS, SIZES, OddTable, _counts, check

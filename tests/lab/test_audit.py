@@ -22,9 +22,9 @@ from lab.audit.clopper_pearson import loss_bound, lower, upper
 from lab.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.claims.ratios import BitRatios
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SetMechanism
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
-from ldpstream.mechanisms.padded_sampling import PaddedSampling, SetMechanism
-from ldpstream.mechanisms.ratios import BitRatios
 from ldpstream.mechanisms.registry import registered
 from ldpstream.mechanisms.sets import set_codes
 

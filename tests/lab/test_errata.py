@@ -17,8 +17,8 @@ from lab.papers.allomfree_printed import GAINS
 from lab.papers.allomfree_surveys import mechanisms_of
 from lab.peers.environment import existing_environment
 from ldpstream.mechanisms import LONGITUDINAL, mechanism
-from ldpstream.mechanisms.grr import LongitudinalGRR
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.families.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from tests.conftest import give_up
 
 ROOT = Path(__file__).parents[2]

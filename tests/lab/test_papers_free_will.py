@@ -29,7 +29,7 @@ from lab.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_
 from lab.papers.location.shokri import expected_error, expected_loss
 from lab.papers.reproduction import Job, Outcome, Plan
 from ldpstream.estimators import ibu, mle
-from ldpstream.estimators.likelihood import PROVEN_GAP
+from ldpstream.estimators.maximum.likelihood import PROVEN_GAP
 
 TARGET = {target.name: target for target in TARGETS}
 QUICK = Plan(quick=True)

@@ -15,8 +15,8 @@ from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.estimators import ibu
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.grr import LongitudinalGRR
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing, papers_g
+from ldpstream.mechanisms.families.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing, papers_g
 
 
 def run(name: str, plan: Plan) -> Outcome:

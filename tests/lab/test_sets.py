@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lab.bench.sets import COVERED, _errors, _privset, coverage_of, coverage_table, error_table
-from ldpstream.mechanisms.padded_sampling import PaddedSampling
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
 
 
 def test_a_setting_is_measured_and_shown() -> None:

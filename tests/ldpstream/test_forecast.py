@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from ldpstream.cli import app
 from ldpstream.estimators import matrix_inversion
-from ldpstream.estimators.local_level import Filtered, LocalLevel
-from ldpstream.estimators.step_noise import step_noise
+from ldpstream.estimators.filter.local_level import Filtered, LocalLevel
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.forecast import FILTER_STEPS, INTERVAL, Forecast, forecast
 from ldpstream.forecast_tables import mean_lines
 from ldpstream.mechanisms import CountTable, Mechanism

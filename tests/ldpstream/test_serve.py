@@ -145,7 +145,7 @@ def test_estimates_load_only_what_they_need(tmp_path: Path) -> None:
     command, root = [sys.executable, "-c", program, str(tmp_path)], Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert {"ldpstream.estimators.few_values_kernels", "scipy.special", "numba"} <= loaded
+    assert {"ldpstream.estimators.bayes.few_values_kernels", "scipy.special", "numba"} <= loaded
     assert not loaded & {"scipy.optimize", "scipy.sparse", "scipy.spatial"}
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.subset import SubsetSelection
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...]
     return list({m.signature: m for m in found if getattr(m, "g", 0) <= 32}.values())
 
 
-# ---- the finite field, by the docstring of mechanisms.finite_field
+# ---- the finite field, by the docstring of mechanisms.families.finite_field
 
 
 def prime_power(g: int) -> tuple[int, int]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import MAX_K
-from ldpstream.mechanisms.finite_field import prime_powers
-from ldpstream.mechanisms.local_hashing import MAX_HASH_K, papers_g
-from ldpstream.mechanisms.unary import CHAINS, ROUNDS, largest_eps_1
+from ldpstream.mechanisms.families.finite_field import prime_powers
+from ldpstream.mechanisms.families.local_hashing import MAX_HASH_K, papers_g
+from ldpstream.mechanisms.families.unary import CHAINS, ROUNDS, largest_eps_1
 
 from .reference import build
 

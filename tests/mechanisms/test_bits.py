@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ldpstream.mechanisms.bits import (
+from ldpstream.mechanisms.kernels.bits import (
     bernoulli_rows,
     count_ones,
     dyadic,
@@ -23,7 +23,7 @@ from ldpstream.mechanisms.bits import (
     row_ones,
     set_bits,
 )
-from ldpstream.mechanisms.random_kernels import BLOCK, LANES, bernoulli_words, dyadic_words
+from ldpstream.mechanisms.kernels.random_kernels import BLOCK, LANES, bernoulli_words, dyadic_words
 
 MASK = 2**64 - 1
 SEED = (1, 2, 3, 4)
@@ -44,7 +44,7 @@ def test_count_ones_is_the_sum_of_the_bits(n: int, k: int, density: float, seed:
     rows = np.packbits(bits, axis=1, bitorder="little")
     before = rows.copy()
     for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
-        with mock.patch("ldpstream.mechanisms.bits.MANY_BYTES", many):
+        with mock.patch("ldpstream.mechanisms.kernels.bits.MANY_BYTES", many):
             assert count_ones(rows, k).tolist() == bits.sum(axis=0).tolist()
             assert row_ones(rows).tolist() == bits.sum(axis=1).tolist()
     assert np.array_equal(rows, before)
@@ -70,7 +70,7 @@ def test_set_bits_changes_only_the_given_bits(k: int, data: st.DataObject) -> No
     bits[np.arange(n), values] = on
     for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
         changed = rows.copy()
-        with mock.patch("ldpstream.mechanisms.bits.MANY_BYTES", many):
+        with mock.patch("ldpstream.mechanisms.kernels.bits.MANY_BYTES", many):
             set_bits(changed, values, on)
         assert np.array_equal(np.unpackbits(changed, axis=1, count=k, bitorder="little"), bits)
 
@@ -208,7 +208,7 @@ def test_each_part_of_the_rows_is_finished_once(k: int) -> None:
         rows ^= memo[part]
         sizes.append(len(rows))
 
-    with mock.patch("ldpstream.mechanisms.bits.PART", 1 << 11):
+    with mock.patch("ldpstream.mechanisms.kernels.bits.PART", 1 << 11):
         rows = bernoulli_rows(0.3, 1000, k, np.random.default_rng(7), finish)
         assert np.array_equal(rows ^ memo, bernoulli_rows(0.3, 1000, k, np.random.default_rng(7)))
     assert sum(sizes) == 1000

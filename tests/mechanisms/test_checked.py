@@ -1,4 +1,4 @@
-"""Compares what mechanisms tell the conformance check (`mechanisms.checked`) with their channels, over all reports."""
+"""Compares what mechanisms tell the conformance check (`mechanisms.claims.checked`) with their channels, over all reports."""
 
 import numpy as np
 import numpy.typing as npt

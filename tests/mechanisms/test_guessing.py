@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, evidence, guessing, mechanism
-from ldpstream.mechanisms.evidence import Evidence, guess_bound
-from ldpstream.mechanisms.guessing import Chance
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.claims import evidence, guessing
+from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.families.square_wave import SquareWave
 from tests.mechanisms.guess_enumeration import changing, largest_posterior, success, unchanged
 
 SYMMETRIC = ("GRR", "SUE", "OUE", "THE")  # exact for any number of reports; SS is symmetric, but has only a bound

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldpstream.mechanisms.finite_field import MAX_FIELD, field, prime_power, prime_powers
-from ldpstream.mechanisms.linear_pool import LinearPool, digits_needed, spread
-from ldpstream.mechanisms.local_hashing import (
+from ldpstream.mechanisms.families.finite_field import MAX_FIELD, field, prime_power, prime_powers
+from ldpstream.mechanisms.families.linear_pool import LinearPool, digits_needed, spread
+from ldpstream.mechanisms.families.local_hashing import (
     AUTO_TABLE,
     MAX_HASH_K,
     MAX_TABLE,

@@ -27,8 +27,11 @@ from ldpstream.estimators import Estimate, empirical_bayes, ibu, matrix_inversio
 from ldpstream.ledger_tables import ledger_rows
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
+from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
+from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Randomizer, coin, symbol_row
-from ldpstream.mechanisms.grr import (
+from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
     draw_symbol,
     other_symbols,
@@ -37,9 +40,6 @@ from ldpstream.mechanisms.grr import (
     symbol_coins,
     unsigned,
 )
-from ldpstream.mechanisms.guessing import Chance
-from ldpstream.mechanisms.ratios import Ratios, SymbolRatios
-from ldpstream.mechanisms.terms import DenseTerm
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
 from ldpstream.publishing.api.app import create_api

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from ldpstream.estimators.standard_errors import standard_errors
+from ldpstream.estimators.maximum.standard_errors import standard_errors
 from ldpstream.mechanisms import SETS, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.grr import GRR
-from ldpstream.mechanisms.padded_sampling import (
+from ldpstream.mechanisms.families.grr import GRR
+from ldpstream.mechanisms.families.padded_sampling import (
     LongitudinalPaddedSampling,
     PaddedSampling,
     SetMechanism,

@@ -15,10 +15,10 @@ from scipy import stats
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
-from ldpstream.mechanisms.bits import dyadic, padding_mask, row_bytes
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.random_kernels import LANES, _uniform, few_members, many_members
-from ldpstream.mechanisms.subset import byte_near
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.families.subset import byte_near
+from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes
+from ldpstream.mechanisms.kernels.random_kernels import LANES, _uniform, few_members, many_members
 
 from . import reference
 from .reference import Floats, build
@@ -89,7 +89,7 @@ def test_the_next_part_continues_the_random_words(name: str) -> None:
     m, values = build(name, 64, 2.0, 1.0), np.arange(1000) % 64
 
     def drawn(size: int) -> bytes:
-        with mock.patch("ldpstream.mechanisms.bits.PART", size):
+        with mock.patch("ldpstream.mechanisms.kernels.bits.PART", size):
             return b"".join(rows.tobytes() for rows in two_reports(m, values, np.random.default_rng(1)))
 
     assert drawn(1 << 11) == drawn(1 << 19)

@@ -12,9 +12,9 @@ import pytest
 
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss, table_delta
-from ldpstream.mechanisms.local_hashing import LongitudinalHashing
 
 from .table_enumeration import LOSSES, Distribution, delta, exact, table_distribution
 

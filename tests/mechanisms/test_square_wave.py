@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import NAMES, NUMERIC, guessing, mechanism
+from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
 from ldpstream.mechanisms.channel import ChannelMechanism
-from ldpstream.mechanisms.square_wave import SquareWave, best_width, half_width
+from ldpstream.mechanisms.claims import guessing
+from ldpstream.mechanisms.families.square_wave import SquareWave, best_width, half_width
 
 from .reference import worst_ratio
 from .test_sampling import LIMIT, p_value

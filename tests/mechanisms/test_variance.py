@@ -8,7 +8,7 @@ import pytest
 
 from ldpstream.mechanisms import NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.unary import thresholded
+from ldpstream.mechanisms.families.unary import thresholded
 
 from . import reference
 from .reference import Floats, build, grid

@@ -20,9 +20,9 @@ from scipy import stats
 from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, coin
-from ldpstream.mechanisms.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.square_wave import SquareWave
-from ldpstream.mechanisms.subset import SubsetSelection
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.square_wave import SquareWave
+from ldpstream.mechanisms.families.subset import SubsetSelection
 from ldpstream.producers.device.secure_random import SecureRandom
 
 EVERY = (*NAMES, *NUMERIC)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ldpstream.mechanisms.claims.evidence import guess_bound
 from ldpstream.mechanisms.devices import Parameters
-from ldpstream.mechanisms.evidence import guess_bound
 from ldpstream.promises.device_chance import chance_of_both, device_chance, guesses
 from ldpstream.surveys import Survey
 from tests.mechanisms.guess_enumeration import changing, device, device_any_values, likelihoods, success, unchanged

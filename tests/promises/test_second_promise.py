@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
 from ldpstream.cli import app
-from ldpstream.mechanisms.guessing import percent_up
+from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.second_promise import (

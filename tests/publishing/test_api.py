@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
 
 from ldpstream.demo import Demo
-from ldpstream.estimators.changes import threshold
+from ldpstream.estimators.filter.changes import threshold
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.answers import earlier

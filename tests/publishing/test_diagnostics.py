@@ -18,9 +18,9 @@ from ldpstream.estimators.diagnostics import (
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.fit_tests import functions, log_gamma_tail, log_tail_of_ones
-from ldpstream.mechanisms.subset import SubsetSelection
-from ldpstream.mechanisms.unary import LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.counts.fit_tests import functions, log_gamma_tail, log_tail_of_ones
+from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 
 K = 12
 MIXED = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)

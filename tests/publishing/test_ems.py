@@ -11,11 +11,11 @@ from scipy import stats
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import mle
 from ldpstream.estimators.diagnostics import fit
-from ldpstream.estimators.ems import CELLS, TOLERANCE, ems
 from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.maximum.ems import CELLS, TOLERANCE, ems
 from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.square_wave import SquareWave
+from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.filtering import conclude_filtered, replay

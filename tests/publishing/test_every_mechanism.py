@@ -13,14 +13,7 @@ from lab.papers.location import LOCATION
 from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
 from lab.papers.location.shokri import Shokri
 from ldpstream import estimators
-from ldpstream.estimators import (
-    Estimate,
-    empirical_bayes,
-    ems,
-    ibu,
-    matrix_inversion,
-    mle,
-)
+from ldpstream.estimators import Estimate, empirical_bayes, ems, ibu, matrix_inversion, mle
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES

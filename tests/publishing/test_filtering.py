@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lab.papers.location.geometric import TruncatedGeometric
-from ldpstream.estimators.local_level import LocalLevel
-from ldpstream.estimators.step_noise import StepNoise, step_noise
+from ldpstream.estimators.filter.local_level import LocalLevel
+from ldpstream.estimators.filter.step_noise import StepNoise, step_noise
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import conclusions, filter_states
 from ldpstream.publishing import publication as publications

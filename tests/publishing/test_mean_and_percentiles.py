@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from ldpstream.estimators import empirical_bayes
-from ldpstream.estimators.ordered import MAX_ORDERED
 from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude

@@ -12,9 +12,9 @@ from scipy.special import log_ndtr, ndtri_exp
 from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
-from ldpstream.estimators.draws import Draws
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.estimators.smooth_prior import FARTHEST, TINY, _independent, _Mode, _prior, _Problem
+from ldpstream.estimators.smooth.draws import Draws
+from ldpstream.estimators.smooth.smooth_prior import FARTHEST, TINY, _independent, _Mode, _prior, _Problem
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing import catalogue

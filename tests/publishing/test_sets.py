@@ -15,13 +15,13 @@ from lab.bench.sets import population
 from ldpstream.demo import Demo
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import NORMAL, Estimate
-from ldpstream.estimators.local_level import Filtered
+from ldpstream.estimators.filter.local_level import Filtered
+from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_choices, mean_of_filtered, shares_of_people
-from ldpstream.estimators.step_noise import step_noise
 from ldpstream.mechanisms import Mechanism, mechanism
-from ldpstream.mechanisms.padded_sampling import PaddedSampling
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
 from ldpstream.publishing.conclusions import pooled
 from ldpstream.publishing.filtering import replay
 from ldpstream.publishing.frequencies import with_nan

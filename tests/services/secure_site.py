@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress

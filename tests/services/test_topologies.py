@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
-from ldpstream.estimators.local_level import LocalLevel
+from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.redis_results import RedisResults

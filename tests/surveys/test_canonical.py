@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import ldpstream.surveys.canonical
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism
 from ldpstream.mechanisms.devices import Coin, Parameters
-from ldpstream.mechanisms.finite_field import FiniteField
+from ldpstream.mechanisms.families.finite_field import FiniteField
 from ldpstream.surveys import Survey, parse_survey
 from tests.surveys.test_survey import DOCUMENT
 

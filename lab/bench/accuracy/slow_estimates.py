@@ -4,7 +4,7 @@ from ldpstream.advice.methods import BEST
 from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.terms import SupportTerm
+from ldpstream.mechanisms.counts.terms import SupportTerm
 from ldpstream.publishing.catalogue import AttributeCounts
 
 DEFAULT_ORDERED = f"{BEST.name} ordered"

@@ -30,7 +30,7 @@ from ldpstream.mechanisms.arguments import (
     user_values,
 )
 from ldpstream.mechanisms.channel import distribution
-from ldpstream.mechanisms.terms import ChannelTerm
+from ldpstream.mechanisms.counts.terms import ChannelTerm
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
 ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
@@ -48,7 +48,7 @@ class GeometricTerm(ChannelTerm):
         return self._decay(self._factors * x)
 
     def _decay(self, x: FloatArray) -> FloatArray:
-        from ldpstream.mechanisms.kernels import two_sided_decay
+        from lab.papers.location.decay_kernel import two_sided_decay
 
         out = np.empty(self.k)
         two_sided_decay(x, self._ratio, out)

@@ -1,0 +1,1 @@
+"""The empirical-Bayes estimate of shares without order."""

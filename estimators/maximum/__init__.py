@@ -1,0 +1,1 @@
+"""The maximum of the likelihood: IBU, MLE, EMS, their standard errors."""

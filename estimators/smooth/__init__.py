@@ -1,0 +1,1 @@
+"""The estimates of ordered shares and of numbers."""

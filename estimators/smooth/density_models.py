@@ -1,0 +1,226 @@
+"""Models of the density of a number, for reports that distinguish only wide ranges of values, such as those of Square Wave.
+
+    η_1 = 0,   η_v = η_{v-1} + u_v            log-density of the cells
+    f_v = w_v e^{η_v} / Σ w e^η               shares of the cells; w: their widths
+    ln p(counts | f) ≈ b·f - fᵀ G f / 2       the counts are nearly normal
+
+Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
+
+    flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
+    smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth.smooth_prior`)
+    bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
+    irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
+    jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
+
+A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, the bound of a
+mean-field variational approximation stands for this probability.
+
+Sources: Good and Gaskins 1971; Tierney and Kadane 1986 (Laplace); Tipping and Lawrence 2005 (variational inference for t).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ldpstream.estimators.smooth.smooth_prior import END_POWER, FREE_ENDS, HOPELESS, SLOPE
+from ldpstream.mechanisms.arguments import FloatArray
+
+DECADES = 0.75  # distance of two τ, in powers of ten
+LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
+BELL_TAU, BELL_SLOPE = 4.0, 100.0  # exponent of τ for 100 cells, and the prior standard deviation of the range of η
+IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
+SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
+DEGREES = 0.5  # half of the degrees of freedom of t
+ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
+SHORT_ROUNDS, SHORT_GAIN = 3, 0.1  # the same between two updates of the steps' variances
+UPDATES, ENOUGH = 24, 0.3  # most updates of these variances; they end when the bound rises by less than this, in nats
+ROUNDING = 1e-12  # a relative gain below this is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Likelihood:
+    """The log-likelihood b·f - fᵀGf/2 of the shares of K cells.
+
+    Attributes:
+        linear: (K,) b.
+        curvature: (K, K) G, positive semidefinite.
+        widths: (K,) widths of the cells, positive.
+    """
+
+    linear: FloatArray
+    curvature: FloatArray
+    widths: FloatArray
+
+    def __call__(self, f: FloatArray) -> float:
+        return float(self.linear @ f - 0.5 * f @ (self.curvature @ f))
+
+    def shares(self, u: FloatArray) -> FloatArray:
+        """Returns the shares for steps u of shape (..., K - 1)."""
+        eta = np.concatenate([np.zeros((*u.shape[:-1], 1)), np.cumsum(u, axis=-1)], axis=-1)
+        f = self.widths * np.exp(eta - eta.max(axis=-1, keepdims=True))
+        return np.asarray(f / f.sum(axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFit:
+    """A fitted model.
+
+    Attributes:
+        kind: "flat", "smooth", "bell", "irregular" or "jumps".
+        steps: (K - 1,) u at the mode.
+        shares: (K,) shares at the mode.
+        factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
+        log_evidence: approximate log-probability of the counts, up to a constant that all models share.
+        decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
+        coarser: shares under the model of the same kind with the next larger τ; None without such a model.
+        variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
+        converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
+    """
+
+    kind: str
+    steps: FloatArray
+    shares: FloatArray
+    factor: FloatArray
+    log_evidence: float
+    decades: float = 0.0
+    coarser: FloatArray | None = None
+    variances: FloatArray | None = None
+    converged: bool = True
+
+
+def fits(likelihood: Likelihood) -> list[ModelFit]:
+    """Returns all fitted models; the first is the flattest."""
+    found = [*_family(likelihood, "flat", 1), *_family(likelihood, "smooth", 2)]
+    start = max(found, key=lambda fit: fit.log_evidence).steps
+    found.append(_gaussian(likelihood, "bell", start, *_bell(start.size)))
+    u = start
+    for sigma in SIGMAS:
+        found.append(_gaussian(likelihood, "irregular", u, *_irregular(u.size, sigma)))
+        u = found[-1].steps
+    u, variances = start, None
+    for scale in SCALES:
+        found.append(_jumps(likelihood, u, scale, variances))
+        u, variances = found[-1].steps, found[-1].variances
+    return found
+
+
+def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
+    size = likelihood.widths.size - 1
+    exponent = LARGEST + (2 * order - 1) * math.log10((size + 1) / 100)
+    u, found, best, behind = np.zeros(size), list[ModelFit](), -math.inf, 0
+    while (exponent > SMALLEST and behind < 2) or not found:
+        fit = _gaussian(likelihood, kind, u, *_precision(size, order, exponent))
+        found.append(replace(fit, decades=len(found) * DECADES, coarser=found[-1].shares if found else None))
+        u, value = found[-1].steps, found[-1].log_evidence
+        best = max(best, value)
+        behind = behind + 1 if value < best - HOPELESS else 0
+        exponent -= DECADES
+    return found
+
+
+def _gaussian(likelihood: Likelihood, kind: str, start: FloatArray, q: FloatArray, log_det: float) -> ModelFit:
+    u, f, value, factor, converged = _mode(likelihood, start, q, ROUNDS, GAIN)
+    evidence = value + 0.5 * log_det - float(np.log(np.diag(factor)).sum())
+    return ModelFit(kind, u, f, factor, evidence, converged=converged)
+
+
+def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: FloatArray | None) -> ModelFit:
+    from scipy.linalg import lapack
+
+    a, size = DEGREES, u.size
+    squares = np.full(size, 2 * scale) if variances is None else variances
+    constant = size * (math.lgamma(a + 0.5) - math.lgamma(a) + a * math.log(scale) + 0.5)
+    best = -math.inf
+    for update in range(UPDATES):
+        precision = (a + 0.5) / (scale + squares / 2)
+        last = update == UPDATES - 1
+        rounds = ROUNDS if last else SHORT_ROUNDS
+        u, f, value, factor, converged = _mode(likelihood, u, np.diag(precision), rounds, SHORT_GAIN)
+        variance = np.diag(lapack.dpotri(factor, lower=1)[0])
+        squares = u**2 + variance
+        explained = value + 0.5 * float(precision @ u**2) - 0.5 * float(size - precision @ variance)
+        bound = explained + constant - float(np.log(np.diag(factor)).sum() + (a + 0.5) * np.log(scale + squares / 2).sum())
+        if bound < best + ENOUGH:
+            break
+        best = bound
+    else:
+        converged = False
+    return ModelFit("jumps", u, f, factor, bound, variances=squares, converged=converged)
+
+
+def _mode(
+    likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
+) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
+    from scipy.linalg import cho_solve  # slow to load; only estimates need it
+
+    f = likelihood.shares(u)
+    value = likelihood(f) - 0.5 * float(u @ (q @ u))
+    for _ in range(rounds):
+        score = likelihood.linear - likelihood.curvature @ f
+        ascent = _later_sums(f * (score - f @ score))[1:] - q @ u
+        step = cho_solve((_factor(likelihood, f, q), True), ascent, check_finite=False)
+        length, after = 1.0, -math.inf
+        while length > 1e-4 and not after >= value:
+            tried = u + length * step
+            shares = likelihood.shares(tried)
+            after = likelihood(shares) - 0.5 * float(tried @ (q @ tried))
+            length /= 2
+        if not after >= value:
+            break
+        gained, u, f, value = after - value, tried, shares, after
+        if gained < max(gain, ROUNDING * abs(value)):
+            break
+    else:
+        return u, f, value, _factor(likelihood, f, q), False
+    return u, f, value, _factor(likelihood, f, q), True
+
+
+def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
+    from scipy.linalg import lapack
+
+    pull = f * (likelihood.curvature @ f)
+    of_eta = f[:, None] * likelihood.curvature * f - np.outer(pull, f) - np.outer(f, pull) + pull.sum() * np.outer(f, f)
+    h = _later_sums(_later_sums(of_eta).T)[1:, 1:] + q
+    factor, failed = lapack.dpotrf(h, lower=1)
+    if failed:  # rounding, for counts that no honest people make
+        h[np.diag_indices_from(h)] += 1e-9 * np.trace(h)
+        factor, failed = lapack.dpotrf(h, lower=1)
+    return np.asarray(factor)
+
+
+def _later_sums(x: FloatArray) -> FloatArray:
+    return np.asarray(np.cumsum(x[::-1], axis=0)[::-1])
+
+
+@lru_cache(maxsize=64)
+def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, float]:
+    tau, cells = 10.0**exponent, size + 1
+    if order == 1:
+        return tau * np.eye(size), size * math.log(tau)
+    q = size / SLOPE**2 * np.eye(size)
+    i = np.arange(size - 1)
+    end = np.minimum(i + 1.0, i[::-1] + 1.0) / (FREE_ENDS * cells)
+    firm = tau * np.minimum(end, 1.0) ** END_POWER
+    q[i, i] += firm
+    q[i + 1, i + 1] += firm
+    q[i, i + 1] -= firm
+    q[i + 1, i] -= firm
+    return q, float(np.linalg.slogdet(q)[1])
+
+
+@lru_cache(maxsize=16)
+def _bell(size: int) -> tuple[FloatArray, float]:
+    bends = np.diff(np.eye(size), n=2, axis=0)
+    tau = 10.0 ** (BELL_TAU + 5 * math.log10((size + 1) / 100))
+    q = np.asarray(size / BELL_SLOPE**2 * np.eye(size) + tau * bends.T @ bends)
+    return q, float(np.linalg.slogdet(q)[1])
+
+
+@lru_cache(maxsize=16)
+def _irregular(size: int, sigma: float) -> tuple[FloatArray, float]:
+    smooth = np.linalg.inv(_precision(size, 2, IRREGULAR_TAU + 3 * math.log10((size + 1) / 100))[0])
+    noise = sigma**2 * (2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1))
+    q = np.asarray(np.linalg.inv(smooth + noise), np.float64)
+    return q, float(np.linalg.slogdet(q)[1])

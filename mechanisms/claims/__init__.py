@@ -1,0 +1,1 @@
+"""What a mechanism's reports reveal: losses, evidence, chances of a right guess."""

@@ -1,0 +1,1 @@
+"""The server's reading of a mechanism's counts: likelihood, inversion, covariance, fit."""

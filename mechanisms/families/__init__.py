@@ -1,0 +1,1 @@
+"""The mechanisms, one module each, and their hash functions."""

@@ -1,0 +1,1 @@
+"""Packed bits, and the loops that Numba compiles."""

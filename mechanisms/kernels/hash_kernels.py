@@ -1,0 +1,292 @@
+"""Loops that are too slow in NumPy, compiled by Numba.
+
+Import this module only inside functions or in other modules of compiled loops, because Numba loads slowly.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Words = npt.NDArray[np.uint64]
+Table = npt.NDArray[Any]
+SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
+CHUNK = 2**12  # bytes; their ones fit 16 bits, and the loop over them handles more bytes at once than with 64 bits
+WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
+
+
+@numba.njit(cache=True, nogil=True)
+def count_symbols(symbols: Table, k: int) -> Table:
+    """(k,) number of times that each symbol occurs; every symbol must be below k."""
+    counts = np.zeros((4, k), np.int64)
+    whole = symbols.size - symbols.size % 4
+    for i in range(0, whole, 4):
+        counts[0, symbols[i]] += 1
+        counts[1, symbols[i + 1]] += 1
+        counts[2, symbols[i + 2]] += 1
+        counts[3, symbols[i + 3]] += 1
+    for i in range(whole, symbols.size):
+        counts[0, symbols[i]] += 1
+    total: Table = counts.sum(axis=0)
+    return total
+
+
+@numba.njit(cache=True)
+def overwrite_bits(rows: Table, values: Table, on: Table) -> None:
+    """Overwrites bit values[i] of row i with on[i]; the order of bits is as in `mechanisms.kernels.bits`."""
+    for i in range(values.size):
+        byte, bit = values[i] >> 3, np.uint8(1 << (values[i] & 7))
+        rows[i, byte] = rows[i, byte] | bit if on[i] else rows[i, byte] & ~bit
+
+
+def _ones_of(_: Any, word: Any) -> Any:
+    """The number of ones of an unsigned integer."""
+
+    def code(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), code
+
+
+ones_of: Any = numba.extending.intrinsic(_ones_of)
+
+
+@numba.njit(cache=True)
+def count_row_ones(rows: Table) -> Table:
+    """(n,) number of ones in each row of bytes."""
+    counts = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        row, total = rows[i], np.uint32(0)
+        for begin in range(0, row.size, CHUNK):
+            ones = np.uint16(0)
+            for octet in row[begin : begin + CHUNK]:
+                ones = np.uint16(ones + np.uint16(ones_of(octet)))
+            total += ones
+        counts[i] = total
+    return counts
+
+
+@numba.njit(cache=True)
+def _add(a: Any, b: Any, c: Any) -> Any:
+    differ = a ^ b
+    return differ ^ c, a & b | differ & c
+
+
+@numba.njit(cache=True)
+def _add_four(one: Any, two: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    one, low = _add(one, a, b)
+    one, high = _add(one, c, d)
+    two, four = _add(two, low, high)
+    return one, two, four
+
+
+@numba.njit(cache=True)
+def _tally(words: Words, tallies: Words) -> None:
+    for j in range(words.size):
+        for bit in range(8):
+            tallies[bit, j] += words[j] >> np.uint64(bit) & np.uint64(0x0101010101010101)
+
+
+@numba.njit(cache=True)
+def _empty(tallies: Words, weight: int, counts: Table) -> None:
+    for j in range(len(counts)):
+        for bit in range(8):
+            tally, tallies[bit, j] = tallies[bit, j], 0
+            for byte in range(8):
+                counts[j, 8 * byte + bit] += weight * np.int64(tally >> np.uint64(8 * byte) & np.uint64(255))
+
+
+@numba.njit(cache=True)
+def count_bits(words: Words) -> Table:
+    """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.
+
+    Source: Harley and Seal's method (Warren, Hacker's Delight, §5-2).
+    """
+    n, width = words.shape
+    counts = np.zeros((width, 64), np.int64)
+    tallies = np.zeros((8, WORDS_AT_ONCE), np.uint64)
+    for left in range(0, width, WORDS_AT_ONCE):
+        part, into = words[:, left : left + WORDS_AT_ONCE], counts[left : left + WORDS_AT_ONCE]
+        sums = np.zeros((5, len(into)), np.uint64)
+        one, two, four, eight, sixteen = sums
+        for i in range(n // 16):
+            r = part[16 * i : 16 * i + 16]
+            for j in range(len(into)):
+                one[j], two[j], a = _add_four(one[j], two[j], r[0, j], r[1, j], r[2, j], r[3, j])
+                one[j], two[j], b = _add_four(one[j], two[j], r[4, j], r[5, j], r[6, j], r[7, j])
+                four[j], c = _add(four[j], a, b)
+                one[j], two[j], a = _add_four(one[j], two[j], r[8, j], r[9, j], r[10, j], r[11, j])
+                one[j], two[j], b = _add_four(one[j], two[j], r[12, j], r[13, j], r[14, j], r[15, j])
+                four[j], d = _add(four[j], a, b)
+                eight[j], sixteen[j] = _add(eight[j], c, d)
+            _tally(sixteen, tallies)
+            if i % 255 == 254:  # one more addition could overflow a byte of the tallies
+                _empty(tallies, 16, into)
+        if n >= 16:
+            _empty(tallies, 16, into)
+            for level in range(1, 4):
+                _tally(sums[level], tallies)
+                _empty(tallies, 1 << level, into)
+            _tally(one, tallies)
+        for row in range(n - n % 16, n):
+            _tally(part[row], tallies)
+        _empty(tallies, 1, into)
+    return counts
+
+
+@numba.njit(cache=True)
+def linear_hash(functions: Table, values: Table, g: int, add: Table, multiply: Table, out: Table) -> None:
+    """out[i] = sum over j of a_j v_j in GF(g), for the base-g digits of function i and of value i, both below 2^32."""
+    base = np.uint32(g)  # a 32-bit division is faster than a 64-bit one
+    for i in range(functions.size):
+        a, v, total = np.uint32(functions[i]), np.uint32(values[i]), 0
+        while v:  # digits above the value's highest non-zero digit add nothing
+            next_a, next_v = a // base, v // base
+            total = add[total, multiply[a - next_a * base, v - next_v * base]]
+            a, v = next_a, next_v
+        out[i] = total
+
+
+@numba.njit(cache=True)
+def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
+    """Adds up the counts of functions that are multiples of each other, in the cells of `mechanisms.families.linear_pool`.
+
+    The cells must be zero at first.
+    """
+    size, g = table.shape
+    scaled = np.zeros(max(size // g, 1), np.int64)  # the low digits of a function, each multiplied by the same element
+    start, low = 0, size // g
+    while low:
+        for lead in range(1, g):
+            inverse = 1
+            while multiply[inverse, lead] != 1:
+                inverse += 1
+            filled = 1
+            while filled < low:
+                for digit in range(1, g):
+                    for i in range(filled):
+                        scaled[digit * filled + i] = multiply[inverse, digit] * filled + scaled[i]
+                filled *= g
+            for i in range(low):
+                for y in range(g):
+                    cells[start + multiply[inverse, y] * low + scaled[i]] += table[lead * low + i, y]
+        start, low = start + low * g, low // g
+    cells[start] = table[0, 0]
+    for y in range(1, g):
+        cells[start + 1] += table[0, y]
+
+
+@numba.njit(cache=True)
+def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
+    width = high * low
+    for s in range(g):
+        for v in range(g):
+            source, target = first + s * (x.size // g) + v * place, (v * g + s) * width
+            there, here = x[source : source + (high * g - v) * place], block[target : target + width]
+            if high == 1:
+                if back:
+                    for i in range(low):
+                        there[i] = here[i]
+                else:
+                    for i in range(low):
+                        here[i] = there[i]
+                continue
+            for i in range(low):
+                for h in range(high):
+                    if back:
+                        there[h * g * place + i] = here[i * high + h]
+                    else:
+                        here[i * high + h] = there[h * g * place + i]
+
+
+@numba.njit(cache=True)
+def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
+    g = add.shape[0]
+    highs, most = x.size // (g * g * place), before.size // (g * g)
+    together = max(most // place, 1) if place < 64 else 1  # for place >= 64, a single run of columns is long enough
+    for h in range(0, highs, together):
+        high = min(together, highs - h)
+        for i in range(0, place, most):
+            low = min(most, place - i)
+            width = high * low
+            first = h * g * place + i
+            _move_columns(x, before, first, high, low, place, g, False)
+            for j in range(g * g * width):
+                after[j] = 0
+            for v in range(g):
+                for a in range(g):
+                    shift = add[multiply[a, v]]
+                    if width == 1:
+                        for s in range(n):
+                            if forward:
+                                after[a * g + shift[s]] += before[v * g + s]
+                            else:
+                                after[v * g + s] += before[a * g + shift[s]]
+                        continue
+                    for s in range(n):
+                        source, target = (v * g + s) * width, (a * g + shift[s]) * width
+                        if not forward:
+                            source, target = (a * g + shift[s]) * width, (v * g + s) * width
+                        terms, sums = before[source : source + width], after[target : target + width]
+                        for j in range(width):
+                            sums[j] += terms[j]
+            _move_columns(x, after, first, high, low, place, g, True)
+
+
+@numba.njit(cache=True)
+def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: Table) -> None:
+    """Computes the mass of each symbol under each function, in the cells of `linear_pool`, from the (k,) masses f.
+
+    low is g^(m-1). The cells must be zero at first.
+    """
+    g = add.shape[0]
+    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
+    after = np.empty(before.size, before.dtype)
+    at = 0
+    for v in range(f.size):
+        cells[at] = f[v]
+        cells[cells.size - 2] += f[v]
+        at += stride
+        if at >= f.size:
+            at -= f.size
+    n, start = -(-f.size // low), 0
+    while low:
+        x, start = cells[start : start + g * low], start + g * low
+        if low > 1:
+            for top in range(n):
+                for i in range(low):  # adds up over the top digit
+                    cells[start + i] += x[top * low + i]
+        place = low // g
+        while place:
+            _radon_pass(x, n, place, add, multiply, True, before, after)
+            place, n = place // g, g
+        low, n = low // g, g
+
+
+@numba.njit(cache=True)
+def radon_transpose(cells: Table, low: int, stride: int, add: Table, multiply: Table, out: Table) -> None:
+    """The transpose of `radon`: (k,) for each value, the sum of the cells that contain the value. Overwrites the cells."""
+    g, k = add.shape[0], out.size
+    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
+    after = np.empty(before.size, before.dtype)
+    start, place = cells.size - 2, 1
+    below = cells[start : start + 1]
+    while place <= low:
+        start -= g * place
+        x = cells[start : start + g * place]
+        n = -(-k // low) if place == low else g
+        inner = int(np.int64(1))  # for a literal 1, Numba would compile everything twice
+        while inner < place:
+            _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False, before, after)
+            inner *= g
+        for top in range(n):
+            for i in range(place):
+                x[top * place + i] += below[i]
+        below, place = x, place * g
+    at = 0
+    for v in range(k):
+        out[v] = cells[at]
+        at += stride
+        if at >= k:
+            at -= k
