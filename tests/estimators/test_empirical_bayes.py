@@ -22,7 +22,6 @@ from ldpstream.estimators.bayes.value_likelihood import (
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.families.local_hashing import Hashing
 
 SHARES = np.array([0.5, 0.2, 0.1, 0.1, 0.06, 0.04])
 
@@ -281,27 +280,6 @@ def test_quantiles_equal_those_of_numpy() -> None:
         dense.append(np.interp(chances, below, np.concatenate([[lowest], posterior.ends[at]])))
     found = posterior._quantiles(np.repeat(chances[:, None], posterior.lowest.size, axis=1))
     np.testing.assert_allclose(found, np.array(dense).T, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["OLH", "L-OLH"])
-def test_injective_hash_functions_give_a_smaller_error(name: str) -> None:
-    """With g > k, function 0 tells nothing. The error without its reports is much smaller than the inversion's.
-
-    The control has g < k: there no report is left out.
-    """
-    m = build(name, 10, 4.0)
-    assert isinstance(m, Hashing)
-    assert m.g > m.k
-    rng, truth = np.random.default_rng(14), np.array([0.55, *np.full(9, 0.05)])
-    errors = []
-    for _ in range(40):
-        table = m.tabulate(m.simulate(rng.choice(10, 5000, p=truth), rng))
-        estimates = empirical_bayes(m, table), matrix_inversion(m, table, post="norm-sub")
-        errors.append([np.square(found.frequencies - truth).sum() for found in estimates])
-    ours, inverted = np.mean(errors, axis=0)
-    assert ours < 0.75 * inverted
-    binary = build("BLH", 10, 1.0)
-    assert binary.separating_part(binary.empty_table())[0] is binary
 
 
 def test_shares_of_medium_size_are_not_moved_to_zero(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from ldpstream.estimators import Estimate, empirical_bayes, ems
+from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth import density_models
 from ldpstream.estimators.smooth import numbers as module
@@ -267,28 +267,6 @@ def test_the_mean_covers_the_truth_in_95_of_100_cases(shape: object) -> None:
 
 
 # ---- the estimate
-
-
-def narrow(k: int) -> FloatArray:
-    f = np.exp(-((np.arange(k) / k - 0.4) ** 2) / 0.003)
-    return np.asarray(f / f.sum())
-
-
-@pytest.mark.parametrize(("shape", "at_most"), [(bell, 0.6), (narrow, 0.6), (spikes, 0.3), (lambda k: np.full(k, 1 / k), 0.1)])
-def test_the_estimate_has_a_smaller_error_than_ems(shape: object, at_most: float) -> None:
-    """The bound is about twice the ratio of the mean squared errors in larger trials."""
-    m, rng = SquareWave(48, 2.0), np.random.default_rng(3)
-    f = shape(48)  # type: ignore[operator]
-    errors = np.zeros(2)
-    covered = []
-    for _ in range(6):
-        table = drawn(m, f, 50_000, rng)
-        own = estimate(m, table)
-        errors += [((own.frequencies - f) ** 2).sum(), ((ems(m, table).frequencies - f) ** 2).sum()]
-        low, high = own.interval()
-        covered.append(((low <= f) & (f <= high)).mean())
-    assert errors[0] < at_most * errors[1]
-    assert np.mean(covered) > 0.9
 
 
 def far(k: int) -> FloatArray:

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from ldpstream.estimators import Estimate, Number, empirical_bayes, matrix_inversion, mean, quantiles
 from ldpstream.estimators.smooth.draws import Draws
-from ldpstream.estimators.smooth.ordered import smoothed_shares
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -61,42 +60,6 @@ def test_wrong_probabilities_are_refused(q: float) -> None:
     for estimate in (of_draws([0.2, 0.3, 0.5]), Estimate.of_nothing(3, 0)):
         with pytest.raises(ValueError, match="level must be"):
             mean(estimate, np.arange(4), q)
-
-
-def test_intervals_cover() -> None:
-    """Mean, p50, p90 and p99 of three shapes in 20 bins, 60 tables each: 720 intervals, on average about 95 % cover the truth.
-
-    The numbers of one table depend on each other, so the allowance is for 180 independent tables: with a coverage of 95 %,
-    fewer than 91.5 % cover with a probability of 2 %. The seeds are fixed. Control: intervals of half the width.
-    """
-    covered, narrow = 0, 0
-    edges = np.linspace(0, 50, 21)
-    m = mechanism("OUE", 20, eps=1.0)
-    shapes = [(5, 2), (2, 2), (1, 3)]
-    for a, b in shapes:
-        shares = np.diff(beta(a, b).cdf(edges / 50))
-        truth = numbers_of(shares, edges)
-        for seed in range(60):
-            rng = np.random.default_rng(seed)
-            raw = matrix_inversion(m, m.tabulate(m.simulate(rng.choice(20, 4000, p=shares), rng)))
-            found = smoothed_shares(raw.frequencies, np.sqrt(m.inversion_variances(shares, 4000)), raw.n)
-            several, average = quantiles(found, edges), mean(found, edges)
-            assert several is not None
-            assert average is not None
-            for number, true in zip((*several, average), truth, strict=True):
-                covered += number.low <= true <= number.high
-                middle, half = (number.low + number.high) / 2, (number.high - number.low) / 4
-                narrow += middle - half <= true <= middle + half
-    total = 60 * len(shapes) * 4
-    assert covered >= 0.915 * total
-    assert covered <= 0.985 * total
-    assert narrow < 0.85 * total
-    assert binom.cdf(np.ceil(0.915 * total / 4) - 1, total // 4, 0.95) < 0.025  # the stated allowance
-
-
-def numbers_of(shares: FloatArray, edges: FloatArray) -> list[float]:
-    reached = np.concatenate([[0], np.cumsum(shares)])
-    return [*np.interp([0.5, 0.9, 0.99], reached, edges), float(shares @ (edges[1:] + edges[:-1]) / 2)]
 
 
 RAGGED = np.array([0, 5, 10, 20, 50, 100, 200, 500.0])  # wide bins, in which the numbers of `skewed` are not evenly spread

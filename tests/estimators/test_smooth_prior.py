@@ -221,27 +221,6 @@ def test_an_equal_density_is_found_in_unequal_bins() -> None:
     assert 5 * np.square(found - shares).sum() < np.square(control - shares).sum()
 
 
-def errors_of(shares: FloatArray, n: int) -> tuple[float, float]:
-    """Mean squared errors of the estimates with and without order, over 6 tables."""
-    m, found = build("OUE", shares.size, 1.0), np.zeros((6, 2))
-    for seed in range(6):
-        table = draw(m, shares, n, seed)
-        for i, estimate in enumerate((empirical_bayes(m, table, ordered=True), empirical_bayes(m, table))):
-            found[seed, i] = np.square(estimate.frequencies - shares).sum()
-    return found[:, 0].mean(), found[:, 1].mean()
-
-
-def test_shares_without_order_lose_little() -> None:
-    """A power law in random order, and three large shares; the loss is small beside the error of the inversion."""
-    raw = 40 * build("OUE", 40, 1.0).variance(n=20_000)
-    shares = np.random.default_rng(7).permutation(1 / np.arange(1, 41))
-    spikes = np.full(40, 1e-4)
-    spikes[[3, 17, 30]] = (1 - 37e-4) / 3
-    for some in (shares / shares.sum(), spikes):
-        ordered, unordered = errors_of(some, 20_000)
-        assert ordered < 1.3 * unordered + 0.03 * raw
-
-
 def test_more_than_10_000_values_have_no_draws() -> None:
     m = mechanism("GRR", 10_001, eps=8.0)
     found = empirical_bayes(m, m.tabulate(m.simulate(np.arange(500), np.random.default_rng(8))), ordered=True)

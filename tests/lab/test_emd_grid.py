@@ -6,23 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance_nd
 
 from lab.papers.emd_grid import emd_grid
-from ldpstream.advice.error_measures import emd_line
-
-
-def test_the_distance_is_mass_times_way() -> None:
-    square = [[0, 0], [0, 1], [1, 0], [3, 4]]
-    assert emd_grid([0.5, 0.3, 0.2, 0.0], [0.4, 0.3, 0.2, 0.1], square) == pytest.approx(0.1 * 5)
-
-
-@given(arrays(np.float64, 6, elements=st.floats(0.01, 1)), arrays(np.float64, 6, elements=st.floats(0.01, 1)))
-def test_emd_on_a_line_equals_emd_on_a_grid(a: np.ndarray, b: np.ndarray) -> None:
-    line = np.column_stack((np.arange(6.0), np.zeros(6)))
-    a, b = a / a.sum(), b / b.sum()
-    assert emd_grid(a, b, line) == pytest.approx(emd_line(a, b), abs=1e-7)
 
 
 def test_bad_weights_and_points_are_refused() -> None:

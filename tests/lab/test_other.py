@@ -1,13 +1,10 @@
 """The benchmark of values that nobody listed: its arithmetic, and the table in `docs/other.md`."""
 
-import math
 from pathlib import Path
 
-import pytest
 from scipy.special import ndtr
 
-from lab.bench.other import EPS, LIST, prefix_share, results, share_table, simulate, simulated_table
-from ldpstream.mechanisms import mechanism
+from lab.bench.other import EPS, LIST, results, share_table, simulate, simulated_table
 
 TEXT = (Path(__file__).parents[2] / "docs" / "other.md").read_text()
 
@@ -22,14 +19,6 @@ def test_the_table_of_the_document_is_the_codes() -> None:
     assert "about 530 wrong continuations" in TEXT.replace("\n", " ")
     assert f"{38**3:,}".replace(",", " ") in TEXT
     assert LIST == 1000
-
-
-def test_a_prefix_of_one_level_and_one_continuation_is_a_single_test() -> None:
-    """f = 1.64 σ(0) + 1.28 σ(f)."""
-    m = mechanism("OLH", 1000, eps=2.0)
-    share = prefix_share(m, 10_000, 1, 1)
-    expected = 1.644854 * math.sqrt(m.variance(0.0, 10_000)) + 1.281552 * math.sqrt(m.variance(share, 10_000))
-    assert share == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_simulation_finds_the_text() -> None:

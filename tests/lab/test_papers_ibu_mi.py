@@ -8,21 +8,15 @@ import numpy as np
 import pytest
 
 from lab.papers import ibu_mi
-from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, TARGETS, chance, mean_gain, read
+from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, chance, mean_gain, read
 from lab.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
-from lab.papers.reproduction import Outcome, Plan, Row
+from lab.papers.reproduction import Plan, Row
 from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.estimators import ibu
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.grr import LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing, papers_g
-
-
-def run(name: str, plan: Plan) -> Outcome:
-    """A target's outcome, computed in this process."""
-    (target,) = [target for target in TARGETS if target.name == name]
-    return target.finish(plan, [job.function(**job.arguments) for job in target.plan(plan)])
 
 
 @pytest.mark.parametrize("names", [ONE_TIME, CHAINS])
@@ -107,21 +101,3 @@ def test_l_grr_has_published_gains_only_with_papers_channel(shape: str, monkeypa
     for i, published in enumerate(TABLES[CHAINS][shape][:2]):
         assert Row(label="", published=published, ours=ours[i], spread=sd[i], digit=0.5).within
         assert not Row(label="", published=published, ours=chain[i], spread=sd[i], digit=0.5).within  # the control
-
-
-def test_a_small_table_is_reproducible_and_has_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ibu_mi, "DOMAINS", (2, 20))
-    monkeypatch.setattr(ibu_mi, "SIZES", (1000, 2000))
-    plan = Plan(quick=True)
-    first, again = run("ibu-table-2", plan), run("ibu-table-2", plan)
-    assert first == again
-    assert first.rows != run("ibu-table-2", Plan(quick=True, seed=2)).rows
-    assert len(first.rows) == 2 * 3 * 2
-    assert all(0 <= row.ours <= 100 and row.best is not None and row.spread > 0 for row in first.rows)
-    assert all(row.best is None for row in run("ibu-table-3", Plan(quick=True, best=False)).rows)
-    sweep = run("ibu-figure-4", plan)
-    assert [[list(curve.x) for curve in panel.curves] for panel in sweep.panels] == [
-        [[1, 2, 4]] * 3,
-        [[1000, 2000]] * 3,
-        [[2, 20]] * 3,
-    ]

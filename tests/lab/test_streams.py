@@ -99,9 +99,6 @@ def test_nobody_reports_twice_in_a_window(name: str) -> None:
         assign(2 * spent, stream.n, 5)
 
 
-# ---- the methods' rules
-
-
 # ---- the spaced level
 
 

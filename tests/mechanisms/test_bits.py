@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from ldpstream.mechanisms.kernels.bits import (
     bernoulli_rows,
@@ -165,38 +164,6 @@ def test_a_shorter_block_is_the_start_of_a_whole_block(probability: float, size:
     for out in (whole, part):
         bernoulli_words(out, *plan(probability), states(3))
     assert np.array_equal(part, whole[:size])
-
-
-@pytest.mark.parametrize("probability", [0.0015, 0.003, 0.9965, 0.1 + 1 / 512])
-def test_the_ones_of_words_and_of_pairs_of_words_are_binomial(probability: float) -> None:
-    """Three quarters or more of these ones or zeros are positions drawn one by one, except for the last probability.
-
-    Chi-squared tests of the ones of single words, and of the joint ones of a byte in two words. The p-values are compared with
-    1e-9; the false-alarm rate is 8e-9. Controls: a probability that is wrong by 15 %, and a word that is repeated.
-    """
-    words = np.empty(400 * BLOCK, np.uint64)
-    bernoulli_words(words, *plan(probability), states(4))
-    rare = min(probability, 1 - probability)
-    ones = np.bitwise_count(words if probability < 0.5 else ~words).astype(np.int64)
-
-    def p_value(found: npt.NDArray[np.int64], chances: npt.NDArray[np.float64]) -> float:
-        expected = chances * found.sum()
-        few = expected < 10
-        observed, expected = np.append(found[~few], found[few].sum()), np.append(expected[~few], expected[few].sum())
-        return float(stats.chisquare(observed[expected > 0], expected[expected > 0], sum_check=False).pvalue)
-
-    def of_words(share: float) -> float:
-        return p_value(np.bincount(ones, minlength=65), stats.binom.pmf(np.arange(65), 64, share))
-
-    assert of_words(rare) > 1e-9
-    assert of_words(rare * 1.15) < 1e-9
-    single = stats.binom.pmf(np.arange(65), 64, rare)
-
-    def of_pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> float:
-        return p_value(np.bincount(65 * first + second, minlength=65**2), np.outer(single, single).ravel())
-
-    assert of_pairs(ones[:-1:2], ones[1::2]) > 1e-9
-    assert of_pairs(ones[::2], ones[::2]) < 1e-9
 
 
 @pytest.mark.parametrize("k", [1, 9, 1000])

@@ -74,13 +74,6 @@ def test_the_hash_is_the_documented_one(g: int, k: int) -> None:
     assert np.array_equal(pool.hash(functions, values).reshape(table.shape), table)
 
 
-@pytest.mark.parametrize("g", [2, 8])
-def test_the_places_are_the_documented_ones(g: int) -> None:
-    for k in range(3, 200):
-        stride = LinearPool(k, g).stride
-        assert tuple(v * stride % k for v in range(k)) == reference.places(g, k)
-
-
 @pytest.mark.parametrize("k", [3, 4, 6, 30, 2310, 9_699_690, 2**24 - 1, MAX_HASH_K])
 def test_the_stride_is_near_the_golden_section_of_any_domain(k: int) -> None:
     """A number with many prime factors has few candidates: numbers without a common factor."""
