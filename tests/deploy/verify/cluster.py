@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from tests.deploy.verify.engine import Engine, VerifyError, debian, engine, run
 from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say, verification
 from tests.deploy.verify.node import NODES, PACKAGES, SANDBOX, Cluster, groups, remove_groups
 from tests.deploy.verify.production import EARLIER, run_production
-from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes
+from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes, plugin
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
 SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
@@ -54,7 +55,8 @@ def save_images(docker: Engine, archive: Path, earlier: str) -> None:
     docker.build(GATEWAY, IMAGES[GATEWAY])
     with tempfile.TemporaryDirectory(dir=cache_dir()) as checkout:
         commit = run(["git", "-C", ROOT, "rev-parse", "--short", f"{earlier}^{{commit}}"]).strip()
-        run(["sh", "-c", 'git -C "$0" archive "$1" | tar -x -C "$2"', ROOT, commit, checkout])
+        run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, checkout])
+        run(["git", "-C", checkout, "checkout", "--quiet", "--detach", commit])
         for name, target in IMAGES.items():
             docker.build(EARLIER[name], target, Path(checkout))
     say(f"- the upgrade begins with the images of {commit}")
@@ -180,6 +182,20 @@ def states(cluster: Cluster) -> str:
     return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in found]})"
 
 
+def explain(cluster: Cluster) -> None:
+    """Says the states and the last lines of the pods that are not ready."""
+    pods: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
+    for pod in pods:
+        ready = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}.get("Ready")
+        if ready == "True" or pod["status"].get("phase") == "Succeeded":
+            continue
+        place, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        say(f"{place}/{name} is not ready: {[c.get('state') for c in pod['status'].get('containerStatuses', [])]}")
+        for option in ("--previous=false", "--previous=true"):
+            with suppress(VerifyError):
+                say(cluster.kubectl("--namespace", place, "logs", name, "--tail=5", option))
+
+
 def inside(archive: Path, work: Path) -> None:
     """Runs the cluster. Called in namespaces of its own.
 
@@ -201,6 +217,9 @@ def inside(archive: Path, work: Path) -> None:
         say("The overlay production:")
         (folder := work / "production").mkdir()
         run_production(cluster, folder)
+    except VerifyError:
+        explain(cluster)
+        raise
     finally:
         cluster.close()
 
@@ -220,6 +239,7 @@ def verify(earlier: str) -> None:
         raise VerifyError(f"a kubelet runs on this machine, or has left {found[0]}")
     debian(PACKAGES)  # before the cluster's network, which reaches no registry
     kubernetes()
+    plugin()
     definitions()
     with tempfile.TemporaryDirectory(dir=cache_dir()) as scratch:
         archive = Path(scratch) / "images.tar"
