@@ -9,6 +9,7 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import CheckedWeight, weight
+from ldpstream.promises.outlook import Privacy, spent
 from ldpstream.surveys import Survey
 
 DELETIONS = (2, 4, 9)  # numbers of deletions of a device's storage in the promise
@@ -52,11 +53,12 @@ class CheckedChances(msgspec.Struct, frozen=True, kw_only=True):
     every_steps: CheckedChance | None
 
 
-class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
+class CheckedLevel(Privacy, frozen=True, kw_only=True):
     """A level. The losses are those of this attribute's reports.
 
     Attributes:
         mechanism: its name and parameters.
+        t: largest number of reports of a device in `window_steps` steps.
         memoized: true if all reports of a value come from one memo.
         every_steps, lifetime_reports: how often a device reports, and how many times in all; None for no limit.
         reports_a_year: largest number of reports of a device in a year.
@@ -82,19 +84,10 @@ class CheckedLevel(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    mechanism: str
     memoized: bool
-    every_steps: int
     lifetime_reports: int | None
     reports_a_year: int
     report_bytes: int
-    eps_1: float
-    eps_t: float
-    eps_inf: float | None
-    eps_sequence: float
-    eps_sequence_exact: bool
-    eps_window: float | None
-    eps_lifetime: float | None
     eps_survey: float | None
     max_memos: int
     hash_functions: int
@@ -171,14 +164,10 @@ def guess_enrolments(m: Mechanism, n: int) -> Chance:
 
 
 def checked_level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
-    t = survey.window_steps
-    sequence = m.eps_sequence(m.reports_in(t))
     return CheckedLevel(
-        name=name, mechanism=m.signature, memoized=m.memoized, every_steps=m.every_steps,
+        **msgspec.structs.asdict(spent(m, survey.window_steps)), name=name, memoized=m.memoized,
         lifetime_reports=m.lifetime_reports, reports_a_year=m.reports_in(survey.steps_a_year),
-        report_bytes=m.report_dtype.itemsize, eps_1=m.eps_1, eps_t=m.eps_t(m.reports_in(t)), eps_inf=_bound(m.eps_inf),
-        eps_sequence=sequence.value, eps_sequence_exact=sequence.exact, eps_window=m.eps_window,
-        eps_lifetime=_bound(m.eps_lifetime), eps_survey=survey.loss_until_end(m), max_memos=m.max_memos,
+        report_bytes=m.report_dtype.itemsize, eps_survey=survey.loss_until_end(m), max_memos=m.max_memos,
         hash_functions=m.n_enrolments,
         false_report=weight(survey, m),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),
