@@ -1,4 +1,4 @@
-"""A wallet keeps its accounts and its devices' promises despite crashes and parallel processes.
+"""A wallet keeps its accounts and its devices' promises despite crashes.
 
 A crash leaves the file and its journal as they are. The crash test copies both files before every SQL statement of a wallet's
 life, and opens each copy as a wallet. SQLite then undoes the transaction that the crash interrupted.
@@ -6,8 +6,6 @@ life, and opens each copy as a wallet. SQLite then undoes the transaction that t
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 
 from ldpstream.device import SurveySpent, Wallet, WalletFull
-from ldpstream.runtime.process import start_child
 
 from .test_device import rows
 from .test_device_crashes import ROOT, folder  # noqa: F401 (a fixture)
@@ -88,51 +85,3 @@ def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypat
     a, b, c = ("a", False, 1), ("b", True, 2), ("c", False, 0)
     lives = [(), (("a", False, 0),), (a,), *((a, ("b", False, n)) for n in range(3)), (a, b), (a, b, c)]
     assert found == set(lives)
-
-
-PROGRAM = """
-import sys
-from pathlib import Path
-from ldpstream.device import Wallet, WalletFull
-from ldpstream.surveys import load_survey
-home, first = Path(sys.argv[1]), int(sys.argv[2])
-wallet = Wallet(home / "wallet", per_window=1e6, window_s=60, for_ever=8.5)
-for i in range(3):
-    name = "abc"[(first + i) % 3]
-    try:
-        device = wallet.device(load_survey(home / f"{name}.toml"))
-    except WalletFull:
-        continue
-    for step in range(10**9, 10**9 + 3):
-        print(name, step, device.report("q0", (first + step) % 5, step).hex())
-"""
-TOML = """
-name = "NAME"
-start = 2026-01-05T00:00:00Z
-step_seconds = 60
-window_steps = 10
-lateness_steps = 1
-collection = "smp"
-attribute = [{ name = "q0", size = 5, level = [{ name = "a", mechanism = "GRR", eps = 1.0, lifetime_reports = 3 }] }]
-"""
-
-
-def test_parallel_processes_share_one_budget_and_one_device(tmp_path: Path) -> None:
-    """Every process joins the surveys in an order of its own. The budget has room for two of them."""
-    for name in "abc":
-        (tmp_path / f"{name}.toml").write_text(TOML.replace("NAME", name))
-    processes = [
-        start_child([sys.executable, "-c", PROGRAM, tmp_path, str(first)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for first in range(3)
-    ]
-    outputs = [process.communicate(timeout=600)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    envelopes: dict[str, str] = {}
-    for line in "".join(outputs).splitlines():
-        report, _, envelope = line.rpartition(" ")
-        assert envelopes.setdefault(report, envelope) == envelope
-    assert [output.count("\n") for output in outputs] == [6, 6, 6]
-    assert len(envelopes) == 6
-    spent = Wallet(tmp_path / "wallet", **LIMITS).spent()
-    assert (spent.charged_for_ever, spent.spent) == (6.0, 6.0)
-    assert len(spent.surveys) == 2
