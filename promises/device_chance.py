@@ -16,7 +16,7 @@ from operator import itemgetter
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
-from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.guessing import Chance, round_up
 from ldpstream.surveys.survey import Survey
 
 
@@ -129,6 +129,16 @@ def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[st
         "guess_any_values": any_values,
         "guess_device": device_chance(survey, attribute, m, steps),
         "guess_any_values_device": device_chance(survey, attribute, m, steps, any_values=True),
+    }
+
+
+def guess_bounds(survey: Survey, name: str, steps: int) -> dict[str, dict[str, float]]:
+    """By level of an attribute, the chances of `guesses`, bounds rounded up, and `blind`: the chance without any report."""
+    attribute = survey.index(name)
+    return {
+        level.name: {"blind": 1 / m.guessed}
+        | {of: c if c.exact else round_up(c) for of, c in guesses(survey, attribute, m, steps).items()}
+        for level, m in zip(survey.attributes[attribute].levels, survey.mechanisms[attribute], strict=True)
     }
 
 

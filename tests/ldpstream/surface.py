@@ -18,6 +18,7 @@ import typer.main
 from ldpstream.cli import app
 from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.metrics import METRICS
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import MemoryResults
 from ldpstream.runtime.settings import PREFIX, Settings
@@ -92,7 +93,7 @@ def _metrics() -> dict[str, str]:
                 name = _text(node.args[0]).removeprefix("ldpstream_")
                 if re.fullmatch("[a-z_]+", name):
                     found[f"ldpstream_{name}"] = node.func.id.capitalize()
-    return found
+    return found | {f"ldpstream_{metric.name}": "Counter" if metric.counter else "Gauge" for metric in METRICS}
 
 
 def _strings(pattern: str) -> set[str]:
