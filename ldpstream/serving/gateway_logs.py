@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, Outcome
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.stores.data_folder import DataFolder
@@ -153,9 +153,10 @@ class FolderSurveyLog:
         return self._logs.ready and not self._closed
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
-        if not self.ready:
-            raise NotAppended("the log takes no reports at present")
-        self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
+        if self.ready:
+            self._logs.append(self._log, envelopes, b"" if keyed is None else keyed.hashed, done)
+        else:
+            done(Outcome.NOT_APPENDED, None)
 
     def close(self) -> None:
         self._closed = True

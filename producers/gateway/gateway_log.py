@@ -20,14 +20,6 @@ class Outcome(Enum):
 Done = Callable[[Outcome, int | None], None]  # with the append time in ms since 1970, if the log told it
 
 
-class NotAppended(Exception):
-    """The envelopes are not in the log and never will be."""
-
-
-class KeysFull(NotAppended):
-    """The envelopes are not in the log and never will be: the log cannot remember their report keys."""
-
-
 class Keyed(NamedTuple):
     """A request with an idempotency key.
 
@@ -54,8 +46,5 @@ class GatewayLog(Protocol):
 
         Args:
             keyed: hash, step and time of a request with an idempotency key; None without a key.
-            done: called once, after this method has returned, with the outcome and the append time.
-
-        Raises:
-            NotAppended: if no envelope is in the log; `done` is then never called. `KeysFull` if the keys are the reason.
+            done: called once, now or later, with the outcome and the append time.
         """

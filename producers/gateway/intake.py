@@ -5,8 +5,7 @@
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -37,26 +36,25 @@ from ldpstream.producers.gateway.bodies import (
     unpack,
 )
 from ldpstream.producers.gateway.budgets import KEYS, Budgets
-from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed, KeysFull, NotAppended, Outcome
+from ldpstream.producers.gateway.gateway_log import GatewayLog, Keyed
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, Problem
 from ldpstream.producers.gateway.report_keys import request_hash
 from ldpstream.producers.gateway.shuffle import Shuffle
 from ldpstream.producers.gateway.surveys import GatewaySurveys
+from ldpstream.producers.gateway.waiting import Answer, WaitingRequest, WaitingRequests, share_used
 from ldpstream.producers.relay.relay_keys import RelayKeys
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
-BODY_S, ACKNOWLEDGE_S = 10.0, 10.0
-STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
+BODY_S = 10.0
+STOPPING_BODY_S = 0.5  # time limit once the process is stopping
 TIDY_S = 5.0
 PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
 BREATH = 250  # number of envelopes checked before other tasks run
-WAITS_A_STEP: Final = 8  # a client that has used its share waits for this part of a step
 DEVICE_BATCH: Final = 100  # largest number of envelopes in a request of a device
 
-Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
 
 
@@ -104,8 +102,7 @@ class Intake:
         self.works: Callable[[], bool] = lambda: True
         self.now_ms = now_ms
         self._shuffle = shuffle or Shuffle()
-        self._waiting: deque[_Waiting] = deque()  # requests that wait for the log, oldest first
-        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = WaitingRequests()
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
@@ -138,9 +135,7 @@ class Intake:
         for reading in self._reading:
             if not reading.expired():
                 reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
-        if self._timer is not None:
-            self._timer.cancel()
-        self._expire_later()
+        self._waiting.stop()
 
     async def tidy(self) -> None:
         while True:
@@ -162,17 +157,13 @@ class Intake:
             answer: called once, now or later, with the number of reports that count, or with the problem.
             relayed: True if the request came through a relay, inside another request.
         """
-        waiting = _Waiting(partial(self._answer_later, answer) if relayed else answer)
+        waiting = WaitingRequest(partial(self._answer_later, answer) if relayed else answer, relayed)
         try:
-            headers = read_headers(pairs)
-            client = self._client(headers, host, waiting.begun_s, relayed)
-            batch, key = is_batch(headers), idempotency_key(headers)
-            if len(body) > largest_body(batch):
-                raise oversized(largest_body(batch))
-            if not client.relay:
-                self._bytes.charge(client, len(body), waiting.begun_s)
-            waiting.reservation = self._reserve(client, len(body))
-            for _ in self._handle(client, body, batch, key, waiting, relayed):
+            client, _ = self._admit(waiting, pairs, host)
+            if len(body) > largest_body(waiting.batch):
+                raise oversized(largest_body(waiting.batch))
+            waiting.reservation = self.reserve(client, len(body))
+            for _ in self._handle(waiting, client, body):
                 pass
         except BaseException as error:
             waiting.answer = answer  # a refusal of the present moment does not wait for the shuffle
@@ -194,15 +185,13 @@ class Intake:
             if not future.done():
                 future.set_result(result)
 
-        waiting = _Waiting(answer)
+        waiting = WaitingRequest(answer)
         try:
-            headers = read_headers(request.scope["headers"])
-            client = self._client(headers, _host(request), waiting.begun_s)
-            batch, key = is_batch(headers), idempotency_key(headers)
-            waiting.reservation = self._reserve(client)
-            body = await self._read(request, headers, largest_body(batch), client, waiting.reservation)
+            client, headers = self._admit(waiting, request.scope["headers"], _host(request))
+            waiting.reservation = self.reserve(client)
+            body = await self._read(request, headers, largest_body(waiting.batch), client, waiting.reservation)
             waiting.since_s = time.monotonic()
-            for _ in self._handle(client, body, batch, key, waiting):
+            for _ in self._handle(waiting, client, body):
                 await asyncio.sleep(0)  # let other tasks run
         except BaseException as error:
             waiting.fail(error)
@@ -211,20 +200,20 @@ class Intake:
             raise result
         return int(result)
 
+    def _admit(self, waiting: WaitingRequest, pairs: Pairs, host: str) -> tuple[Client, Headers]:
+        headers = read_headers(pairs)
+        client = self._client(headers, host, waiting.begun_s, waiting.relayed)
+        waiting.batch, waiting.key = is_batch(headers), idempotency_key(headers)
+        return client, headers
+
     @asynccontextmanager
     async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
         headers, client = read_headers(request.scope["headers"]), self.admit_anybody(_host(request), relay=True)
-        reservation = self._reserve(client)
+        reservation = self.reserve(client)
         try:
             yield await self._read(request, headers, limit, client, reservation)
         finally:
             reservation.release()
-
-    def admit_capsule(self, host: str, size: int) -> Reservation:
-        client = self.admit_anybody(host, relay=True)
-        if not client.relay:
-            self._bytes.charge(client, size, time.monotonic())
-        return self._reserve(client, size)
 
     def admit(self, request: Request) -> None:
         """Checks the token and the rates for a request without a body, and charges the client.
@@ -269,7 +258,14 @@ class Intake:
         if self._stopping:
             raise _stopping()
 
-    def _reserve(self, client: Client, size: int = 0) -> Reservation:
+    def reserve(self, client: Client, size: int = 0) -> Reservation:
+        """Reserves memory for a request; charges the client for a body of this size that has arrived.
+
+        Raises:
+            Problem: if there is too little memory.
+        """
+        if size and not client.relay:
+            self._bytes.charge(client, size, time.monotonic())
         reservation = Reservation(self._memory, client)
         try:
             reservation.grow(OVERHEAD_BYTES + size)
@@ -306,10 +302,9 @@ class Intake:
             raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
         return b"".join(parts)
 
-    def _handle(
-        self, client: Client, body: bytes, batch: bool, key: bytes | None, waiting: "_Waiting", relayed: bool = False
-    ) -> Iterator[None]:
+    def _handle(self, waiting: WaitingRequest, client: Client, body: bytes) -> Iterator[None]:
         """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
+        batch = waiting.batch
         if batch and announced(body) > DEVICE_BATCH and not client.collector:  # first: to decode a long batch takes a second
             raise _collector_required()
         envelopes = unpack(body, batch)
@@ -321,15 +316,15 @@ class Intake:
         survey = checks.require_countable(batch)
         if checks.reports > len(envelopes) and not client.collector:
             raise _collector_required()
-        if survey.relay is not None and not relayed:
+        if survey.relay is not None and not waiting.relayed:
             raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
         log = self.surveys.log_of(survey)
-        waiting.batch, waiting.checks, waiting.envelopes, waiting.keyed = batch, checks, len(envelopes), key is not None
-        if relayed:
-            append = partial(self._append, log, survey, envelopes, body, key, checks, client, waiting)
+        waiting.checks, waiting.envelopes = checks, len(envelopes)
+        append = partial(self._append, log, survey, envelopes, body, checks, client, waiting)
+        if waiting.relayed:
             self._shuffle.hold(partial(waiting.go_on, append))
         else:
-            self._append(log, survey, envelopes, body, key, checks, client, waiting)
+            append()
 
     def time_ms(self) -> int:
         """Returns the present time in Unix ms; raises Problem while the clock has jumped."""
@@ -347,12 +342,11 @@ class Intake:
         survey: Survey,
         envelopes: Sequence[bytes],
         body: bytes,
-        key: bytes | None,
         checks: Checks,
         client: Client,
-        waiting: "_Waiting",
+        waiting: WaitingRequest,
     ) -> None:
-        keyed, amounts = None, checks.panes
+        keyed, amounts, key = None, checks.panes, waiting.key
         if key is not None:
             keyed = Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
             amounts[KEYS, survey.step_at(checks.now_ms)] = len(envelopes)
@@ -360,104 +354,12 @@ class Intake:
             budgets = self._budgets[survey.fingerprint] = Budgets(survey)
         budgeted = None if client.collector or client.relay else client.near
         if not budgets.charge(budgeted, amounts):
-            raise _share_used(survey)
+            raise share_used(survey)
         waiting.charged = budgets, budgeted
         if budgeted is not None:
             self._reports.charge(client, checks.reports, waiting.since_s)
-        try:
-            log.append(envelopes, keyed, waiting.done)
-        except NotAppended as error:
-            waiting.take_back()
-            raise (_keys_full(survey, checks.now_ms) if isinstance(error, KeysFull) else _unavailable()) from None
-        while self._waiting and self._waiting[0].answer is None:
-            self._waiting.popleft()
-        self._waiting.append(waiting)
-        if self._timer is None:
-            self._expire_later()
-
-    def _expire_later(self) -> None:
-        self._timer = None
-        while self._waiting and self._waiting[0].answer is None:
-            self._waiting.popleft()
-        if self._waiting:
-            wait_s = max(0.0, self._waiting[0].since_s + self._limit_s - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
-
-    @property
-    def _limit_s(self) -> float:
-        return STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S
-
-    def _expire(self) -> None:
-        latest_s = time.monotonic() - self._limit_s
-        while self._waiting and (self._waiting[0].answer is None or self._waiting[0].since_s <= latest_s):
-            self._waiting.popleft().give(_unacknowledged())
-        self._expire_later()
-
-
-class _Waiting:
-    """A request on its way to its answer."""
-
-    __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "keyed", "reservation", "since_s",
-    )  # fmt: skip
-
-    def __init__(self, answer: Answer) -> None:
-        self.begun_s = self.since_s = time.monotonic()
-        self.answer: Answer | None = answer
-        self.reservation: Reservation | None = None
-        self.batch, self.envelopes, self.keyed = False, 0, False
-        self.checks: Checks | None = None
-        self.charged: tuple[Budgets, Hashable] | None = None  # the budgets, and the client that was charged
-
-    def go_on(self, append: Callable[[], None]) -> None:
-        self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
-        try:
-            append()
-        except BaseException as error:
-            self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        """Answers with the problem. Raises any other error again."""
-        self._release()
-        self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
-        if not isinstance(error, Problem):
-            raise error
-
-    def give(self, result: int | Problem) -> None:
-        answer, self.answer = self.answer, None
-        if answer is not None:
-            _answer(result, self.begun_s, answer)
-
-    def done(self, outcome: Outcome, appended_ms: int | None) -> None:
-        self._release()
-        checks = self.checks
-        assert checks is not None
-        assert checks.survey is not None
-        if outcome is Outcome.APPENDED:
-            metrics.counts.envelopes += self.envelopes
-            metrics.counts.reports += checks.reports
-            self.give(checks.count(appended_ms, self.batch, self.keyed))
-        elif outcome is Outcome.UNKNOWN:
-            self.give(_unacknowledged())
-        else:
-            self.take_back()
-            self.give(_keys_full(checks.survey, checks.now_ms) if outcome is Outcome.KEYS_FULL else _unavailable())
-
-    def take_back(self) -> None:
-        """Returns the charge of the client's budgets."""
-        if self.charged is not None and self.checks is not None:
-            budgets, client = self.charged
-            budgets.take_back(client, self.checks.panes)
-
-    def _release(self) -> None:
-        if self.reservation is not None:
-            self.reservation.release()
-
-
-def _answer(result: int | Problem, begun_s: float, answer: Answer) -> None:
-    metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
-    metrics.request_seconds.observe(time.monotonic() - begun_s)
-    answer(result)
+        log.append(envelopes, keyed, waiting.done)
+        self._waiting.add(waiting)
 
 
 def _host(request: Request) -> str:
@@ -475,24 +377,5 @@ def _collector_required() -> Problem:
     return Problem("collector required", detail)
 
 
-def _share_used(survey: Survey) -> Problem:
-    detail = "this client has sent its share of a step's reports; no report of this attempt is in the log"
-    return Problem("share used", detail, retry_s=min(MAX_RETRY_S, -(-survey.step_seconds // WAITS_A_STEP)))
-
-
-def _keys_full(survey: Survey, now_ms: int) -> Problem:
-    wait_s = -(-(survey.opens_ms(survey.step_at(now_ms) + 1) - now_ms) // 1000)
-    detail = "the log cannot remember more idempotency keys in this step; no report of this attempt is in the log"
-    return Problem("keys full", detail, retry_s=min(MAX_RETRY_S, wait_s))
-
-
 def _stopping() -> Problem:
     return Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log")
-
-
-def _unavailable() -> Problem:
-    return Problem("log unavailable", "the log does not answer; no report of this attempt is in the log")
-
-
-def _unacknowledged() -> Problem:
-    return Problem("outcome unknown", "the log has not acknowledged in time; retry with the same Idempotency-Key")

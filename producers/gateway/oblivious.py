@@ -102,7 +102,7 @@ def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, ans
         answer(problem)
 
     try:
-        reservation = intake.admit_capsule(address, len(capsule))
+        reservation = intake.reserve(intake.admit_anybody(address, relay=True), len(capsule))
     except Problem as problem:
         refuse(problem)
         return

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
-from ldpstream.producers.gateway.gateway_log import Done, Keyed, KeysFull, NotAppended, Outcome
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, Outcome
 from ldpstream.producers.gateway.kafka_clients import Clients
 from ldpstream.producers.gateway.partitions import OLD_MS, Unsettled, View
 from ldpstream.producers.gateway.record_batches import RecordBatch
@@ -71,17 +71,20 @@ class TopicLog:
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
-            raise NotAppended("the log does not answer")
+            done(Outcome.NOT_APPENDED, None)
+            return
         keys = None
         if keyed is None:
             partition = self._view.with_records[self._turn % len(self._view.with_records)]
         else:
             try:
                 partition = self._view.partition(self._survey, keyed.step, keyed.hashed, keyed.now_ms)
-            except Unsettled as error:
-                raise NotAppended(str(error)) from None
+            except Unsettled:
+                done(Outcome.NOT_APPENDED, None)
+                return
             if not self._rooms[partition].take(self._survey.step_at(keyed.now_ms), len(envelopes)):
-                raise KeysFull(f"partition {partition} remembers no more report keys in this step")
+                done(Outcome.KEYS_FULL, None)
+                return
             keys = [keyed.hashed] if len(envelopes) == 1 else batch_keys(keyed.hashed, len(envelopes))
         collected = self._collected[partition]
         if not collected or not collected[-1].add(envelopes, keys, done):

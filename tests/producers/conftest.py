@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.gateway import intake, kafka_clients, kafka_connection, topic_log
+from ldpstream.producers.gateway import intake, kafka_clients, kafka_connection, topic_log, waiting
 
 from .gateway_rig import SURVEY, Clock, MakeServed, Served
 from .kafka_log_rig import OTHER, FakeConsumer, FakeProducer, Topic
@@ -28,7 +28,8 @@ def served() -> Iterator[MakeServed]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Replaces the monotonic clock of every intake. The wall clock `now_ms` is an argument of the intake."""
     clock = Clock()
-    monkeypatch.setattr(intake, "time", clock)
+    for module in (intake, waiting):
+        monkeypatch.setattr(module, "time", clock)
     return clock
 
 

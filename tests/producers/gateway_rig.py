@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 
 from ldpstream.producers.gateway.app import SECURITY, create_gateway
 from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
-from ldpstream.producers.gateway.gateway_log import Done, Keyed, NotAppended, Outcome
+from ldpstream.producers.gateway.gateway_log import Done, Keyed, Outcome
 from ldpstream.producers.gateway.gateway_process import _GatewayServer
 from ldpstream.producers.gateway.intake import Intake, Limits
 from ldpstream.producers.gateway.problems import MAX_RETRY_S, RETRY_S, urn
@@ -36,7 +36,7 @@ TOML = "# the survey's file\n"
 
 
 class FakeLog:
-    """Stores appended envelopes, and acknowledges them in the next turn of the loop.
+    """Stores appended envelopes, and acknowledges them in the next turn of the loop. If it is not ready, it refuses at once.
 
     Attributes:
         open: while False, the log acknowledges nothing; `release` acknowledges all requests that wait.
@@ -57,7 +57,8 @@ class FakeLog:
 
     def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
         if not self.ready:
-            raise NotAppended("unreachable")
+            done(Outcome.NOT_APPENDED, None)
+            return
         if self.failure is not None:
             raise self.failure
 

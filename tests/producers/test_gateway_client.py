@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ldpstream.producers.gateway import intake
+from ldpstream.producers.gateway import waiting
 from ldpstream.producers.gateway.client import GatewaySink
 from ldpstream.producers.gateway.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.producers.gateway.intake import Limits
@@ -39,7 +39,7 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
 
 
 def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(waiting, "ACKNOWLEDGE_S", 0.1)
     one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
     sink = GatewaySink(one.url)
     one.rig.log.open = False

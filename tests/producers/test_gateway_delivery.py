@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ldpstream.producers.gateway import intake
+from ldpstream.producers.gateway import intake, waiting
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.intake import BREATH, MEMORY_BYTES, PATIENCE_MS
@@ -52,7 +52,7 @@ async def test_every_attempt_reaches_the_log_with_the_same_hash() -> None:
 
 
 async def test_a_late_acknowledgement_is_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(waiting, "ACKNOWLEDGE_S", 0.05)
     rig, sent = Rig(), envelopes(3)
     rig.log.open = False
     answers = await asyncio.gather(*(rig.post(envelope, idempotency_key=KEYS[0]) for envelope in sent))
@@ -135,15 +135,15 @@ async def test_a_long_batch_lets_other_requests_run() -> None:
 
 
 async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(waiting, "STOPPING_ACKNOWLEDGE_S", 0.1)
     monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.open = False
-    waiting = asyncio.create_task(rig.post(one))
+    held = asyncio.create_task(rig.post(one))
     reading = asyncio.create_task(rig.post(chunks(1000, 10, [], pause_s=0.02)))
     await asyncio.sleep(0.05)
     rig.intake.stop()
-    assert title(await asyncio.wait_for(waiting, 5)) == "outcome unknown"
+    assert title(await asyncio.wait_for(held, 5)) == "outcome unknown"
     assert title(await asyncio.wait_for(reading, 5)) == "stopping"
     assert title(await rig.post(other)) == "stopping"
     assert (await rig.ask("GET", "/ready")).status_code == 503
