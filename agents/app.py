@@ -119,10 +119,9 @@ class AgentApp(faust.App):
     # ---- for the surveys
 
     def _new_counting(self, survey: Survey) -> Counting:
-        settings = self.agent_settings
-        store = RedisCountStore(survey, settings, client=self.redis)
+        store = RedisCountStore(survey, self.agent_settings, client=self.redis)
         source = KafkaLog(self, self.second_client, survey, lambda: known_fingerprints([survey, *self._survey_watch.listed()]))
-        return Counting(survey, store, source, settings.commit_interval_ms / 1000)
+        return Counting(survey, store, source)
 
     @property
     def _reader(self) -> ChunkConsumer:

@@ -47,6 +47,7 @@ log = structlog.get_logger("ldpstream.agent")
 LETTERS_AT_ONCE = 2_000  # number of dead letters that the broker can acknowledge before the timeout
 SLOWEST_RETRY_S = 5.0
 TELL_S = 10.0  # time between two log lines about a damaged checkpoint
+COMMIT_INTERVAL_S = 0.5
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
 UNCOMMITTED = "could not commit the last changes; the next owner counts these records again"
@@ -64,7 +65,7 @@ class Counting:
         survey: Survey,
         store: CountStore,
         source: Log,
-        commit_interval_s: float,
+        commit_interval_s: float = COMMIT_INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._survey, self._log = survey, source

@@ -149,9 +149,7 @@ class EstimatorLoop:
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
-        estimator = SurveyEstimator(
-            survey, self._engine, registry, self._seen, self._settings.margin_ms, self._workload, self._alone
-        )
+        estimator = SurveyEstimator(survey, self._engine, registry, self._seen, self._workload, self._alone)
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey,

@@ -57,6 +57,7 @@ from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.estimator")
 
+MARGIN_MS = 200  # time from a step's close, by our clock, until the schedule appends markers to idle partitions
 RETRY_MS = 2_000  # time from refused markers to the next markers, after a step's deadline
 RENEW_S = 0.25  # a lease renewed less than this time ago is not renewed before the next attribute; a lease lasts 5 s
 TAKE_OVER_MS = 60_000  # duration of the lease while an estimator takes over and reads a topic
@@ -91,7 +92,6 @@ class Schedule:
     Args:
         publishers: other receivers, called before the results are saved.
         research: called for each step; False leaves the research estimators out.
-        margin_ms: time from a step's close, by our clock, until the schedule appends markers to idle partitions.
 
     Attributes:
         shown: the progress after the last step, if the publishers have received this step's publications.
@@ -104,13 +104,12 @@ class Schedule:
         position: LogPosition,
         results: Results,
         publishers: list[Publisher],
-        margin_ms: int = 200,
         topic: EstimatesTopic | None = None,
         research: Callable[[], bool] = lambda: True,
     ) -> None:
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
-        self._margin_ms, self._research = margin_ms, research
+        self._research = research
         self._marked_ms, self._mark_again_ms = 0, 0
         self._log: tuple[str, Collection[int]] = ("", ())  # the id and the partitions of the log that `_passed` last saw
         self.shown: Progress | None = None
@@ -222,7 +221,7 @@ class Schedule:
 
         Returns None before `run`, while another estimator works, and after the survey's last step.
         """
-        return None if self._next_step is None else self._survey.closes_ms(self._next_step) + self._margin_ms
+        return None if self._next_step is None else self._survey.closes_ms(self._next_step) + MARGIN_MS
 
     def _look_ahead(self, step: int | None) -> None:
         if step != self._next_step:
@@ -261,7 +260,7 @@ class Schedule:
         if progress.incomplete and self._passed(progress.incomplete[0], now_ms):
             return progress.incomplete[0], True, msgspec.structs.replace(progress, incomplete=progress.incomplete[1:])
         step = progress.next_step
-        if self._survey.ended(step) or self._survey.closes_ms(step) + self._margin_ms > now_ms:
+        if self._survey.ended(step) or self._survey.closes_ms(step) + MARGIN_MS > now_ms:
             return None
         passed = not progress.incomplete and self._passed(step, now_ms)
         if not passed and now_ms < self.deadline_ms(step):

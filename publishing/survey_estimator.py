@@ -43,12 +43,11 @@ class SurveyEstimator:
         engine: Engine,
         registry: CollectorRegistry,
         seen: Callable[[Publication], None],
-        margin_ms: int,
         workload: Workload,
         alone: bool,
     ) -> None:
         self.survey, self.registry = survey, registry
-        self._engine, self._seen, self._margin_ms, self._alone = engine, seen, margin_ms, alone
+        self._engine, self._seen, self._alone = engine, seen, alone
         self._workload, self._research = workload, True
         self.store = engine.count_store(survey)
         self._reader = StoredReader(survey, registry)
@@ -157,10 +156,10 @@ class SurveyEstimator:
     def _open(self) -> None:
         position, self._topic = self._engine.open(self.survey, self._reader)
         self._prometheus.show(self.results.landmarks())
-        self._vitals = Vitals(self.survey, self.store, position, self.results, self._margin_ms, self._prometheus, self.registry)
+        self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
         self._schedule = Schedule(
-            self.survey, self.store, position, self.results, publishers, self._margin_ms, self._topic, lambda: self._research
+            self.survey, self.store, position, self.results, publishers, self._topic, lambda: self._research
         )
 
     def leads(self) -> bool:

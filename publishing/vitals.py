@@ -8,7 +8,7 @@ from ldpstream.publishing.growth import growth_of
 from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import publication_keys
-from ldpstream.publishing.schedule import LogPosition
+from ldpstream.publishing.schedule import MARGIN_MS, LogPosition
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
 
@@ -25,12 +25,11 @@ class Vitals:
         store: CountStore,
         position: LogPosition,
         results: Results,
-        margin_ms: int,
         prometheus: PrometheusPublisher,
         registry: CollectorRegistry,
     ) -> None:
         self._survey, self._store, self._position, self._results = survey, store, position, results
-        self._margin_ms, self._looked_ms, self._prometheus = margin_ms, -LAG_EVERY_MS, prometheus
+        self._looked_ms, self._prometheus = -LAG_EVERY_MS, prometheus
         self._progress: Progress | None = None
         self._first_step: int | None = None  # the step shown as due before the first estimate
         lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
@@ -69,7 +68,7 @@ class Vitals:
         if self._first_step is None:
             self._first_step = max(0, self._survey.step_at(now_ms))
         due = progress.next_step if progress is not None else self._first_step
-        self._due.set(math.inf if self._survey.ended(due) else (self._survey.closes_ms(due) + self._margin_ms) / 1000)
+        self._due.set(math.inf if self._survey.ended(due) else (self._survey.closes_ms(due) + MARGIN_MS) / 1000)
         if now_ms - self._looked_ms >= LAG_EVERY_MS:
             counted = self._store.positions()
             ends = self._position.ends()

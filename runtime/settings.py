@@ -137,18 +137,11 @@ class Settings(BaseSettings):
     """consumer group of agents that count a folder or several survey files; agents of one survey file use the survey's own"""
     partitions: Annotated[int, Field(ge=1, le=1024)] = 4
     """partitions of the reports topic when a process makes it"""
-    rejected_retention_ms: Annotated[int, Field(ge=1, le=10**13)] | None = None
-    """longest retention of the dead letters, in ms; default: the retention of the reports topic"""
     records_retention_ms: Annotated[int, Field(ge=0, le=10**13)] = KEPT_MS
     """time for which `serve` keeps the records that it has counted or rejected, in ms (the default is a week); in Kafka, the
     topic's `retention.ms` decides"""
     replication: Annotated[int, Field(ge=1, le=7)] = 1
     """replication factor of the topics when a process makes them"""
-    commit_interval_ms: Annotated[int, Field(ge=10, le=60_000)] = 500
-    """how often an agent writes to the count store, in ms; it also writes when a step closes"""
-    margin_ms: Annotated[int, Field(ge=0, le=3_600_000)] = 200
-    """delay, in ms, after a step's close until an estimator looks whether the step is complete, and writes markers into idle
-    partitions"""
     metrics_port: Port = 0
     """port of `/metrics`, `/health` and `/ready`; 0 for none (in the image 9100)"""
     metrics_host: Host = "127.0.0.1"

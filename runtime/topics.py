@@ -146,7 +146,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
     rejected = {
         "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires no later
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(settings.rejected_retention_ms or kept_ms(survey)),
+        "retention.ms": str(kept_ms(survey)),
     }
     compacted = {"cleanup.policy": "compact", "min.insync.replicas": majority}
     return {
@@ -160,7 +160,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
 def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey) -> None:
     topic = survey.rejected_topic
     found, reports = (_configs(admin, name).get("retention.ms") for name in (topic, survey.reports_topic))
-    limit = settings.rejected_retention_ms or (-1 if reports is None else int(reports))
+    limit = -1 if reports is None else int(reports)
     if found is None or limit < 0 or 0 <= int(found) <= limit:
         return
     try:

@@ -9,19 +9,22 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import ldpstream.agents.app
 import ldpstream.agents.remembered_keys
 from ldpstream.agents.consumer.chunks import ChunkThread
+from ldpstream.agents.counting import Counting
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import tally
 from ldpstream.mechanisms import Mechanism
 from ldpstream.runtime.settings import load_settings
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys.life.watch import SurveyWatch
+
+COMMIT_INTERVAL_S = 0.1  # shorter than in the service, to get enough commits
 
 
 class Account:
@@ -106,6 +109,7 @@ def main() -> None:
         (PartitionFold, "feed", account.feeding(PartitionFold.feed)),
         (ldpstream.agents.remembered_keys, "tally", account.timed("tally", tally)),
         (Mechanism, "tabulate", account.timed("tabulate", Mechanism.tabulate)),
+        (ldpstream.agents.app, "Counting", partial(Counting, commit_interval_s=COMMIT_INTERVAL_S)),
         (RedisCountStore, "commit", account.committing(RedisCountStore.commit)),
     )
     for owner, name, function in wrapped:

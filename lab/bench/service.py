@@ -29,13 +29,13 @@ from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_step
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import seal
 
 DAY_S = 86_400
 PARTITIONS = 4
-PROFILE_COMMIT_MS = 100  # short, to get enough commits
 WARM_UP_RECORDS = 10_000  # records in each partition; enough to compile all loops
 CLOSE_K, CLOSE_MECHANISMS = 1000, ("L-OSUE", "L-OLH")  # the attributes alternate between these mechanisms
 CLOSE_BURSTS = 4  # envelopes of an attribute in a step
@@ -178,7 +178,7 @@ def _check(site: Site, load: Load) -> None:
 
 def _phases(site: Site, kind: Kind, load: Load, out: Path, seen: Seen) -> Phases:
     seen(f"{kind.name}: where the time goes")
-    _count(site, site.profiled_agent(out, PROFILE_COMMIT_MS), load)
+    _count(site, site.profiled_agent(out), load)
     told = json.loads(out.read_text())
     commits_ms = 1000 * np.array(told["commits_s"])
     per_million = {phase: 1e6 * seconds / told["records"] for phase, seconds in told["cpu_s"].items()}
@@ -276,7 +276,7 @@ def _closed(settings: Settings, folder: Path, sizes: Sizes) -> Closed:
                 over.set()
             producing.result()
         p50, p99 = np.percentile(late, [50, 99])
-        per_step, margin_s = sizes.close_reports * len(asked), settings.margin_ms / 1000
+        per_step, margin_s = sizes.close_reports * len(asked), MARGIN_MS / 1000
         return Closed(len(asked), CLOSE_K, steps, per_step, float(p50), float(p99), margin_s)
 
 

@@ -206,9 +206,8 @@ class Site(BaseSite):
     def gateway(self, **environment: str) -> Process:
         return self.started(Process, "ldpstream", "gateway", str(self.file), **environment)
 
-    def profiled_agent(self, out: Path, commit_interval_ms: int) -> Agent:
-        interval = {"LDPSTREAM_COMMIT_INTERVAL_MS": str(commit_interval_ms)}
-        return self.started(Agent, "lab.bench.profiled_agent", str(self.file), str(out), **interval)
+    def profiled_agent(self, out: Path) -> Agent:
+        return self.started(Agent, "lab.bench.profiled_agent", str(self.file), str(out))
 
     def reader(self, module: str, records: int) -> Process:
         return self.started(Process, module, self.survey.reports_topic, str(records), str(self._folder / "reader"))

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes memory, too
 from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from ldpstream.plots import Curve, Panel, draw_panels
+from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload
 from ldpstream.serving.engine import FolderEngine
@@ -40,9 +41,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     drawing = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
-        estimator = SurveyEstimator(
-            survey, engine, CollectorRegistry(), lambda _: None, margin_ms=0, workload=Workload(), alone=True
-        )
+        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), lambda _: None, workload=Workload(), alone=True)
         log.log_id()
         for hour in range(24 * days):
             if hour % 24 == 0:
@@ -57,7 +56,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
                 result.reports += len(envelopes)
             now_ms += HOUR_MS
             for _ in range(3):  # connect, count, publish
-                estimator.turn(now_ms, lambda: False, 1)
+                estimator.turn(now_ms + MARGIN_MS, lambda: False, 1)
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             result.memory_mib.append(pages * 4096 / 2**20)
             result.disk_mib.append(sum(file.stat().st_size for file in data.path.iterdir()) / 2**20)

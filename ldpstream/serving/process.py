@@ -62,8 +62,7 @@ class _Estimates(Thread):
         super().__init__(name="estimates")
         watch, self._stop_event = SurveyFolder(paths), Event()
         engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock, settings.records_retention_ms)
-        same_clock = settings.model_copy(update={"margin_ms": 0})  # the log's clock is this machine's
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, same_clock, clock, largest_client.of)
+        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings, clock, largest_client.of)
         self._error: BaseException | None = None
         try:
             self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses

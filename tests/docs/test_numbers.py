@@ -15,6 +15,7 @@ from ldpstream import service_commands
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
+from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.device import Device
 from ldpstream.forecast import forecast
 from ldpstream.forecast_tables import points
@@ -70,7 +71,7 @@ SAID = [
     ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
-    ("counting.md", f"With the default interval of {DEFAULTS['commit_interval_ms'] / 1000} s"),
+    ("counting.md", f"With the interval of {COMMIT_INTERVAL_S} s"),
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
     ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"that wait to be counted, of about {batches.CHUNK_BYTES // 10**6} MB each"),

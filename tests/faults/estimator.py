@@ -14,8 +14,6 @@ from .operations import Estimate
 if TYPE_CHECKING:
     from .world import World
 
-MARGIN_MS = 500
-
 
 class Killed(Exception):
     """Raised inside an estimator that the test kills."""
@@ -37,7 +35,7 @@ class Estimator:
         self._error: BaseException | None = None
         store, log = _Asking(world.redis, self._before), _Asking(world.log, self._before)
         topic = _Asking(world.code.topic(world.topic), self._before)
-        self._schedule = world.code.schedule.Schedule(SURVEY, store, log, store, [], margin_ms=MARGIN_MS, topic=topic)
+        self._schedule = world.code.schedule.Schedule(SURVEY, store, log, store, [], topic=topic)
 
     def run(self, how: Estimate) -> None:
         """Runs the schedule once with the given faults. A hanging estimator resumes its earlier run instead."""

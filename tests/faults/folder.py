@@ -136,7 +136,7 @@ class Machine:
         reader = StoredReader(SURVEY, CollectorRegistry())
         position, _ = self._engine.open(SURVEY, reader)
         self.store, self.results = self._engine.count_store(SURVEY), self._engine.results(SURVEY, reader)
-        self._schedule = Schedule(SURVEY, self.store, position, self.results, [], margin_ms=0)
+        self._schedule = Schedule(SURVEY, self.store, position, self.results, [])
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

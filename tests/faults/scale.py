@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import operations as op
-from .code import Code
-from .estimator import MARGIN_MS
+from .code import MARGIN_MS, Code
 from .invariant import Violation
 from .memory_log import SURVEY
 from .world import SESSION_S, World

@@ -26,12 +26,12 @@ from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
-from .code import Code
+from .code import MARGIN_MS, Code
 from .invariant import Published, Violation, publish_counts
 from .memory_topic import MemoryTopic, TopicClient
 
 SURVEY = make_survey()
-SURVEYS, ESTIMATORS, STEPS, MARGIN_MS = 3, 2, 6, 500
+SURVEYS, ESTIMATORS, STEPS = 3, 2, 6
 
 
 class Site:
@@ -131,7 +131,7 @@ class Run:
             for site in self.sites:
                 clients.append(topic(site.topic, clients))
                 parts = [Asked(part, self._before) for part in (site.store, site, site.results, clients[-1])]
-                made.append(module.Schedule(site.survey, *parts[:3], [], margin_ms=MARGIN_MS, topic=parts[3]))
+                made.append(module.Schedule(site.survey, *parts[:3], [], topic=parts[3]))
             self._schedules.append(made)
 
     def run(self, length: int = 60) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from . import operations as op
 from .agent import Agent
-from .code import Code
-from .estimator import MARGIN_MS, Estimator
+from .code import MARGIN_MS, Code
+from .estimator import Estimator
 from .invariant import Invariant, Violation, publish_counts
 from .memory_log import PARTITIONS, SURVEY, MemoryLog
 from .memory_redis import MemoryRedis

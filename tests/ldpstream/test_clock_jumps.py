@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.clock import SteadyClock, now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.serving.engine import FolderEngine
@@ -43,7 +44,7 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
     clock = SteadyClock(lambda: [SURVEY], lambda: wall_ms[0], lambda: running_ms[0])
     engine = FolderEngine(folder, lambda _: None, clock)
     watch = SurveyFolder([SAMPLE], clock)
-    loop = EstimatorLoop(watch, engine, Event(), lambda _: None, Settings(page_port=0, margin_ms=0), clock)
+    loop = EstimatorLoop(watch, engine, Event(), lambda _: None, Settings(page_port=0), clock)
 
     def turn() -> None:
         for _ in range(4):
@@ -71,7 +72,7 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
         assert (await rig.post(waiting)).status_code == (await rig.post(next(reports))).status_code == 202
         turn()
         assert (rig.intake.ready, loop.unready is None) == (True, True)
-        wall_ms[0] = SURVEY.closes_ms(STEP)
+        wall_ms[0] = SURVEY.closes_ms(STEP) + MARGIN_MS
         running_ms[0] = wall_ms[0] - SURVEY.opens_ms(STEP) - 1
         turn()
         published = [p for p in loop._estimators[SURVEY.fingerprint].results.history() if p.span == "step"]

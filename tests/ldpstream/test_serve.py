@@ -25,7 +25,7 @@ from ldpstream.producers.gateway.intake import Intake
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.publishing import estimator_loop
 from ldpstream.publishing.estimator_loop import EstimatorLoop
-from ldpstream.publishing.schedule import Schedule
+from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
@@ -67,7 +67,6 @@ class Served:
 
     def start(self, descriptors: int | None = None, **more: str) -> None:
         settings = {"GATEWAY_PORT": self.gateway, "PAGE_PORT": self.page, "METRICS_PORT": self.metrics, "GATEWAY_RATE": 10**6}
-        settings["MARGIN_MS"] = 3_600_000  # has no effect: estimates must not wait for an hour
         environment = {f"LDPSTREAM_{name}": str(value) for name, value in settings.items()} | more
         environment |= with_collector(self.data.parent)
         limited = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors} && exec "$0" "$@"']
@@ -190,7 +189,7 @@ def test_counted_records_stay_as_long_as_the_setting_says(kept_ms: int, tmp_path
         position, _ = engine.open(survey, reader)
         with folder.write() as db:
             FolderLog(folder, survey, lambda: at_ms[0]).append(db, [b"rejected"], b"")
-        schedule = Schedule(survey, engine.count_store(survey), position, engine.results(survey, reader), [], margin_ms=0)
+        schedule = Schedule(survey, engine.count_store(survey), position, engine.results(survey, reader), [])
 
         def stored(later_ms: int) -> bool:
             at_ms[0] = max(at_ms[0], survey.opens_ms(1) + later_ms)
@@ -200,7 +199,7 @@ def test_counted_records_stay_as_long_as_the_setting_says(kept_ms: int, tmp_path
 
         assert stored(0)
         assert stored(60_000)  # nothing is published
-        at_ms[0] = survey.closes_ms(1)
+        at_ms[0] = survey.closes_ms(1) + MARGIN_MS
         engine.count(survey, at_ms[0])
         assert schedule.run(at_ms[0])
         published_ms = at_ms[0] - survey.opens_ms(1)

@@ -19,9 +19,9 @@ from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey, load_survey
 
-MARGIN_MS = 200  # the default of `margin_ms`
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 M = SURVEY.mechanisms[0][0]
+MARGIN_MS = schedule.MARGIN_MS
 
 
 class Log:

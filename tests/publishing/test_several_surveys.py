@@ -131,7 +131,7 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     client, schedule, vitals = Mock(), Mock(leads=True), Mock()
     schedule.due_ms.return_value = None
     estimator = SurveyEstimator(
-        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, 0, Workload(), False
+        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, Workload(), False
     )
     estimator._schedule, estimator._vitals = schedule, vitals
     keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
@@ -152,7 +152,7 @@ def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(en
     survey = replace(SURVEY, ends=3)
     schedule.due_ms.return_value = None if ended else survey.closes_ms(2)
     estimator = SurveyEstimator(
-        survey, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, 0, Workload(), True
+        survey, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, Workload(), True
     )
     assert not estimator.reached(2)  # no turn yet
     estimator._schedule, estimator._vitals = schedule, Mock()

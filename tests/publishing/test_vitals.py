@@ -15,7 +15,7 @@ from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.results import MemoryResults
-from ldpstream.publishing.schedule import Schedule
+from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
@@ -23,7 +23,6 @@ from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import load_survey
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
-MARGIN_MS = 500
 LABELS = {"survey": SURVEY.name}
 
 
@@ -50,8 +49,8 @@ class Watched:
     def __init__(self, store: MemoryCountStore, log: Log, results: Results) -> None:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
-        self.vitals = Vitals(SURVEY, store, log, results, MARGIN_MS, prometheus, self.registry)
-        self.schedule = Schedule(SURVEY, store, log, results, [prometheus], MARGIN_MS)
+        self.vitals = Vitals(SURVEY, store, log, results, prometheus, self.registry)
+        self.schedule = Schedule(SURVEY, store, log, results, [prometheus])
 
     def gauge(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(f"ldpstream_{name}", LABELS | labels)
@@ -89,7 +88,7 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
 def test_an_ended_survey_is_never_overdue() -> None:
     ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
     results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
-    vitals = Vitals(ending, MemoryCountStore(ending), Log({0: 0}), results, MARGIN_MS, prometheus, registry)
+    vitals = Vitals(ending, MemoryCountStore(ending), Log({0: 0}), results, prometheus, registry)
     due = []
     for next_step in (3, 4):
         assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))

@@ -52,7 +52,7 @@ def test_a_survey_estimator_measures_each_step_with_all_estimators(slow: bool) -
     registry, clock, schedule = CollectorRegistry(), iter(range(10**6)), Mock(leads=True)
     load, asked = Workload(lambda: 0.0), list[bool]()
     estimator = SurveyEstimator(
-        SURVEY, Cluster(Settings(), Mock(), Mock(), Mock(), Mock()), registry, lambda _: None, 0, load, False
+        SURVEY, Cluster(Settings(), Mock(), Mock(), Mock(), Mock()), registry, lambda _: None, load, False
     )
     estimator._schedule, estimator._vitals = schedule, Mock()
     schedule.due_ms.return_value = None

@@ -202,7 +202,7 @@ def new_site(folder: Path, kafka: str, url: str, step_seconds: int = 2, relay: b
     head = 'relay = "required"\n' if relay else ""
     file.write_text(head + SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
     named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
-    environment = os.environ | named | {"PYTHONPATH": str(ROOT), "LDPSTREAM_COMMIT_INTERVAL_MS": "200"}
+    environment = os.environ | named | {"PYTHONPATH": str(ROOT)}
     survey = load_survey(file)
     settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
     patiently(lambda: ensure_topics(settings, survey))

@@ -39,13 +39,6 @@ def test_new_dead_letters_are_kept_as_long_as_reports(kafka: str, survey: Survey
     assert retention_ms(kafka, survey.rejected_topic) == retention_ms(kafka, survey.reports_topic) == KEPT_MS
 
 
-def test_a_setting_shortens_the_retention(kafka: str, survey: Survey) -> None:
-    ensure_topics(Settings(kafka=kafka, rejected_retention_ms=DAY_MS), survey, "agent")
-    assert retention_ms(kafka, survey.rejected_topic) == DAY_MS
-    ensure_topics(Settings(kafka=kafka), survey, "agent")
-    assert retention_ms(kafka, survey.rejected_topic) == DAY_MS  # shorter than allowed is not a fault
-
-
 @pytest.mark.parametrize(
     ("reports_ms", "rejected_ms", "limited_ms"),
     [(2 * DAY_MS, -1, 2 * DAY_MS), (2 * DAY_MS, 3 * DAY_MS, 2 * DAY_MS), (2 * DAY_MS, DAY_MS, DAY_MS), (-1, -1, -1)],

@@ -75,7 +75,7 @@ class Estimator:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
         self.results, self.topic = RedisResults(survey, self.client), HangingTopic(survey, settings)
         vars(self.results)["lead"] = lambda for_ms=None: True
-        self.schedule = Schedule(survey, self.store, log, self.results, [], MARGIN_MS, self.topic)
+        self.schedule = Schedule(survey, self.store, log, self.results, [], self.topic)
         self.error: Exception | None = None
 
     def run(self, step: int) -> list[Publication]:

@@ -53,7 +53,7 @@ class Site:
         self.settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
         self.environment = with_collector(self.folder) | {
             "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_PARTITIONS": str(PARTITIONS),
-            "LDPSTREAM_SURVEY": str(file), "LDPSTREAM_COMMIT_INTERVAL_MS": "200", "LDPSTREAM_GATEWAY_RATE": "1000000",
+            "LDPSTREAM_SURVEY": str(file), "LDPSTREAM_GATEWAY_RATE": "1000000",
             "LDPSTREAM_GATEWAY_PORT": str(self.served.gateway), "LDPSTREAM_PAGE_PORT": str(self.served.page),
         }  # fmt: skip
 

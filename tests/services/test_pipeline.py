@@ -52,7 +52,7 @@ class Services:
         self.folder = folder
         self.env = {
             **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url,
-            "LDPSTREAM_PARTITIONS": "4", "LDPSTREAM_COMMIT_INTERVAL_MS": "200",
+            "LDPSTREAM_PARTITIONS": "4",
         }  # fmt: skip
         self.running: list[subprocess.Popen[bytes]] = []
 

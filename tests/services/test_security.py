@@ -135,7 +135,7 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
     site.make_topics(survey)
     settings = {role: site.user(role, survey.name) for role in ROLES}
     port = free_ports(1)[0]
-    debug = {"LDPSTREAM_LOG_LEVEL": "debug", "LDPSTREAM_COMMIT_INTERVAL_MS": 200, "LDPSTREAM_PAGE_PORT": 0}
+    debug = {"LDPSTREAM_LOG_LEVEL": "debug", "LDPSTREAM_PAGE_PORT": 0}
     url = site.redis.url.replace("://", "://{}:{}@".format(*(quote(w, safe="") for w in redis_login(settings["estimator"]))))
     (tmp_path / "url").write_text(url)
     own = {
