@@ -1,7 +1,4 @@
-"""The device's guarantees: one memo for each key, one report for each step, and no value in any output.
-
-The tests of the sampled attribute (smp) and of the phases have the false-alarm rate `LIMIT`.
-"""
+"""The device's guarantees: one memo for each key, one report for each step, and no value in any output."""
 
 import logging
 import os
@@ -9,7 +6,6 @@ import re
 import sqlite3
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from ldpstream.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
 from ldpstream.mechanisms import Longitudinal
@@ -27,7 +22,6 @@ from ldpstream.producers.gateway.bodies import KEY
 from ldpstream.surveys import Survey, open_envelope
 from tests.small_survey import small_survey
 
-LIMIT = 1e-9
 LONG = {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
 ONCE = {"mechanism": "OLH", "eps": 1.0}
 HASHED = {"mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
@@ -166,20 +160,17 @@ def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
             device.silence(*wrong)
 
 
-def test_the_phases_are_uniform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The false-alarm rate is `LIMIT`. The control is a device whose random numbers are too small."""
-    asked, rng = survey((SPACED,), window_steps=4), np.random.default_rng(6)
+def test_the_phase_is_one_uniform_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for phase in range(4):
+        only_draw(monkeypatch, 4, phase)
+        Device(survey((SPACED,), window_steps=4), tmp_path / str(phase))
+        assert rows(tmp_path / str(phase), "SELECT phase FROM enrolment") == [(phase,)]
 
-    def p_value(folder: Path, draw: Callable[[int], int]) -> float:
-        folder.mkdir()
-        monkeypatch.setattr(SecureRandom, "below", lambda _, n: draw(n))
-        for number in range(400):
-            Device(asked, folder / str(number))
-        phases = Counter(phase for file in folder.iterdir() for (phase,) in rows(file, "SELECT phase FROM enrolment"))
-        return float(stats.chisquare([phases[phase] for phase in range(4)]).pvalue)
 
-    assert p_value(tmp_path / "uniform", lambda n: int(rng.integers(n))) > LIMIT
-    assert p_value(tmp_path / "small", lambda n: int(rng.integers(max(1, n - 1)))) < LIMIT
+def only_draw(patch: pytest.MonkeyPatch, below: int, drawn: int) -> None:
+    """The device may draw one uniform integer below this number. Any other draw, or a second draw, is a KeyError."""
+    left = {below: drawn}
+    patch.setattr(SecureRandom, "below", lambda self, n: left.pop(n) if n > 1 else 0)
 
 
 # ---- memos
@@ -248,27 +239,16 @@ def test_another_survey_is_refused(tmp_path: Path) -> None:
     assert device.report("q0", 1, 0)
 
 
-def test_a_device_samples_its_attribute_uniformly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_samples_its_attribute_uniformly_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = survey((LONG,), (LONG,), (LONG,), collection="smp")
-    counts = [0, 0, 0]
-    for i in range(45):
-        device = Device(asked, tmp_path / str(i))
-        answered = [a for a in range(3) if device.report(f"q{a}", 1, 0) is not None]
-        if i < 5:
-            again = Device(asked, tmp_path / str(i))
-            assert answered == [a for a in range(3) if again.report(f"q{a}", 1, 1) is not None]
-        counts[answered[0]] += 1
-        assert len(answered) == 1
-        assert device.spent(f"q{(answered[0] + 1) % 3}").reports == 0
-    assert stats.chisquare(counts).pvalue > LIMIT
-    assert stats.chisquare([45, 0, 0]).pvalue < LIMIT
-    for a in range(3):  # the device draws exactly one uniform integer below 3 for the attribute
-        drawn: dict[int, int] = {3: a}  # any other draw, or a second draw, is a KeyError
-        monkeypatch.setattr(SecureRandom, "below", lambda self, n, drawn=drawn: drawn.pop(n) if n > 1 else 0)
-        device = Device(asked, tmp_path / f"exact {a}")
-        assert not drawn
-        monkeypatch.undo()
-        assert device.report(f"q{a}", 1, 0) is not None
+    for a in range(3):
+        with monkeypatch.context() as patch:
+            only_draw(patch, 3, a)
+            device = Device(asked, tmp_path / str(a))
+        again = Device(asked, tmp_path / str(a))
+        for step, same in enumerate((device, again)):
+            assert [other for other in range(3) if same.report(f"q{other}", 1, step) is not None] == [a]
+        assert device.spent(f"q{(a + 1) % 3}").reports == 0
 
 
 # ---- no value in any output

@@ -104,16 +104,6 @@ def test_the_folder_is_one_table_for_other_tools(tmp_path: Path) -> None:
     assert table.select("attribute", "month").unique().sort("month").rows() == [("a", "2026-01"), ("a", "2026-02")]
 
 
-def test_a_better_estimate_replaces_a_file_of_an_earlier_run(tmp_path: Path) -> None:
-    """An estimate that was published incomplete and later complete has one set of rows."""
-    files = MonthFiles(tmp_path, "csv")
-    for p in (publication(0, [1, 2, 3], complete=False), publication(0, [2, 4, 6]), publication(0, [1, 2, 3], complete=False)):
-        files.add(month_of(SURVEY, p), rows_of(SURVEY, [p]))
-    rows = files.read(("a", "2026-01"))
-    height = 3 * len(p.estimators)
-    assert (rows.height, rows["complete"].all(), rows["reports"].unique().to_list()) == (height, True, [12])
-
-
 @pytest.mark.parametrize("fmt", ["parquet", "csv"])
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"a,b\n1,2\n", b"\xff"])
 def test_a_damaged_file_is_refused_and_kept(content: bytes, fmt: Format, tmp_path: Path) -> None:
