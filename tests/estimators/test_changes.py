@@ -1,4 +1,4 @@
-"""Tests of the detection of jumps: run length to a false alarm, delay compared with one-step changes, the reported jump."""
+"""Tests of the detection of jumps: run length to a false alarm, the step and size of the reported jump."""
 
 import math
 from collections.abc import Callable, Iterator

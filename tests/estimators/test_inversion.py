@@ -1,4 +1,4 @@
-"""Tests the matrix inversion: location mechanisms and mixed groups in repeated surveys, and tables that reports cannot make."""
+"""Tests the matrix inversion: location mechanisms and mixed groups in repeated surveys, and no reports."""
 
 import math
 import warnings

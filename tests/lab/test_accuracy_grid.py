@@ -1,4 +1,4 @@
-"""The accuracy benchmark is reproducible, resumable and complete, and its ratios and their standard errors are right."""
+"""The accuracy benchmark is reproducible and complete, and shows every view."""
 
 import csv
 import io
@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from lab.bench.__main__ import app
 from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
-from lab.bench.accuracy.cells import EPSILONS, FEW_PEOPLE, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
+from lab.bench.accuracy.cells import EPSILONS, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
 from lab.bench.accuracy.compare import Result, result
 from lab.bench.accuracy.measure import CellErrors, LinesError, measure
 from lab.bench.accuracy.picture import draw
-from lab.bench.accuracy.shapes import DOMAINS, FEW, FEW_DOMAINS, SYNTHETIC
+from lab.bench.accuracy.shapes import DOMAINS, FEW, SYNTHETIC
 from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
 from ldpstream.mechanisms import NAMES
 from ldpstream.processes import worker_pool
@@ -48,19 +48,6 @@ def test_the_grid_is_complete() -> None:
     assert all(cell.n <= MOST_PEOPLE.get(cell.mechanism, cell.n) for cell in cells)
     assert set(quick_grid(SYNTHETIC)) <= set(cells)
     assert grid({"step": SYNTHETIC["step"]}) == [cell for cell in cells if cell.shape == "step"]
-
-
-def test_the_cells_with_few_values_are_complete() -> None:
-    cells = few_cells()
-    assert len(cells) == len(set(cells)) == sum(len(shape.domains) for shape in FEW.values()) * 3 * len(FEW_PEOPLE)
-    assert {cell.k for cell in cells} == set(FEW_DOMAINS)
-    assert not set(cells) & set(grid(SYNTHETIC))
-    for cell in cells:
-        shares = FEW[cell.shape].make(cell.k)
-        assert shares.shape == (cell.k,)
-        assert shares.min() >= 0
-        assert shares.sum() == pytest.approx(1)
-    np.testing.assert_allclose(FEW["few falling"].make(2), [0.6, 0.4])
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

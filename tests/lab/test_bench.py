@@ -1,80 +1,19 @@
-"""The benchmarks run, at sizes too small for meaningful results, and show other libraries if the libraries are installed."""
+"""The benchmarks run, at sizes too small for meaningful results, and pin the packages of other libraries."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
-from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.bench import __main__ as bench_commands
-from lab.bench import mechanisms as bench_mechanisms
 from lab.bench import week
-from lab.bench.mechanisms import Bench, Measured, bench
-from lab.bench.mechanisms_tables import bench_notes, bench_tables
 from lab.peers import environment as peers
 from ldpstream import terminal
-from ldpstream.mechanisms import NAMES, ONE_TIME
+from ldpstream.mechanisms import NAMES
 from ldpstream.stores.data_folder import FILE, looking
-
-
-def shown(result: Bench) -> str:
-    """The command's output."""
-    console = Console(width=200)
-    with console.capture() as captured:
-        for part in (*bench_tables(result), *bench_notes(result)):
-            console.print(part)
-    return captured.get()
-
-
-@pytest.fixture
-def theirs(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Invented lines, in place of the lines that the other libraries' process prints."""
-    lines: list[dict[str, Any]] = [
-        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "report", "per_s": 50.0, "n": 7},
-        {"library": "multi-freq-ldpy", "mechanism": "OUE", "what": "tabulate", "per_s": 60.0, "n": 8},
-        {"library": "pure-ldp", "mechanism": "OUE", "what": "report", "per_s": 40.0, "n": 9},
-        {"library": "pure-ldp", "mechanism": "OUE", "what": "memory", "bytes": 12_345.0},
-        {"library": "pure-ldp", "mechanism": "FLH", "what": "tabulate", "per_s": 30.0, "n": 6},
-        {"library": "pure-ldp", "mechanism": "SUE", "error": "TypeError: no"},
-    ]
-
-    def answer(task: dict[str, Any], seen: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-        yield from lines
-        raise peers.PeersError("the other libraries' process ended with status 9")
-
-    monkeypatch.setattr(bench_mechanisms, "time_peers", answer)
-    return lines
-
-
-def test_every_mechanism_is_timed_beside_other_libraries(theirs: list[dict[str, Any]]) -> None:
-    said: list[str] = []
-    result = bench(1000, 20, True, said.append)
-    assert [s.mechanism for s in result.speeds] == list(NAMES)
-    for s in result.speeds:
-        assert min(s.report, s.fresh, s.tabulate, s.peak_mib) > 0
-        assert (s.memo is None) == (s.mechanism in ONE_TIME)
-        assert s.fresh <= s.report
-    assert result.stream.n == 100_000
-    assert 10 < result.stream.peak_mib < 1000
-    oue = next(s for s in result.speeds if s.mechanism == "OUE")
-    assert oue.peers == {
-        "multi-freq-ldpy": {"report": Measured(50.0, 7), "tabulate": Measured(60.0, 8)},
-        "pure-ldp": {"report": Measured(40.0, 9)},
-    }
-    assert oue.peer_bytes == {"pure-ldp": 12_345.0}
-    assert next(s for s in result.speeds if s.mechanism == "OLH").peers == {"pure-ldp FLH": {"tabulate": Measured(30.0, 6)}}
-    assert result.peers_missing == ["pure-ldp SUE: TypeError: no", "the other libraries' process ended with status 9"]
-    assert said[0] == "GRR"
-    text = shown(result)
-    assert "Other libraries: the other libraries' process ended with status 9" in text
-    assert "× ours" in text
-    assert "12345" in text
-    assert "OLH, their FLH" in text
 
 
 def test_all_packages_of_the_other_libraries_are_pinned() -> None:

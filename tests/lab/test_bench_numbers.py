@@ -1,4 +1,4 @@
-"""Tests the errors of `bench numbers` on histograms whose distances are known, and its summary on a small grid."""
+"""Tests the errors of `bench numbers` on histograms whose distances are known, and its rows on a small grid."""
 
 import doctest
 

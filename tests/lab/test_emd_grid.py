@@ -1,4 +1,4 @@
-"""Compares the earth mover's distance on the plane with SciPy's, with the distance on a line, and with known distances."""
+"""Compares the earth mover's distance on the plane with SciPy's and with known distances."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The benchmark of values that nobody listed: its arithmetic, and the table in `docs/other.md`."""
+"""The benchmark of values that nobody listed: the table in `docs/other.md`, and its simulation."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The benchmark of pairs: its tables, and the association that it draws."""
+"""The benchmark of pairs: its tables, and the product of two reports."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""ALLOMFREE's tables and figures: computed numbers equal the printed ones, drawn numbers follow their distribution."""
+"""ALLOMFREE's tables: computed numbers equal the printed ones, and the error of drawn numbers has its mean."""
 
 import numpy as np
 import pytest

@@ -3,7 +3,6 @@
 All seeds are fixed. If a test compares means of few runs, the test needs a difference far beyond the means' standard errors.
 """
 
-import math
 from functools import cache
 from typing import Any
 
@@ -25,7 +24,7 @@ from lab.papers.free_will_mixes import (
     solved,
 )
 from lab.papers.free_will_runs import Sizes
-from lab.papers.free_will_tables import GRADES, LINE_LOSS, epsilon, grade, grid_distances
+from lab.papers.free_will_tables import LINE_LOSS, epsilon, grid_distances
 from lab.papers.location.shokri import expected_error, expected_loss
 from lab.papers.reproduction import Job, Outcome, Plan
 from ldpstream.estimators import ibu, mle
@@ -101,20 +100,6 @@ def test_figures_have_panels_distances_and_claims(number: int) -> None:
     paper = run(f"free-will-figure-{number}", Plan(quick=True, best=False))
     assert all(row.best is None for row in paper.rows)
     assert [row.ours for row in paper.rows] == [row.ours for row in outcome.rows]
-
-
-@pytest.mark.usefixtures("tiny")
-def test_table_2_gives_a_verdict_on_each_method() -> None:
-    """Verdicts for RAPPOR mechanisms; Shokri's mechanisms have no inversion."""
-    rows = run("free-will-table-2").rows
-    assert [row.published for row in rows] == [1, 3, 1, 2]
-    assert all(row.ours in (1, 2, 3) and "times GIBU's" in row.note for row in rows)
-    small = build("shokri-line-small")
-    assert not small.invertible
-    found = distances("shokri-line-small", 500, 0, 1, 1)
-    assert [method for method, far in found.items() if math.isnan(far[0])] == [m for m in found if m.startswith("[INV]")]
-    assert [grade(x) for x in (0.5, 1.25, 1.26, 2.0, 2.01)] == [3, 3, 2, 2, 1]
-    assert GRADES[3] == "excellent"
 
 
 # ---- errors found in the paper

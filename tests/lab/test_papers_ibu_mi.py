@@ -1,4 +1,4 @@
-"""IBU against MI: the transcribed tables, the paper's definitions, and the effect of the paper's channels for memoized
+"""IBU against MI: the transcribed tables, the paper's population, and the effect of the paper's channels for memoized
 mechanisms.
 """
 

@@ -1,4 +1,4 @@
-"""The benchmark of questions with several answers: its tables, the exact errors of the rivals, and the people that it draws."""
+"""The benchmark of questions with several answers: its tables, and the exact errors of the rivals."""
 
 import math
 from itertools import combinations

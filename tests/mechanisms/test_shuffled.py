@@ -163,13 +163,6 @@ def largest(one: Iterable[FloatArray], other: Iterable[FloatArray], eps: float) 
     return max(delta(p, q, eps), delta(q, p, eps))
 
 
-def memos(m: LongitudinalGRR) -> tuple[FloatArray, FloatArray]:
-    """Probabilities of each memo for each value, and of each report for each memo; the last column means that there is no
-    report."""
-    first = np.full((m.k, m.k), m.q1) + np.eye(m.k) * (m.p1 - m.q1)
-    return first, np.append(np.full((m.k, m.k), m.q2) + np.eye(m.k) * (m.p2 - m.q2), np.zeros((m.k, 1)), axis=1)
-
-
 def memo_rounds(m: Mechanism) -> tuple[FloatArray, FloatArray]:
     """Probabilities of each memo for each value, and of each report for each memo: of symbols, two bits, or hashed symbols."""
     p1, q1, p2, q2 = m.rounds()
@@ -181,24 +174,6 @@ def memo_rounds(m: Mechanism) -> tuple[FloatArray, FloatArray]:
         return np.full((m.k, m.k), q1) + np.eye(m.k) * (p1 - q1), np.full((m.k, m.k), q2) + np.eye(m.k) * (p2 - q2)
     of_bit = np.array([[1 - q2, q2], [1 - p2, p2]])
     return mechanism("SUE", 2, eps=m.eps_inf).channel(), np.kron(of_bit, of_bit)
-
-
-@pytest.mark.parametrize(("k", "n", "eps_inf", "eps_1"), [(2, 3, 2.0, 1.9), (2, 4, 1.0, 0.8), (3, 2, 2.0, 1.9)])
-def test_tables_of_unchanged_memos_lose_no_more_than_one_table_of_memos(k: int, n: int, eps_inf: float, eps_1: float) -> None:
-    m = mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1)
-    assert isinstance(m, LongitudinalGRR)
-    first, second = memos(m)
-    bound = bounds(memo_blanket_of(m), n)
-    both = [np.einsum("m,ma,mb->ab", first[v], second, second) for v in range(k)]
-    for others in itertools.combinations_with_replacement(range(k), n - 1):
-        crowd = [both[v] for v in others]
-        assert all(
-            largest([both[0], *crowd], [both[1], *crowd], eps) <= found for eps, found in zip(LOSSES, bound, strict=True)
-        )
-    none = np.eye(k + 1)[k]
-    apart = [np.outer(first[0] @ second, none)] * (n - 1)  # control: the other people report at the first step only
-    exceeded = [largest([both[0], *apart], [both[1], *apart], eps) > found for eps, found in zip(LOSSES, bound, strict=True)]
-    assert any(exceeded)
 
 
 @pytest.mark.parametrize(
