@@ -1,7 +1,7 @@
 """The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
 
 **The direct path.** A `POST /v1/reports` or `POST /ohttp` with a body of at most `DIRECT_BYTES` can go from the parser to the
-intake. Other requests take uvicorn's path to the application.
+intake. Other requests take uvicorn's path to the application. `lab.bench gateway` has a row without the direct path.
 
 **Upgrades.** The gateway ignores the header ``Upgrade``.
 

@@ -191,6 +191,11 @@ REFUSED = {
     "no version": (request(GOOD, first="POST /v1/reports"), 400),
     "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "a tunnel": (b"CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n", 405),
+    "two lengths": (request(GOOD, ENVELOPE, "content-length: 5", "content-length: 6"), 400),
+    "a length of letters": (request(GOOD, ENVELOPE, "content-length: x"), 400),
+    "a negative length": (request(GOOD, ENVELOPE, "content-length: -1"), 400),
+    "a length and chunks": (request(GOOD, ENVELOPE, "content-length: 5", "transfer-encoding: chunked"), 400),
+    "two codings and a length": (request(GOOD, ENVELOPE, "transfer-encoding: chunked, identity", "content-length: 5"), 400),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), 400),
 }
 

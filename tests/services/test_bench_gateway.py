@@ -18,7 +18,7 @@ def test_the_gateway_is_measured(kafka: str, redis_url: str, monkeypatch: pytest
     monkeypatch.setattr(gateway, "_others", lambda: {"another server": ["no-such-program"]})
     result = bench(Settings(), QUICK)
     assert held(kafka) == (set(), set())
-    servers = [("gateway", 1), ("gateway, batches", BATCH)]
+    servers = [("gateway", 1), ("gateway without its direct path", 1), ("gateway, batches", BATCH)]
     assert [(row.server, row.reports) for row in result.served] == servers
     assert all(row.requests > 0 and row.p50_ms <= row.p99_ms for row in result.served)
     assert all(row.cpu_s > 0 for row in result.served)
