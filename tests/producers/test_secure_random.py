@@ -17,7 +17,6 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.mechanisms import NAMES, NUMERIC, ONE_TIME, Longitudinal, Mechanism, Reports, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, coin
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
@@ -217,11 +216,6 @@ def test_the_device_hashes_like_the_pool(k: int, g: int) -> None:
     for function in [0, 1, m.pool.size - 1, *rng.integers(0, m.pool.size, 20)]:
         keys = [m.randomizer(m.parameters()).memo_key(value, int(function)) for value in range(k)]
         assert keys == m.memo_keys(np.arange(k), np.full(k, function)).tolist()
-
-
-def test_a_location_mechanism_has_no_device() -> None:
-    with pytest.raises(TypeError, match="devices have no randomizer for truncated-geometric"):
-        TruncatedGeometric(4, 1.0).parameters()
 
 
 # ---- the realised loss, with 60 digits

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
-from lab.papers.location import LOCATION
-from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
-from lab.papers.location.shokri import Shokri
 from ldpstream import estimators
 from ldpstream.estimators import Estimate, empirical_bayes, ems, ibu, matrix_inversion, mle
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
@@ -23,11 +20,6 @@ from ldpstream.publishing.publication import Publication
 from tests.small_survey import small_survey
 
 K = 6
-LOCATIONS: dict[str, Callable[[], Mechanism]] = {
-    TruncatedGeometric.name: lambda: TruncatedGeometric(k=K, eps=0.8),
-    PlanarGeometric.name: lambda: PlanarGeometric((3, 2), 0.8),
-    Shokri.name: lambda: Shokri(np.full(K, 1 / K), np.abs(np.subtract.outer(np.arange(K), np.arange(K))), 0.7),
-}
 # Functions that call each estimator on a table, for every name that `estimators` exports and every variant.
 LIKELIHOOD: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ibu": ibu,
@@ -56,18 +48,15 @@ OTHERS: dict[str, Callable[[Mechanism, CountTable], Any]] = {
 
 
 def build(name: str) -> Mechanism:
-    if name in LOCATIONS:
-        return LOCATIONS[name]()
     if name.endswith(" with fake data"):
         return build(name.removesuffix(" with fake data")).with_fake_data(3)
     return mechanism(name, k=K, eps_inf=2.0, eps_1=1.0) if name in LONGITUDINAL else mechanism(name, k=K, eps=1.0)
 
 
-ALL = (*NAMES, *NUMERIC, *LOCATIONS, *(f"{name} with fake data" for name in (*NAMES, *NUMERIC)))
+ALL = (*NAMES, *NUMERIC, *(f"{name} with fake data" for name in (*NAMES, *NUMERIC)))
 
 
-def test_no_mechanism_or_estimator_is_left_out() -> None:
-    assert set(LOCATIONS) == set(LOCATION)
+def test_no_estimator_is_left_out() -> None:
     assert {"Estimate", "Number", "mean", "post_process", "quantiles", *LIKELIHOOD, *INVERSION} >= set(estimators.__all__)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from lab.papers.location.geometric import TruncatedGeometric
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.estimators.filter.step_noise import StepNoise, step_noise
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
@@ -73,12 +72,6 @@ def of_survey(*levels: dict[str, object], collection: str = "smp") -> Callable[[
     return simulate
 
 
-def of_places(people: Moving, seed: int) -> Simulated:
-    """Simulated devices with a location mechanism."""
-    m, rng = TruncatedGeometric(K, 1.5), np.random.default_rng(seed)
-    return (m,), ([m.tabulate(m.report(people.at(step, 0)[1], rng))] for step in range(STEPS))
-
-
 CASES: dict[str, Callable[[Moving, int], Simulated]] = {
     "GRR": of_survey(level("GRR", eps_1=4.0)),
     "OUE": of_survey(OUE),
@@ -86,7 +79,6 @@ CASES: dict[str, Callable[[Moving, int], Simulated]] = {
     "memoized": of_survey(MEMOIZED),
     "spaced and memoized": of_survey(SPACED, MEMOIZED),
     "fake data": of_survey(OUE, collection="rs+fd"),
-    "places": of_places,
 }
 
 
