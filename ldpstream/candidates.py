@@ -1,23 +1,22 @@
 """The next survey from a list of candidates: values that an attribute does not list, and that people may report as `other`.
 
 A device draws its memos, phases and reports of two surveys independently, so their losses add up. Spaced levels need no fresh
-budget if a survey begins `spacing` steps after the end of the survey before.
+budget, because the next survey begins at least `spacing` steps after the end of the survey before, with the `lifetime_reports`
+that are left.
 """
 
 import re
 import tomllib
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 from scipy.special import ndtri
 
 from ldpstream.forecast import least_share, person_variances
-from ldpstream.mechanisms import NUMERIC, Mechanism
+from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.errors import UserError
@@ -26,8 +25,6 @@ from ldpstream.surveys.texts import look
 from ldpstream.toml_text import document_text, toml_time
 
 FALSE_ALARM = 0.05  # chance that a candidate without people is found, for all candidates together
-FEW_BYTES = ("GRR", "OLH")  # one-time mechanisms whose reports stay small for any number of values
-NOISY = 1.1  # a mechanism is noisy if another one of `FEW_BYTES` has this many times less variance
 MOST_BYTES = 2**24  # of a file of candidates
 
 
@@ -35,28 +32,8 @@ class CandidatesError(UserError):
     """`candidates` or `found` refuses what it was given: a list, survey, histogram or number of people."""
 
 
-class Cost(Struct, frozen=True, kw_only=True):
-    """The cost of a survey for a device that answered the survey before, at one level.
-
-    Attributes:
-        every_steps: w of a spaced level, 1 of other levels.
-        fresh: loss of the new memos, `eps_inf`; None for a one-time mechanism.
-        eps: loss of one report.
-        eps_window: loss of any w consecutive steps, also across the change of the survey; None for a memoizing mechanism.
-        reports_left: `lifetime_reports` in this survey: the reports that the survey before leaves; None without a limit.
-    """
-
-    attribute: str
-    level: str
-    every_steps: int
-    fresh: float | None
-    eps: float
-    eps_window: float | None
-    reports_left: int | None
-
-
 class NextSurvey(Struct, frozen=True, kw_only=True):
-    """One next survey.
+    """The next survey, and its text in TOML.
 
     Attributes:
         least: for every level of the attribute, the smallest share of a candidate that its window finds (`least_found`). None
@@ -65,8 +42,6 @@ class NextSurvey(Struct, frozen=True, kw_only=True):
 
     survey: Survey
     text: str
-    candidates: tuple[str, ...]
-    costs: tuple[Cost, ...]
     least: dict[str, float | None]
 
 
@@ -180,30 +155,28 @@ def least_found(m: Mechanism, window: int, people: float, candidates: int) -> fl
     return least_share(person_variances(m, window)["window"], people, float(-ndtri(FALSE_ALARM / candidates)))
 
 
-def rounds(
+def next_survey(
     survey: Survey,
     document: dict[str, Any],
     attribute: int,
     candidates: Sequence[str],
     start: datetime,
     *,
-    most: int,
     steps: int | None = None,
     people: int | None = None,
     mechanism: str | None = None,
     after: Survey | None = None,
-) -> list[NextSurvey]:
-    """Makes the next surveys, in the order in which devices answer them.
+) -> NextSurvey:
+    """Makes the next survey, which lists the candidates.
 
     Args:
-        most: largest number of candidates in one survey.
-        steps: number of steps of each survey. None: `window_steps` if there are several, no end if there is one.
+        steps: number of steps; None for no end.
         mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
-        after: the survey that devices answer before the first of these, and that replaces `survey`; None for `survey`.
+        after: the survey that devices answer before, and that replaces `survey`; None for `survey`.
 
     Raises:
-        CandidatesError: if the first survey begins too early, a level has no report left, or `after` does not fit.
-        SurveyError: if a next survey would not be valid.
+        CandidatesError: if the survey begins too early, a level has no report left, or `after` does not fit.
+        SurveyError: if the survey would not be valid.
     """
     before = survey if after is None else after
     if after is not None and survey.fingerprint.hex() not in (before.fingerprint.hex(), before.replaces):
@@ -215,25 +188,18 @@ def rounds(
             f"start must be more than {plural(gap, 'step')} after the start of survey {before.name}, "
             f"{toml_time(before.start)}, got {toml_time(start)}"
         )
-    if before.n_steps is not None and start.timestamp() * 1000 < before.opens_ms(before.n_steps):
-        ends = datetime.fromtimestamp(before.opens_ms(before.n_steps) / 1000, UTC)
+    if before.n_steps is not None and start < (earliest := next_start(before)):
         raise CandidatesError(
-            f"start must not be before the end of survey {before.name}, {toml_time(ends)}, got {toml_time(start)}"
+            f"start must be at least {plural(spacing(before), 'step')} after the end of survey {before.name}, "
+            f"not before {toml_time(earliest)}, got {toml_time(start)}"
         )
-    parts = [tuple(candidates[i : i + most]) for i in range(0, len(candidates), most)]
-    if steps is None and len(parts) > 1:
-        steps = survey.window_steps
-    found = list[NextSurvey]()
-    for part in parts:
-        costs = _costs(before, start)
-        keys = _document(survey, before.name, document, attribute, part, start, steps, costs, mechanism)
-        text = document_text(keys)
-        made = parse_survey(tomllib.loads(text), str(keys["name"]))
-        least = {} if people is None else _least(made, attribute, people, len(candidates))
-        found.append(NextSurvey(survey=made, text=text, candidates=part, costs=tuple(costs), least=least))
-        if made.n_steps is not None:
-            before, start = made, next_start(made)
-    return found
+    keys = _document(survey, before, document, attribute, candidates, start, mechanism)
+    if steps is not None:
+        keys["ends"] = steps
+    text = document_text(keys)
+    made = parse_survey(tomllib.loads(text), str(keys["name"]))
+    least = {} if people is None else _least(made, attribute, people, len(candidates))
+    return NextSurvey(survey=made, text=text, least=least)
 
 
 def _kept(survey: Survey) -> tuple[Any, ...]:
@@ -245,29 +211,6 @@ def _kept(survey: Survey) -> tuple[Any, ...]:
     return survey.step_seconds, survey.collection, levels
 
 
-def fitting(
-    survey: Survey, document: dict[str, Any], attribute: int, candidates: Sequence[str], start: datetime,
-    *, most: int, people: int, share: float, steps: int | None = None, mechanism: str | None = None,
-    after: Survey | None = None,
-) -> int:  # fmt: skip
-    """The largest number of listed candidates with which a candidate of this share is found, at every level.
-
-    Raises:
-        CandidatesError: if a candidate of this share is not found even if it is the only one listed.
-    """
-
-    def least(n: int) -> float:
-        part = candidates[: min(n, most)]
-        [first] = rounds(survey, document, attribute, part, start, most=most, steps=steps, mechanism=mechanism, after=after)
-        return max(1.0 if one is None else one for one in _least(first.survey, attribute, people, n).values())
-
-    if least(1) > share:
-        raise CandidatesError(
-            f"{people:,} people cannot find a share of {share:.4g}: the least share of a single candidate is {least(1):.4g}"
-        )
-    return bisect_right(range(1, len(candidates) + 1), share, key=least)
-
-
 def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict[str, float | None]:
     n = people / (len(survey.attributes) if survey.collection == "smp" else 1)
     window = min(survey.window_steps, survey.n_steps or survey.window_steps)
@@ -275,70 +218,37 @@ def _least(survey: Survey, attribute: int, people: int, candidates: int) -> dict
     return {level.name: least_found(m, window, n, candidates) for level, m in levels}
 
 
-def lighter(survey: Survey, attribute: int) -> list[tuple[str, str, float]]:
-    asked = survey.attributes[attribute]
-
-    def variance(level: int, name: str) -> float:
-        levels = tuple(replace(one, mechanism=name) if i == level else one for i, one in enumerate(asked.levels))
-        attributes = (replace(asked, levels=levels) if i == attribute else one for i, one in enumerate(survey.attributes))
-        return replace(survey, attributes=tuple(attributes)).mechanisms[attribute][level].variance()
-
-    found = []
-    for i, level in enumerate(asked.levels):
-        if level.eps is None or level.mechanism in NUMERIC:
-            continue
-        factor, name = max((variance(i, level.mechanism) / variance(i, name), name) for name in FEW_BYTES)
-        if factor > NOISY:
-            found.append((level.name, name, factor))
-    return found
-
-
-def _costs(before: Survey, start: datetime) -> list[Cost]:
+def _left(before: Survey, start: datetime) -> list[int | None]:
+    """For every level of every attribute, the `lifetime_reports` that the survey before leaves; None without a limit."""
     from_step = before.step_at(round(start.timestamp() * 1000))
     ended = from_step - spacing(before) if before.n_steps is None else before.n_steps
-    found = []
+    found: list[int | None] = []
     for attribute, levels in zip(before.attributes, before.mechanisms, strict=True):
         for level, m in zip(attribute.levels, levels, strict=True):
-            left = None
-            if m.lifetime_reports is not None:
-                left = m.lifetime_reports - m.reports_in(ended)
-                if left < 1:
-                    raise CandidatesError(
-                        f"attribute {attribute.name}, level {level.name}: survey {before.name} uses all of its "
-                        f"{m.lifetime_reports} lifetime_reports, so the next survey would need a fresh budget"
-                    )
-            apart = from_step - ended >= m.every_steps - 1
-            found.append(
-                Cost(
-                    attribute=attribute.name, level=level.name, every_steps=m.every_steps,
-                    fresh=m.eps_inf if m.memoized else None, eps=m.eps_1,
-                    eps_window=None if m.memoized else m.eps_1 * (1 if apart else 2), reports_left=left,
+            left = None if m.lifetime_reports is None else m.lifetime_reports - m.reports_in(ended)
+            if left is not None and left < 1:
+                raise CandidatesError(
+                    f"attribute {attribute.name}, level {level.name}: survey {before.name} uses all of its "
+                    f"{m.lifetime_reports} lifetime_reports, so the next survey would need a fresh budget"
                 )
-            )  # fmt: skip
+            found.append(left)
     return found
 
 
 def _document(
-    survey: Survey, name: str, document: dict[str, Any], attribute: int, part: Sequence[str], start: datetime,
-    steps: int | None, costs: Sequence[Cost], mechanism: str | None,
+    survey: Survey, before: Survey, document: dict[str, Any], attribute: int, candidates: Sequence[str], start: datetime,
+    mechanism: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     keys = {key: value for key, value in document.items() if key not in ("ends", "attribute")}
-    keys["name"] = next_name(name)
-    keys["start"] = start
-    keys["replaces"] = survey.fingerprint.hex()
-    if steps is not None:
-        keys["ends"] = steps
-    left = iter(costs)
-    keys["attribute"] = []
+    keys |= {"name": next_name(before.name), "start": start, "replaces": survey.fingerprint.hex(), "attribute": []}
+    left = iter(_left(before, start))
     for i, asked in enumerate(document["attribute"]):
         made = dict(asked)
         if i == attribute:
             values, rest = list(made["values"]), survey.attributes[i].catch_all
             end = len(values) - (values[-1] == rest)  # the value for all others stays the last
-            made["values"] = [*values[:end], *part, *values[end:]]
-        made["level"] = [
-            level | ({} if (n := next(left).reports_left) is None else {"lifetime_reports": n}) for level in asked["level"]
-        ]
+            made["values"] = [*values[:end], *candidates, *values[end:]]
+        made["level"] = [level | ({} if (n := next(left)) is None else {"lifetime_reports": n}) for level in asked["level"]]
         if i == attribute and mechanism is not None:
             made["level"] = [level | ({"mechanism": mechanism} if "eps" in level else {}) for level in made["level"]]
         keys["attribute"].append(made)

@@ -1,13 +1,11 @@
 """The commands `candidates` and `found`: the next survey asks for values that are in `other`."""
 
-import math
 import shlex
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -16,10 +14,10 @@ from ldpstream import surveys
 from ldpstream.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.outputs import JsonFile, OutputError, writable, write_json, write_output
-from ldpstream.terminal import NONE, show_table, table, tell
+from ldpstream.terminal import show_table, table, tell
 
 if TYPE_CHECKING:  # the estimators load slowly
-    from ldpstream.candidates import Cost, NextSurvey
+    from ldpstream.candidates import NextSurvey
     from ldpstream.found_values import FoundValue
     from ldpstream.surveys import Survey
 
@@ -29,18 +27,12 @@ app = typer.Typer()
 @app.command(name="candidates")
 def candidates_command(
     survey_file: SurveyFile,
-    listed: Annotated[
-        Path, typer.Option("--list", metavar="FILE", help="public list of values: UTF-8, one in a line, the most likely first")
-    ],
+    listed: Annotated[Path, typer.Option("--list", metavar="FILE", help="public list of values: UTF-8, one in a line")],
     attribute: Annotated[
         str | None, typer.Option(metavar="NAME", help="attribute of the values", show_default="the only one with `unlisted`")
     ] = None,
     people: Annotated[
         int | None, typer.Option(min=1, help="number of people of the survey, to forecast the least share that is found")
-    ] = None,
-    share: Annotated[
-        float | None,
-        typer.Option(help="with --people: ask only as many candidates as let this share be found", show_default="all"),
     ] = None,
     start: Annotated[
         datetime | None,
@@ -51,140 +43,66 @@ def candidates_command(
     after: Annotated[
         Path | None, typer.Option(metavar="FILE", help="the survey that devices answer before", show_default="SURVEY")
     ] = None,
-    most: Annotated[int, typer.Option(min=1, max=100_000, help="largest number of candidates in one survey")] = 1000,
     mechanism: Annotated[
         str | None, typer.Option(help="one-time mechanism of the attribute's levels with `eps`", show_default="the survey's")
     ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="steps of each survey", show_default="a window; a single survey has no end")
-    ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="folder of the files to write")] = Path(),
+    steps: Annotated[int | None, typer.Option(min=1, help="steps of the survey", show_default="no end")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="folder of the file to write")] = Path(),
     json: JsonFile = None,
 ) -> None:
-    """Make the next survey, or several: they list the survey's values and candidates from a public list."""
-    from ldpstream.candidates import (
-        CandidatesError,
-        fitting,
-        lighter,
-        next_start,
-        open_attribute,
-        read_candidates,
-        rounds,
-    )
+    """Make the next survey: it lists the survey's values and the candidates of a public list."""
+    from ldpstream.candidates import next_name, next_start, next_survey, open_attribute, read_candidates
     from ldpstream.surveys.survey_file import read_survey, toml_document
 
     survey, text = read_survey(survey_file)
-    document = toml_document(text)
     index = open_attribute(survey, attribute)
-    wanted = read_candidates(listed, survey.attributes[index])
+    asked = survey.attributes[index]
+    wanted = read_candidates(listed, asked)
     before = survey if after is None else surveys.load_survey(after)
     begin = next_start(before) if start is None else start.replace(tzinfo=UTC)
     if not out.is_dir():
         raise OutputError(f"--out {out}: is not a folder")
-    number = len(wanted)
-    _new_files(out, before.name, 1)  # before the calculations; with --share they give the number of files
-    if share is not None:
-        if people is None or not 0 < share < 1:
-            raise CandidatesError(f"--share needs --people, and a share between 0 and 1, got {share}")
-        number = fitting(
-            survey, document, index, wanted, begin,
-            most=most, people=people, share=share, steps=steps, mechanism=mechanism, after=before,
-        )  # fmt: skip
-    paths = _new_files(out, before.name, math.ceil(number / most))
-    found = rounds(
-        survey, document, index, wanted[:number], begin,
-        most=most, steps=steps, people=people, mechanism=mechanism, after=before,
-    )  # fmt: skip
-    for path, one in zip(paths, found, strict=True):
-        write_output(path, one.text)
-    show_table(_rounds_table(found))
-    asked = survey.attributes[index]
-    tell(
-        f"{asked.name} keeps its {plural(asked.k, 'value')}, also {asked.catch_all}, and gets {plural(number, 'candidate')}. "
-        "The files have no comments."
+    path = out / f"{next_name(before.name)}.toml"
+    if path.exists() or path.is_symlink():
+        raise OutputError(f"{path}: exists already; give another folder with --out")
+    found = next_survey(
+        survey, toml_document(text), index, wanted, begin, steps=steps, people=people, mechanism=mechanism, after=before
     )
-    if number < len(wanted):
-        left_out = plural(len(wanted) - number, "candidate")
-        tell(f"{left_out} at the end of the list left out: with more candidates, the least share is larger.")
-    if (ends := found[0].survey.n_steps) is not None and found[0].survey.opens_ms(ends) <= time.time() * 1000:
-        tell(f"{found[0].survey.name} has ended already. Give a later --start.")
-    for level, name, factor in lighter(found[0].survey, index):
-        tell(f"{asked.name}, {level}: {name} has {factor:.3g} times less variance for so many values: --mechanism {name}")
-    for line in _lines(before, found, people):
+    write_output(path, found.text)
+    made = found.survey
+    tell(
+        f"{path}: survey {made.name} starts at {made.start:%Y-%m-%d %H:%M:%S %Z}. {asked.name} keeps its "
+        f"{plural(asked.k, 'value')}, also {asked.catch_all}, and gets {plural(len(wanted), 'candidate')}. The file has no "
+        "comments."
+    )
+    if made.n_steps is not None and made.opens_ms(made.n_steps) <= time.time() * 1000:
+        tell(f"{made.name} has ended already. Give a later --start.")
+    for line in _lines(before, found):
         tell(line)
     tell("Type next:\n")
-    tell(f"    ldpstream diff {shlex.quote(str(after or survey_file))} {shlex.quote(str(paths[0]))}")
-    made = [_document(path, one) for path, one in zip(paths, found, strict=True)]
-    write_json(json, {"survey": survey.name, "attribute": asked.name, "left_out": len(wanted) - number, "surveys": made})
+    tell(f"    ldpstream diff {shlex.quote(str(after or survey_file))} {shlex.quote(str(path))}")
+    write_json(json, {
+        "survey": survey.name, "attribute": asked.name, "file": str(path), "name": made.name,
+        "fingerprint": made.fingerprint.hex(), "start": made.start, "steps": made.n_steps, "candidates": wanted,
+        "least_share": found.least,
+    })  # fmt: skip
 
 
-def _new_files(out: Path, name: str, n: int) -> list[Path]:
-    from ldpstream.candidates import next_name
-
-    paths = list[Path]()
-    for _ in range(n):
-        name = next_name(name)
-        paths.append(out / f"{name}.toml")
-        if paths[-1].exists() or paths[-1].is_symlink():
-            raise OutputError(f"{paths[-1]}: exists already; give another folder with --out")
-    return paths
-
-
-def _document(path: Path, one: "NextSurvey") -> dict[str, Any]:
-    made = one.survey
-    return {
-        "file": str(path), "name": made.name, "fingerprint": made.fingerprint.hex(), "start": made.start, "steps": made.n_steps,
-        "candidates": one.candidates, "least_share": one.least, "costs": msgspec.to_builtins(one.costs),
-    }  # fmt: skip
-
-
-def _rounds_table(found: "list[NextSurvey]") -> Table:
-    shown = table("Next surveys", "name", "start (UTC)", "steps", "candidates", "least share found", texts=2)
-    for one in found:
-        least = [
-            (f"{level}: " if len(one.least) > 1 else "") + (NONE if x is None else f"{100 * x:.3g} %")
-            for level, x in one.least.items()
-        ]
-        steps = NONE if one.survey.n_steps is None else f"{one.survey.n_steps:,}"
-        row = one.survey.name, f"{one.survey.start:%Y-%m-%d %H:%M}", steps, f"{len(one.candidates):,}", ", ".join(least) or NONE
-        shown.add_row(*map(escape, row))
-    return shown
-
-
-def _lines(survey: "Survey", found: "list[NextSurvey]", people: int | None) -> list[str]:
+def _lines(before: "Survey", found: "NextSurvey") -> list[str]:
     from ldpstream.candidates import spacing
     from ldpstream.promises.promise import nats
     from ldpstream.promises.statements import device_loss
 
-    said = []
-    if people is not None:
-        said.append(
-            "least share found: with this share, a candidate is found in 9 of 10 cases, if all people choose one level. If no "
-            "candidate has people, one is found in at most 1 of 20 cases."
-        )
-    if gap := spacing(survey):
-        said.append(f"Devices must leave a survey at least {plural(gap, 'step')} before the next one starts.")
-    costs = [cost for one in found for cost in one.costs]
-    said += [f"{cost.attribute}, {cost.level}: {_cost(cost)}" for cost in found[0].costs]
-    fresh = device_loss(survey, lambda m: m.eps_inf if m.memoized else 0.0)
-    if fresh:
-        said.append(f"A device loses up to {nats(fresh)} by new memos in each next survey, in all {nats(len(found) * fresh)}.")
-    elif all(cost.eps_window == cost.eps for cost in costs):
-        said.append("Nothing needs a fresh budget.")
+    said = [
+        f"Level {level}: the window finds {'no candidate' if least is None else f'a candidate with a share of {least:.3g}'} in "
+        "9 of 10 cases, if all people choose this level. If no candidate has people, one is found in at most 1 of 20 cases."
+        for level, least in found.least.items()
+    ]
+    if gap := spacing(before):
+        said.append(f"Devices must leave survey {before.name} at least {plural(gap, 'step')} before this one starts.")
+    fresh = device_loss(before, lambda m: m.eps_inf if m.memoized else 0.0)
+    said.append(f"A device loses up to {nats(fresh)} by new memos." if fresh else "Nothing needs a fresh budget.")
     return said
-
-
-def _cost(cost: "Cost") -> str:
-    from ldpstream.promises.promise import nats
-
-    if cost.eps_window is None:
-        return f"new memos in each survey; while the value stays the same, each survey loses at most {nats(cost.fresh or 0)}."
-    steps = f"any {cost.every_steps} consecutive steps" if cost.every_steps > 1 else "each step"
-    twice = (
-        "" if cost.eps_window == cost.eps else f" at the change of the survey, since it starts too early, else {nats(cost.eps)}"
-    )
-    left = "" if cost.reports_left is None else f"; {plural(cost.reports_left, 'report')} of its lifetime are left"
-    return f"{steps} lose at most {nats(cost.eps_window)}{twice or ', also at the change of the survey'}{left}."
 
 
 @app.command(name="found")
@@ -194,9 +112,6 @@ def found_command(
     histogram: Annotated[
         Path, typer.Argument(metavar="FILE", help="answer of /api/v1/attributes/NAME/histogram?estimator=mi, JSON")
     ],
-    candidates: Annotated[
-        int | None, typer.Option(min=1, help="number of candidates in all surveys of the list", show_default="of NEW")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="FILE", callback=writable, help="list of the found values to write")
     ] = None,
@@ -209,7 +124,7 @@ def found_command(
         raise OutputError(f"--out {out}: the command reads this file; give another one")
     old, new = surveys.load_survey(old_file), surveys.load_survey(new_file)
     shares = read_shares(histogram, new)
-    found, tested = found_values(old, new, shares, candidates)
+    found, tested = found_values(old, new, shares)
     if found:
         show_table(_found_table(found, shares.confidence))
     whose = shares.attribute if shares.cohort is None else f"{shares.attribute} of cohort {shares.cohort}"

@@ -67,20 +67,15 @@ def read_shares(path: Path, survey: Survey) -> HistogramFile:
     return found
 
 
-def found_values(
-    old: Survey, new: Survey, shares: HistogramFile, candidates: int | None = None
-) -> tuple[list[FoundValue], int]:
+def found_values(old: Survey, new: Survey, shares: HistogramFile) -> tuple[list[FoundValue], int]:
     """The values of the new survey that the old one does not list, and that people have; and how many were tested.
 
     Benjamini and Hochberg's procedure tests all new values: on average at most 1 of 20 found values has no people. If no new
     value has people, one is found in at most 1 of 20 cases.
 
-    Args:
-        candidates: number of candidates in all surveys of a list; None if the new survey has all of them.
-
     Raises:
-        CandidatesError: if a survey lacks the attribute, the new survey has no suitable new values of it, the histogram lacks
-            one of them, or `candidates` is less than their number.
+        CandidatesError: if a survey lacks the attribute, the new survey has no suitable new values of it, or the histogram
+            lacks one of them.
     """
     name = shares.attribute
     for survey in (old, new):
@@ -92,8 +87,6 @@ def found_values(
     new_labels = set(asked.labels) - listed - {now for was, now in asked.aliases.items() if was in listed}
     if not new_labels:
         raise CandidatesError(f"{name}: survey {new.name} has no value that survey {old.name} does not list")
-    if candidates is not None and candidates < len(new_labels):
-        raise CandidatesError(f"candidates must be at least {len(new_labels)}, those of survey {new.name}, got {candidates}")
     rows = [i for i, label in enumerate(shares.labels) if label in new_labels]
     if len(rows) < len(new_labels):
         raise CandidatesError(f"{name}: the histogram has {len(rows)} of {len(new_labels)} candidates; ask for it without top")
@@ -101,10 +94,7 @@ def found_values(
         np.array([column[i] for i in rows], float)
         for column in (shares.frequencies, shares.standard_errors, shares.low, shares.high)
     )
-    others = max(0, (candidates or 0) - len(rows))  # candidates of other surveys: as if nobody had them
-    sizes, errors = np.append(np.maximum(share, 0), np.zeros(others)), np.append(error, np.ones(others))
-    clear = clear_differences(sizes, errors, 2 * RATE)  # its p-values are two-sided, and one side counts
+    clear = clear_differences(np.maximum(share, 0), error, 2 * RATE)  # its p-values are two-sided, and one side counts
     order = [i for i in np.argsort(-share, kind="stable") if clear[i]]
-    return [FoundValue(shares.labels[rows[i]], float(share[i]), float(low[i]), float(high[i])) for i in order], len(
-        rows
-    ) + others
+    found = [FoundValue(shares.labels[rows[i]], float(share[i]), float(low[i]), float(high[i])) for i in order]
+    return found, len(rows)

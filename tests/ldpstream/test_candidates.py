@@ -3,10 +3,12 @@
 All seeds are fixed. `test_the_walk_of_the_document_finds_the_value` runs the commands of `docs/other.md`.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,15 @@ from playwright.sync_api import expect
 from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
-from ldpstream import candidates
 from ldpstream.agents import tally
 from ldpstream.candidates import (
     CandidatesError,
     NextSurvey,
     least_found,
-    lighter,
     next_start,
+    next_survey,
     open_attribute,
     read_candidates,
-    rounds,
 )
 from ldpstream.cli import app
 from ldpstream.demo import Demo
@@ -74,11 +74,11 @@ PAIR = MEMOIZED + MEMOIZED.replace('"age"', '"both"').replace("bins = [0, 20, 99
 LABELS = [f"candidate {i}" for i in range(10)]
 
 
-def made(text: str = SURVEY, labels: Sequence[str] = LABELS, start: datetime | None = None, **keys: Any) -> list[NextSurvey]:
+def made(text: str = SURVEY, labels: Sequence[str] = LABELS, start: datetime | None = None, **keys: Any) -> NextSurvey:
     document = tomllib.loads(text)
     survey = parse_survey(document)
     begin = next_start(keys.get("after", survey)) if start is None else start
-    return rounds(survey, document, 0, list(labels), begin, **{"most": 1000, **keys})
+    return next_survey(survey, document, 0, list(labels), begin, **keys)
 
 
 def after(old: str, new: str) -> Survey:
@@ -131,7 +131,7 @@ def test_a_list_is_read_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_next_survey_keeps_everything_else() -> None:
-    [one] = made()
+    one = made(people=20_000)
     old, new = parse_survey(tomllib.loads(SURVEY)), one.survey
     assert new.attributes[0].values == ("car", "bus", "bicycle", *LABELS, "other")
     assert (new.name, new.replaces, new.n_steps) == ("travel-2", old.fingerprint.hex(), None)
@@ -140,8 +140,10 @@ def test_the_next_survey_keeps_everything_else() -> None:
     again = parse_survey(tomllib.loads(one.text))
     assert again == new
     assert new.attributes[0].catch_all == "other"
-    [later] = made(SURVEY.replace("00:00:00Z", "00:00:00.25Z"))
-    assert later.survey.start_ms == one.survey.start_ms + 250
+    later = made(SURVEY.replace("00:00:00Z", "00:00:00.25Z"), mechanism="OLH", steps=4)
+    assert (later.survey.start_ms, later.survey.n_steps) == (one.survey.start_ms + 250, 4)
+    assert later.survey.attributes[0].levels[0].mechanism == "OLH"
+    assert one.least == {"daily": least_found(mechanism("GRR", 14, eps=2.0).spaced(4, None), 4, 20_000, 10)}
 
 
 def test_a_file_says_what_its_document_says() -> None:
@@ -154,64 +156,45 @@ def test_a_file_says_what_its_document_says() -> None:
     assert parse_survey(tomllib.loads(document_text(document))) == parse_survey(document)
 
 
-def test_rounds_ask_the_whole_list_one_after_the_other() -> None:
-    found = made(most=4, people=20_000)
-    assert [len(one.candidates) for one in found] == [4, 4, 2]
-    assert [label for one in found for label in one.candidates] == LABELS
-    assert [one.survey.name for one in found] == ["travel-2", "travel-3", "travel-4"]
-    old = parse_survey(tomllib.loads(SURVEY))
-    for number, one in enumerate(found):
-        assert (one.survey.n_steps, one.survey.replaces) == (4, old.fingerprint.hex())
-        assert one.survey.attributes[0].levels[0].lifetime_reports == 100 - 3 - number
-        n = len(one.candidates)
-        assert one.least == {"daily": least_found(mechanism("GRR", 4 + n, eps=2.0).spaced(4, None), 4, 20_000, 10)}
-
-
 def test_any_w_consecutive_steps_hold_at_most_one_report_also_across_the_change() -> None:
-    """Enumerates all phases of a device in three surveys. Control: a start that is two steps earlier."""
+    """Enumerates all phases of a device in three surveys. Control: surveys that start one step after the end before."""
 
-    def most(surveys: list[Survey]) -> int:
-        w, origin, step = 4, surveys[0].start_ms, surveys[0].step_ms
+    def most(surveys: list[Survey], gap: int) -> int:
+        w = 4
         worst = 0
         for number in range(w ** len(surveys)):
-            phases = [number // w**i % w for i in range(len(surveys))]
-            at = [
-                (one.start_ms - origin) // step + s
-                for one, phase in zip(surveys, phases, strict=True)
-                for s in range(phase, one.n_steps or 12, w)
-            ]
-            worst = max(worst, max(sum(begin <= s < begin + w for s in at) for begin in range(max(at) + 1)))
+            at, begin = list[int](), 0
+            for i, one in enumerate(surveys):
+                at += range(begin + number // w**i % w, begin + (one.n_steps or 0), w)
+                begin += (one.n_steps or 0) + gap
+            worst = max(worst, max(sum(first <= s < first + w for s in at) for first in range(max(at) + 1)))
         return worst
 
     old = parse_survey(tomllib.loads(SURVEY))
-    found = made(most=6)
-    assert most([old, *(one.survey for one in found)]) == 1
-    assert {cost.eps_window for one in found for cost in one.costs} == {2.0}
-    early = next_start(old) - timedelta(hours=2)
-    [hurried] = made(start=early)
-    assert most([old, hurried.survey]) == 2
-    assert hurried.costs[0].eps_window == 4.0
+    second = made(steps=4).survey
+    third = made(steps=4, after=second).survey
+    gaps = {(b.start_ms - a.opens_ms(a.n_steps or 0)) // a.step_ms for a, b in pairwise((old, second, third))}
+    assert gaps == {4}
+    assert most([old, second, third], 4) == 1
+    assert most([old, second, third], 1) == 2
+    assert third.attributes[0].levels[0].lifetime_reports == 100 - 3 - 1
+    with pytest.raises(CandidatesError, match="at least 4 steps after the end of survey travel, not before 2026-01-05T16"):
+        made(start=next_start(old) - timedelta(milliseconds=1))
 
 
 def test_a_wallet_admits_the_next_survey_with_the_same_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the wallet refuses a survey that begins right after the end."""
-    old = parse_survey(tomllib.loads(SURVEY))
-    [one] = made()
-    [hurried] = made(start=datetime.fromtimestamp(old.opens_ms(12) / 1000, UTC))
+    old, later = parse_survey(tomllib.loads(SURVEY)), made().survey
+    hurried = parse_survey(tomllib.loads(made().text.replace("05T16:00", "05T12:00")))
     now = old.start_ms
     monkeypatch.setattr("ldpstream.producers.device.wallet._now_ms", lambda: now)
     wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
     wallet.device(old)
-    now = hurried.survey.start_ms
+    now = hurried.start_ms
     with pytest.raises(WalletFull):
-        wallet.device(hurried.survey)
-    now = one.survey.start_ms
-    wallet.device(one.survey)
-
-
-def test_memos_are_fresh() -> None:
-    [one] = made(SURVEY + MEMOIZED)
-    assert [(cost.fresh, cost.eps_window) for cost in one.costs] == [(None, 2.0), (2.0, None)]
+        wallet.device(hurried)
+    now = later.start_ms
+    wallet.device(later)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +205,7 @@ def test_memos_are_fresh() -> None:
             SURVEY.replace("ends = 12\n", "").replace("every_steps = 4\n", ""), {}, CandidatesError,
             "no end: give --start, when devices have left this survey",
         ),
-        (SURVEY, {"start": datetime(2026, 1, 5, tzinfo=UTC)}, CandidatesError, "the end of survey travel, 2026-01-05T12:"),
+        (SURVEY, {"start": datetime(2026, 1, 5, tzinfo=UTC)}, CandidatesError, "after the end of survey travel, not before"),
         (SURVEY, {"after": parse_survey(tomllib.loads(SURVEY + MEMOIZED))}, CandidatesError, "must replace survey travel ("),
         (SURVEY, {"after": after("eps = 2.0", "eps = 3.0")}, CandidatesError, "has other attributes, levels or steps"),
         (SURVEY, {"after": after("lifetime_reports = 100", "")}, CandidatesError, "has other attributes, levels or steps than"),
@@ -255,21 +238,6 @@ def test_what_cannot_be_made_is_refused_in_one_line(text: str, keys: dict[str, A
 def test_an_attribute_without_other_is_refused(text: str, name: str | None, told: str) -> None:
     with pytest.raises(CandidatesError, match=re.escape(told)):
         open_attribute(parse_survey(tomllib.loads(text)), name)
-
-
-def test_many_values_need_another_mechanism() -> None:
-    [one] = made(labels=[f"{i}" for i in range(100)])
-    [(level, name, factor)] = lighter(one.survey, 0)
-    assert (level, name) == ("daily", "OLH")
-    assert factor == pytest.approx(mechanism("GRR", 104, eps=2.0).variance() / mechanism("OLH", 104, eps=2.0).variance())
-    [better] = made(labels=[f"{i}" for i in range(100)], mechanism="OLH")
-    assert lighter(better.survey, 0) == []
-    assert lighter(made()[0].survey, 0) == []
-    second = SURVEY[SURVEY.index("[[") :].replace('"mode"', '"two"')
-    [fake] = made(SURVEY.replace('"smp"', '"rs+fd"') + second, [f"{i}" for i in range(100)])
-    grr, olh = (mechanism(name, 104, eps=2.0).with_fake_data(2).variance() for name in ("GRR", "OLH"))
-    [(_, _, factor)] = lighter(fake.survey, 0)
-    assert factor == pytest.approx(grr / olh)
 
 
 # ---- from the growth of `other` to the value
@@ -330,7 +298,11 @@ def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: p
         page.close()
 
     invoke(ask)
-    assert "Nothing needs a fresh budget." in invoke([*ask, "--out", str(made_folder(tmp_path))])
+    told = invoke([*ask, "--out", str(made_folder(tmp_path)), "--json", "made.json"])
+    assert "Nothing needs a fresh budget." in told
+    assert "Devices must leave survey travel at least 4 steps before this one starts." in told
+    [least] = json.loads(Path("made.json").read_text())["least_share"].values()
+    assert f"a candidate with a share of {least:.3g} in 9 of 10 cases" in told
     assert "History of mode: joined" in invoke(diff)
     new = load_survey("travel-2.toml")
     second = Demo(new, Travellers(new, people, 4, 0), 2)
@@ -366,6 +338,8 @@ def test_the_command_writes_no_file_through_a_link_and_names_surveys_that_are_ov
     Path("travel-2.toml").unlink()
     said = invoke(ask)
     assert "travel-2 has ended already. Give a later --start." in said
+    Path("travel.toml").write_text(SURVEY + MEMOIZED)
+    assert "A device loses up to 2 nats by new memos." in invoke([*ask, "--out", str(made_folder(tmp_path))])
 
 
 def made_folder(tmp_path: Path) -> Path:
@@ -404,18 +378,3 @@ def test_without_scooters_nothing_warns() -> None:
     assert gauge_of(survey, demo) == 0
     closed = parse_survey(tomllib.loads(SURVEY.replace('"other"]', '"ferry"]')))
     assert gauge_of(closed, demo) is None
-
-
-@pytest.mark.parametrize(("taken", "share"), [("travel-2", ["--people", "50000", "--share", "0.1"]), ("travel-3", [])])
-def test_a_file_that_exists_is_noticed_before_the_calculations(
-    taken: str, share: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("travel.toml").write_text(SURVEY)
-    Path("list.txt").write_text("tram\nferry\nscooter\n")
-    Path(f"{taken}.toml").touch()
-    for name in ("fitting", "rounds"):
-        monkeypatch.setattr(candidates, name, lambda *_, **__: pytest.fail("calculates"))
-    refused = CliRunner().invoke(app, ["candidates", "travel.toml", "--list", "list.txt", "--most", "2", *share])
-    assert str(refused.exception) == f"{taken}.toml: exists already; give another folder with --out"
-    assert list(Path().glob("travel-*")) == [Path(f"{taken}.toml")]

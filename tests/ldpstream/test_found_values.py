@@ -47,7 +47,7 @@ def test_the_least_share_is_found_and_others_are_not() -> None:
     m = mechanism("OLH", k, eps=2.0)
     labels = [*LABELS, *(f"{i}" for i in range(20))]
     old = parse_survey(tomllib.loads(SURVEY.replace('"bus", "bicycle", ', "")))
-    [one] = made(SURVEY.replace('"bus", "bicycle", ', ""), labels)
+    one = made(SURVEY.replace('"bus", "bicycle", ', ""), labels)
     least = least_found(m, 1, people, len(labels))
     assert least is not None
     rng, seen = np.random.default_rng(33), {}
@@ -86,7 +86,7 @@ def test_the_least_share_is_found_and_others_are_not() -> None:
 )
 def test_a_wrong_histogram_is_refused_in_one_line(changed: dict[str, Any], told: str, tmp_path: Path) -> None:
     right = histogram(["x"] * 14, *[[0.1] * 14] * 4)
-    survey, path = made()[0].survey, tmp_path / "found.json"
+    survey, path = made().survey, tmp_path / "found.json"
     path.write_bytes(msgspec.json.encode(right))
     assert read_shares(path, survey) == right
     path.write_bytes(msgspec.json.encode(msgspec.to_builtins(right) | changed))
@@ -101,21 +101,20 @@ def test_a_file_that_is_no_json_is_refused_in_one_line(raw: bytes, tmp_path: Pat
     path = tmp_path / "found.json"
     path.write_bytes(raw)
     with pytest.raises(CandidatesError, match="not a histogram of the API as JSON"):
-        read_shares(path, made()[0].survey)
+        read_shares(path, made().survey)
 
 
-def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
+def test_the_threshold_counts_all_new_values() -> None:
     z = float(-ndtri(0.05 / 10))
     old = parse_survey(tomllib.loads(SURVEY))
-    [one] = made()
+    one = made()
     labels = one.survey.attributes[0].labels
     share = [0.0] * len(labels)
     share[3] = 1.01 * z
     shares = histogram(labels, share, [1.0] * 14, share, share)
     assert [one.label for one in found_values(old, one.survey, shares)[0]] == ["candidate 0"]
-    assert found_values(old, one.survey, shares, 20) == ([], 20)
-    with pytest.raises(CandidatesError, match="candidates must be at least 10, those of survey travel-2, got 9"):
-        found_values(old, one.survey, shares, 9)
+    less = [0.99 * x for x in share]
+    assert found_values(old, one.survey, histogram(labels, less, [1.0] * 14, less, less)) == ([], 10)
     renamed = parse_survey(
         tomllib.loads(one.text.replace('"bus"', '"coach"').replace("[[attribute.", 'aliases = { bus = "coach" }\n[[attribute.'))
     )
@@ -129,7 +128,7 @@ def test_candidates_of_other_surveys_count_for_the_threshold() -> None:
 def test_found_does_not_overwrite_what_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("travel.toml").write_text(SURVEY)
-    Path("travel-2.toml").write_text(made()[0].text)
+    Path("travel-2.toml").write_text(made().text)
     for read in ("travel.toml", "travel-2.toml"):
         refused = CliRunner().invoke(app, ["found", "travel.toml", "travel-2.toml", "found.json", "--out", f"./{read}"])
         assert isinstance(refused.exception, OutputError)
@@ -137,7 +136,7 @@ def test_found_does_not_overwrite_what_it_reads(tmp_path: Path, monkeypatch: pyt
 
 
 def test_cells_of_a_pair_are_no_candidates() -> None:
-    [one] = made(SURVEY + PAIR)
+    one = made(SURVEY + PAIR)
     shares = histogram(["x"], *[[0.1]] * 4, attribute="both")
     with pytest.raises(CandidatesError, match="both is a pair; ask for the histogram of the attribute with the candidates"):
         found_values(parse_survey(tomllib.loads(SURVEY + PAIR)), one.survey, shares)
