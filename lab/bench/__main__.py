@@ -202,7 +202,7 @@ def sets_command(
 def advice_command(
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
-    repeats: Annotated[int, typer.Option(min=10, max=10_000, help="repetitions of each setting")] = 50,
+    repeats: Annotated[int, typer.Option(min=1, max=10_000, help="repetitions of each setting")] = 20,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     json: JsonFile = None,
 ) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from lab.bench.accuracy.shapes import FEW
 from lab.bench.coverage_cells import CellCoverage, cells_table, few_table, lowest_table
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes, ibu, matrix_inversion, mle
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism

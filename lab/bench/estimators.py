@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
+from lab.drawn_tables import drawn_table
 from lab.peers.environment import LIBRARIES, accuracy_of_peers, time_peers
-from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes, ibu, mle
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.filter.local_level import LocalLevel

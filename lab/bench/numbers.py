@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import Estimate

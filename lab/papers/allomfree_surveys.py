@@ -13,10 +13,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from lab.datasets import Dataset, generated, load
+from lab.drawn_tables import tabulate
+from lab.error_measures import mse
 from lab.papers.allomfree_printed import DATASETS, GAINS
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
-from ldpstream.advice.drawn_tables import tabulate
-from ldpstream.advice.error_measures import mse
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
 from ldpstream.plots import Curve, Panel

@@ -6,7 +6,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.spatial.distance import cdist
 
-from ldpstream.advice.error_measures import pair
+from lab.error_measures import pair
 
 TOLERANCE = 1e-10  # tolerance of the linear programme, relative to the longest distance
 

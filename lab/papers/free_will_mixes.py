@@ -11,13 +11,13 @@ from functools import cache
 import numpy as np
 from scipy.stats import binom
 
+from lab.error_measures import emd_line
 from lab.papers.emd_grid import emd_grid
 from lab.papers.free_will_estimators import Projection, combine_mechanisms, combine_results
 from lab.papers.location.base import StoredChannel
 from lab.papers.location.geometric import PlanarGeometric, TruncatedGeometric
 from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
-from ldpstream.advice.error_measures import emd_line
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.maximum.likelihood import MAX_EVALUATIONS, PROVEN_GAP, em, ibu, mle
 from ldpstream.estimators.maximum.optimum import projected_maximum

@@ -5,13 +5,13 @@ Log-normal incomes replace the paper's incomes, and linear forms replace random 
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ldpstream.advice.drawn_tables import tabulate
-from ldpstream.advice.error_measures import mae, mse
-from ldpstream.advice.populations import SHAPES
+from lab.drawn_tables import tabulate
+from lab.error_measures import mae, mse
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.estimators.maximum.likelihood import em
 from ldpstream.mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
@@ -23,6 +23,13 @@ from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 EPSILONS = (1.0, 2.0, 4.0)
 LOLOHA_G = {1.0: 3, 2.0: 7, 4.0: 53}  # §3.2's formula, rounded as in the paper's package; the paper prints floors
 MEDIAN_INCOME, INCOME_SPREAD, TOP_INCOME = 36_000, 0.9, 720_000
+SHAPES: dict[str, Callable[[np.random.Generator, int], FloatArray]] = {
+    "gaussian": lambda rng, n: rng.normal(1000, 10, n),
+    "exponential": lambda rng, n: rng.exponential(1, n),
+    "uniform": lambda rng, n: rng.uniform(100, 10_000, n),
+    "poisson": lambda rng, n: rng.poisson(5, n).astype(float),
+    "triangular": lambda rng, n: rng.triangular(100, 4500, 10_000, n),
+}  # of §4.1
 
 
 def population(shape: str, k: int, n: int, rng: np.random.Generator) -> IntArray:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from lab import datasets
-from ldpstream.advice.drawn_tables import tabulate
-from ldpstream.advice.error_measures import mae
+from lab.drawn_tables import tabulate
+from lab.error_measures import mae
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray

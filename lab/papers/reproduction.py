@@ -25,9 +25,8 @@ CODE = (
     "estimators",
     "lab/papers",
     "lab/datasets.py",
-    "ldpstream/advice/error_measures.py",
-    "ldpstream/advice/drawn_tables.py",
-    "ldpstream/advice/populations.py",
+    "lab/error_measures.py",
+    "lab/drawn_tables.py",
 )
 WIDTH = 3.0  # a published and a reproduced value agree if they differ by at most this many standard deviations
 

@@ -1,1 +1,1 @@
-"""The adviser finds a mechanism for a question: for values also an estimator and its post-processing, for numbers the bins."""
+"""The adviser compares mechanisms by exact numbers, and proposes a survey for a table of people."""

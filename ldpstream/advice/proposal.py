@@ -6,26 +6,19 @@ The survey's comments contain nothing about single people.
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from ldpstream.advice.advice_tables import reasons, use
-from ldpstream.advice.advise import SURVEY, Advice, advise, document
+from ldpstream.advice.advise import SURVEY, WINDOW, best, document, equal_shares, possible, reason, variances
 from ldpstream.advice.columns import Column, Domain, Dropped, propose, read_columns, rounded
-from ldpstream.advice.methods import DEFAULT
-from ldpstream.advice.number_tables import reasons as number_reasons
-from ldpstream.advice.numbers import advise_numbers
-from ldpstream.advice.question import MAX_N, AdviceError, Question
-from ldpstream.advice.windows import EVERY_STEPS
+from ldpstream.advice.question import MAX_PEOPLE, AdviceError, Question
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.mechanisms.registry import lightest
+from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.people_file import CellReader, missing_words
 from ldpstream.producers.table_file import MISSING
@@ -47,10 +40,9 @@ collection = "smp"             # {collection}
 """
 PROMISES = {
     True: "All levels are memoized: eps_inf is for values that hardly ever change. For values that change, run init --eps",
-    False: f"All levels are one-time, with a report in {EVERY_STEPS} steps: the promise eps is for values that may change",
+    False: f"All levels are one-time, with a report in {WINDOW} steps: the promise eps is for values that may change",
 }  # is the survey memoized?
-FINER = (2, 5)  # parts into which bins of equal width may be split
-REPEATS = 25  # repetitions of each attribute's simulation
+FINER = (5, 2)  # parts into which bins of equal width may be split, the best first
 SAMPLED = "every device samples one attribute, once, and answers only that one"
 
 
@@ -59,22 +51,23 @@ class Plan:
     """The attributes of a survey, before the adviser has chosen the levels.
 
     Attributes:
-        kept: the attributes, in the order of the columns: column, domain, sample and question.
+        kept: the attributes, in the order of the columns: column, domain, shares of the values, and question. The shares are
+            those of the sample; for several answers they are `equal_shares`, since only one mechanism answers such a question.
     """
 
     n_people: int
-    kept: list[tuple[Column, Domain, IntArray, Question]]
+    kept: list[tuple[Column, Domain, FloatArray, Question]]
     dropped: list[tuple[Column, Dropped]]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A column that the survey asks for, its domain, the mechanism of its level, and comments with the reasons."""
+    """A column that the survey asks for, its domain, the mechanism of its level, and the reason for the mechanism."""
 
     column: Column
     domain: Domain
     mechanism: Mechanism
-    comments: list[str]
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -118,49 +111,39 @@ def plan_survey(
         raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
     if not columns:
         raise AdviceError(f"{path}: no column is left to ask for")
-    proposals = [(column, _possible(column, propose(column, least, sets))) for column in columns]
+    proposals = [(column, _possible(column, propose(column, least, sets), split=eps is not None)) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
         whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
         raise AdviceError(f"{path}: no column is suitable: {whys}")
-    devices = max(2, min(n or n_people, MAX_N) // len(domains))  # every device answers one attribute
+    devices = max(2, min(n or n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
     kept = []
     for column, domain in domains:
         attribute = _attribute_of(column, domain)
         question = Question(
-            k=attribute.k - (attribute.most or 0), n=devices, eps=eps, eps_inf=eps_inf, choices=attribute.most,
+            k=attribute.k - (attribute.most or 0), people=devices, eps=eps, eps_inf=eps_inf, choices=attribute.most,
             numbers=eps is not None and attribute.bins is not None,
         )  # fmt: skip
-        kept.append((column, domain, _people(column, attribute), question))
+        shares = _shares(column, attribute) if attribute.most is None else equal_shares(question)
+        kept.append((column, domain, shares, question))
     return Plan(n_people, kept, dropped)
 
 
-def propose_survey(
-    plan: Plan,
-    name: str,
-    start: datetime,
-    *,
-    least: int,
-    repeats: int = REPEATS,
-    seed: int = 1,
-    seen: Callable[[int, int, str], None] = lambda *_: None,
-) -> Proposal:
-    asked: list[Asked] = []
-    for i, (column, domain, counts, question) in enumerate(plan.kept):
-
-        def advised(done: int, total: int, _: str, i: int = i, name: str = column.name) -> None:
-            seen(i * total + done, len(plan.kept) * total, name)
-
-        seen(i * repeats, len(plan.kept) * repeats, column.name)  # shown during the first repetition, which compiles
-        if question.numbers:
-            asked.append(_number(column, domain, question, repeats, seed, advised))
-            continue
-        labels = domain.keys.get("values")
-        advice = advise(question, counts, labels=labels, repeats=repeats, seed=seed, seen=advised, processes=1)
-        asked.append(_category(column, domain, _smallest_variance(advice)))
+def propose_survey(plan: Plan, name: str, start: datetime, *, least: int) -> Proposal:
+    asked = [_asked(*one) for one in plan.kept]
     text = _text(name, start, least, asked)
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
+
+
+def _asked(column: Column, domain: Domain, shares: FloatArray, question: Question) -> Asked:
+    middles = None
+    if question.numbers:
+        edges = np.array(domain.keys["bins"], float)
+        middles = (edges[1:] + edges[:-1]) / 2
+    found = variances(question, possible(question)[0], shares, middles)
+    chosen = best(found)
+    return Asked(column, domain, chosen, reason(chosen, found))
 
 
 def notes(plan: Plan, found: Proposal) -> list[str]:
@@ -171,49 +154,33 @@ def notes(plan: Plan, found: Proposal) -> list[str]:
     return [*(f"{name}: {missing_words(left)}" for name, left in words if left), *hints]
 
 
-def _category(column: Column, domain: Domain, advice: Advice) -> Asked:
-    why = reasons(advice)[: 1 if advice.question.choices is None else 2]
-    comments = [*why, f"use this published estimate: {use(advice)}"]
-    return Asked(column, domain, advice.question.build(advice.first.mechanism), comments)
+def finer_bins(edges: Sequence[int | float]) -> list[int | float]:
+    """Returns finer edges: each bin in 5 parts, or else in 2 parts.
 
+    Square Wave has the smallest errors with about 50 bins (`docs/numbers.md`). If all edges are integers, the finer edges must
+    be integers, too. Bins of unequal width are not split.
 
-def _number(
-    column: Column, domain: Domain, question: Question, repeats: int, seed: int, seen: Callable[[int, int, str], None]
-) -> Asked:
-    numbers = np.repeat([float(cell) for cell in column.cells], list(column.cells.values()))
-    options = [domain.keys["bins"], *finer_bins(domain.keys["bins"])]
-    advice = advise_numbers(question, options, "histogram", numbers, repeats=repeats, seed=seed, seen=seen, processes=1)
-    bins = advice.first.bins
-    edges = next(edges for edges in options if len(edges) == bins + 1)
-    words = domain.words.replace(plural(len(options[0]) - 1, "bin"), plural(bins, "bin"))
-    built = msgspec.structs.replace(question, k=bins).build(advice.first.candidate.mechanism)
-    return Asked(column, Domain({"bins": edges}, words, domain.hint), built, number_reasons(advice)[:1])
-
-
-def finer_bins(edges: Sequence[int | float]) -> list[list[int | float]]:
-    """Returns finer edges for bins of equal width: one list splits each bin into 2 parts, another into 5 parts.
-
-    If all edges are integers, leaves out a split whose edges are not. Bins of unequal width are not split.
-
-    >>> finer_bins([0, 10, 20])[0], finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
-    ([0, 5, 10, 15, 20], [[0, 1, 2, 3, 4]], [])
+    >>> finer_bins([0, 10, 20]), finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
+    ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [0, 1, 2, 3, 4], [0, 1, 5])
     """
     width = Decimal(str(edges[1])) - Decimal(str(edges[0]))
     if any(Decimal(str(b)) - Decimal(str(a)) != width for a, b in pairwise(edges)):
-        return []
+        return list(edges)
     whole = all(isinstance(edge, int) for edge in edges)
-    steps = [(parts, width / parts) for parts in FINER if not whole or width % parts == 0]
-    return [[rounded(Decimal(str(edges[0])) + i * step) for i in range(parts * (len(edges) - 1) + 1)] for parts, step in steps]
+    parts = next((parts for parts in FINER if not whole or width % parts == 0), 1)
+    return [rounded(Decimal(str(edges[0])) + i * width / parts) for i in range(parts * (len(edges) - 1) + 1)]
 
 
-def _smallest_variance(advice: Advice) -> Advice:
-    of_default = {row.mechanism: row for row in advice.ranking if row.estimator == DEFAULT}
-    built = [(advice.question.build(c.mechanism), c.deviation**2) for c in advice.candidates if c.mechanism in of_default]
-    return msgspec.structs.replace(advice, first=of_default[lightest(built).name])
+def _split(domain: Domain) -> Domain:
+    coarse = domain.keys["bins"]
+    finer = finer_bins(coarse)
+    words = domain.words.replace(plural(len(coarse) - 1, "bin"), plural(len(finer) - 1, "bin"))
+    return replace(domain, keys={"bins": finer}, words=words)
 
 
-def _possible(column: Column, domain: Domain | Dropped) -> Domain | Dropped:
+def _possible(column: Column, domain: Domain | Dropped, *, split: bool) -> Domain | Dropped:
     if isinstance(domain, Domain):
+        domain = _split(domain) if split and "bins" in domain.keys else domain
         try:
             _attribute_of(column, domain)
         except SurveyError as error:  # its text shows a value after the comma
@@ -226,16 +193,14 @@ def _attribute_of(column: Column, domain: Domain) -> Attribute:
     return parse_survey(SURVEY | {"attribute": [{"name": column.name, **domain.keys, "level": [level]}]}).attributes[0]
 
 
-def _people(column: Column, attribute: Attribute) -> IntArray:
-    found, reader = Counter[int](), CellReader(attribute, lambda _: False)
+def _shares(column: Column, attribute: Attribute) -> FloatArray:
+    found, reader = np.zeros(attribute.k), CellReader(attribute, lambda _: False)
     for cell, people in column.cells.items():
         # the reader refuses a number of more than 15 digits, such as 1e20 without its exponent
         value = reader.value(cell) if attribute.values is not None else attribute.find(column.numbers[cell])[0]
         if value is not None:
             found[value] += people
-    if attribute.most is not None:
-        return np.repeat(np.array(list(found), np.int64), list(found.values()))
-    return np.array([found[value] for value in range(attribute.k)], np.int64)
+    return np.asarray(found / found.sum())
 
 
 def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
@@ -246,7 +211,7 @@ def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
 
 
 def _attribute(asked: Asked) -> str:
-    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(EVERY_STEPS)
+    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(WINDOW)
     keys = document(m, asked.column.name, asked.domain.keys)
     (level,) = keys.pop("level")
     header = asked.column.header
@@ -256,7 +221,7 @@ def _attribute(asked: Asked) -> str:
         f"# {asked.domain.words}",
         *toml_lines(keys),
         "[[attribute.level]]",
-        *(f"# {line}" for line in asked.comments),
+        f"# {asked.reason}",
         *toml_lines(level),
     ]
     return "\n".join([*lines, ""])

@@ -1,36 +1,18 @@
 """A question for the adviser, and its limits."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ldpstream.advice import error_measures
 from ldpstream.mechanisms import Mechanism, mechanism
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, chain_epsilons, epsilon, integer, one_of
+from ldpstream.mechanisms.arguments import MAX_COUNT, chain_epsilons, epsilon, integer
 from ldpstream.mechanisms.registry import answering
 from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.mechanisms.solvers import largest_eps_1
 from ldpstream.surveys.errors import UserError
 
-
-def kl_of_distributions(truth: FloatArray, estimate: FloatArray) -> float:
-    """Kullback-Leibler divergence to a distribution; infinite if the estimate has a negative number or does not sum to 1."""
-    distribution = estimate.min() >= 0 and math.isclose(estimate.sum(), 1, abs_tol=1e-9)
-    return max(error_measures.kl(truth, estimate), 0.0) if distribution else math.inf
-
-
-METRICS: dict[str, Callable[[FloatArray, FloatArray], float]] = {
-    "mse": error_measures.mse,
-    "mae": error_measures.mae,
-    "l1": error_measures.l1,
-    "l2": error_measures.l2,
-    "kl": kl_of_distributions,
-    "emd": error_measures.emd_line,
-}
-OF_SETS = ("mse", "mae", "l1", "l2")  # the shares of several answers do not sum to 1, and have no order
-MAX_K, MAX_N = 100_000, 10_000_000
+MAX_K, MAX_PEOPLE = 100_000, 10_000_000
 
 
 class AdviceError(UserError, ValueError):
@@ -42,30 +24,28 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         k: number of values, in [2, 100 000]; with `choices` at most 30.
-        choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
-        numbers: True if the values are bins of numbers.
-        n: people who report at a step, in [2, 10 000 000].
+        people: people who answer, in [2, 10 000 000].
         eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
+        every_steps: with eps, a device reports at one of this many steps, at least 1.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
         eps_1: loss of one report, below eps_inf; half of eps_inf if neither eps_1 nor `budget` is given.
-        horizon: number of reports t whose loss ε_t is shown, at least 1.
-        budget: limit of ε_t at the horizon, below eps_inf, given in place of eps_1.
-        metric: one of `METRICS`.
-        max_bytes: the longest report allowed, in bytes without the envelope, at least 1; None for any.
+        budget: limit of the loss of `steps` reports of an unchanged value, below eps_inf, given in place of eps_1.
+        steps: number of steps of the longest span, at least 1.
+        choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
+        numbers: True if the values are bins of numbers.
 
     Raises:
         AdviceError: if a number is outside its range, or two numbers contradict each other.
     """
 
     k: int
-    n: int
+    people: int
     eps: float | None = None
+    every_steps: int = 1
     eps_inf: float | None = None
     eps_1: float | None = None
-    horizon: int = 365
     budget: float | None = None
-    metric: str = "mse"
-    max_bytes: int | None = None
+    steps: int = 365
     choices: int | None = None
     numbers: bool = False
 
@@ -80,13 +60,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         if self.choices is not None:
             integer("k with choices", self.k, 2, MAX_SET_VALUES)
             integer("choices", self.choices, 1, self.k)
-        integer("n", self.n, 2, MAX_N)
-        integer("horizon", self.horizon, 1, MAX_COUNT)
-        one_of("metric", self.metric, tuple(METRICS))
-        if self.choices is not None:
-            one_of("metric with choices", self.metric, OF_SETS)
-        if self.max_bytes is not None:
-            integer("max_bytes", self.max_bytes, 1, MAX_COUNT)
+            if self.numbers:
+                raise ValueError("give choices or numbers, not both")
+        integer("people", self.people, 2, MAX_PEOPLE)
+        integer("steps", self.steps, 1, MAX_COUNT)
+        integer("every_steps", self.every_steps, 1, MAX_COUNT)
         if (self.eps is None) == (self.eps_inf is None):
             raise ValueError("give exactly one of eps (one-time) and eps_inf (memoized)")
         if self.eps_inf is None:
@@ -94,6 +72,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             if self.eps_1 is not None or self.budget is not None:
                 raise ValueError("eps_1 and budget need eps_inf, not eps")
             return
+        if self.every_steps > 1:
+            raise ValueError("every_steps needs eps, not eps_inf")
         if self.eps_1 is not None and self.budget is not None:
             raise ValueError("give eps_1 or budget, not both")
         chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)
@@ -109,19 +89,21 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def names(self) -> tuple[str, ...]:
         return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
 
-    def domain(self, labels: Sequence[str] | None = None) -> Mapping[str, Any]:
-        """The domain of the attribute, as keys of a survey; without labels, the values are the numbers 0 … k-1."""
+    @property
+    def domain(self) -> Mapping[str, Any]:
+        """The domain of the attribute as keys of a survey, with the numbers 0 … k-1 as its values."""
         if self.choices is None:
-            return {"size": self.k} if labels is None else {"values": list(labels)}
-        return {"values": list(labels or map(str, range(self.k))), "choices": self.choices}
+            return {"size": self.k}
+        return {"values": list(map(str, range(self.k))), "choices": self.choices}
 
     def build(self, name: str) -> Mechanism:
         """Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
-            return mechanism(name, self.k, eps=self.eps, choices=self.choices)
+            once = mechanism(name, self.k, eps=self.eps, choices=self.choices)
+            return once.spaced(self.every_steps) if self.every_steps > 1 else once
         assert self.eps_inf is not None
         if self.budget is not None:
             return largest_eps_1(
-                name, self.k, eps_inf=self.eps_inf, horizon=self.horizon, budget=self.budget, choices=self.choices
+                name, self.k, eps_inf=self.eps_inf, horizon=self.steps, budget=self.budget, choices=self.choices
             )
         return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single, choices=self.choices)

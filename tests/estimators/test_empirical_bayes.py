@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lab.drawn_tables import drawn_table
 from lab.papers.location.geometric import TruncatedGeometric
-from ldpstream.advice.drawn_tables import drawn_table
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
 from ldpstream.estimators.bayes import unordered
 from ldpstream.estimators.bayes.posterior import Posterior

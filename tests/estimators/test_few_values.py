@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes, matrix_inversion
 from ldpstream.estimators.bayes import unordered
 from ldpstream.estimators.bayes.few_values import (

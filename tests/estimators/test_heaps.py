@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import gamma
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.quantiles import mean, quantiles

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ldpstream.advice import error_measures as errors
+from lab import error_measures as errors
 from ldpstream.estimators import matrix_inversion, post_process, post_processing
 from ldpstream.estimators.post_processing import NAMES
 from ldpstream.mechanisms.families.unary import LongitudinalUnary

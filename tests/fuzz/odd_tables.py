@@ -11,7 +11,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators.bayes.value_likelihood import informative
 from ldpstream.estimators.differences import difference_errors
 from ldpstream.estimators.estimate import Group

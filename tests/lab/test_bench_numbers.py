@@ -8,7 +8,7 @@ from scipy import stats
 
 from lab.bench import numbers
 from lab.bench.numbers import DECILES, Setting, errors, measure, summary_table
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from tests.mechanisms.test_sampling import LIMIT, p_value

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from lab.drawn_tables import tabulate
 from lab.papers import ibu_mi
 from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, chance, mean_gain, read
 from lab.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
 from lab.papers.reproduction import Plan, Row
-from ldpstream.advice.drawn_tables import tabulate
 from ldpstream.estimators import ibu
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from lab.drawn_tables import tabulate
+from lab.error_measures import mae
 from lab.papers.ldp3 import TABLES
 from lab.papers.ldp3_runs import PROTOCOLS, toolkit_power, toolkit_variance
-from ldpstream.advice.drawn_tables import tabulate
-from ldpstream.advice.error_measures import mae
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import mechanism
 

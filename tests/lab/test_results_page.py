@@ -12,7 +12,7 @@ from lab.bench.accuracy.cells import quick_grid
 from lab.bench.accuracy.compare import result
 from lab.bench.accuracy.measure import measure
 from lab.bench.accuracy.shapes import SYNTHETIC
-from lab.bench.advice import INFORMED, PAPERS, Compared
+from lab.bench.advice import PAPERS, Compared
 from lab.bench.estimators import Timing
 from lab.papers.reproduction import Outcome, Reproduced, Row, Target
 from lab.papers.reproduction_tables import document
@@ -25,10 +25,7 @@ ROWS = [
 ]
 PANELS = [Panel("p", "x", "y", [Curve("c", [1, 2], [math.nan, 3.0])])]
 EQUAL = dict.fromkeys(["A mi", *PAPERS["one-time"], *PAPERS["memoized"]], 1.0)
-ADVISED = Compared(
-    case="one", kind="one-time", eps=1.0, k=3, n=10, advice=dict.fromkeys(INFORMED, "A mi"), mse=EQUAL,
-    better={by: [] for by in INFORMED},
-)  # fmt: skip
+ADVISED = Compared(case="one", kind="one-time", eps=1.0, k=3, n=10, advice="A mi", mse=EQUAL)
 TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outcome([]))
 
 
@@ -51,7 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page_shows_every_result(folder: Path) -> None:
     results_page.main(folder)
     text = (folder / "docs" / "results.md").read_text()
-    assert "| GRR ibu | 100.0% | 100.0% | ×1 | ×1 | one, 1 |" in text
+    assert "| GRR ibu | ×1 | 0.0% | ×1 | one, 1 |" in text
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
     assert "0 of 2 values agree. Of the 2 others, 0 rest on data that we generated" in text

@@ -106,15 +106,11 @@ MISTAKES = {
     ),
     "sample without a header": init(f"{SECRET},a\nx,b\n{SECRET},b\n", "line 1: not a header, since", "column 1 occurs"),
     "sample of few people": init(f"a,b\n1,{SECRET}\n2,y\n", "no column is suitable: column 1: only 2 people have a value"),
-    "sample of a table of people": Mistake(
-        "advise --n 300 --eps 1 --sample data.csv", ("data.csv: ", "2 fields", "--column"),
-        data=b"name,city\n" + f"{SECRET},Ulm\n".encode() * 300,
-    ),
     "sample with an impossible ε": Mistake(
         "init --from data.csv -o new.toml --eps-inf -2", ("eps_inf must be a number", "got -2.0"), data=b"a\n" + b"1\n2\n" * 99
     ),
     "survey exists": Mistake("init --from data.csv -o survey.toml", ("survey.toml: exists already; give another",)),
-    "unknown measure": Mistake("advise --n 9 --k 5 --eps 1 --metric foo", ("metric must be one of mse, mae,", "got 'foo'")),
+    "two kinds of losses": Mistake("advise --people 9 --k 5 --eps 1 --eps-inf 2", ("give exactly one of eps (one-time)",)),
     # the command line
     "misspelt command": Mistake("chek survey.toml", ("'chek'", "Did you mean 'check'?", "ldpstream --help")),
     "misspelt option": Mistake("demo --setps 3", ("no option --setps; did you mean --steps?", "demo --help")),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import mle
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.estimate import Group

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from lab.bench.coverage import WINDOW, observe
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import Estimate, ibu, matrix_inversion, mle
 from ldpstream.estimators.diagnostics import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES

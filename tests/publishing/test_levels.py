@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from scipy.stats import binom
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.levels import levels_difference

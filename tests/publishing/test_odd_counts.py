@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from scipy.special import log_ndtr, ndtri_exp
 
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.estimate import Estimate

@@ -2,7 +2,7 @@ import msgspec
 import numpy as np
 
 from lab.bench.accuracy.shapes import FEW, Shape
-from ldpstream.advice.drawn_tables import drawn_table
+from lab.drawn_tables import drawn_table
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 

@@ -14,9 +14,9 @@ import numpy as np
 from lab.bench.accuracy.cells import Cell, draw
 from lab.bench.accuracy.shapes import Shape
 from lab.bench.accuracy.slow_estimates import exact_estimates, ordered_estimates
+from lab.bench.methods import estimates, powered_estimates
+from lab.error_measures import emd_line, mse
 from lab.peers.environment import accuracy_of_peers
-from ldpstream.advice.error_measures import emd_line, mse
-from ldpstream.advice.methods import estimates, powered_estimates
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.processes import worker_pool
 from ldpstream.surveys.errors import UserError

@@ -1,6 +1,6 @@
 from collections.abc import Iterator
 
-from ldpstream.advice.methods import BEST
+from lab.bench.methods import BEST
 from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray

@@ -9,7 +9,7 @@ from lab.bench.accuracy.cells import Cell
 from lab.bench.accuracy.compare import VIEWS, Comparison, Result, Summary, summarise, worst
 from lab.bench.accuracy.measure import FAST_PEOPLE, IBU_RUNS, IBU_VALUES, PEER_RUNS, SLOW_RUNS
 from lab.bench.accuracy.slow_estimates import DEFAULT_ORDERED
-from ldpstream.advice.methods import DEFAULT
+from lab.bench.methods import DEFAULT
 
 DEFAULTS = {view: DEFAULT if view in ("all", "few") else DEFAULT_ORDERED for view in VIEWS}
 WORST = 10  # cells in the table of the worst cells

@@ -1,10 +1,11 @@
-"""Count tables that are drawn directly have the distribution of tables of drawn reports; populations fill their domain."""
+"""Count tables that are drawn directly have the distribution of tables of drawn reports."""
+
+import math
 
 import numpy as np
 import pytest
 
-from ldpstream.advice.drawn_tables import drawn_table, tabulate
-from ldpstream.advice.populations import SHAPES, population
+from lab.drawn_tables import drawn_table, tabulate
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -13,8 +14,12 @@ TABLES = 4000
 LIMIT = 5.5  # standard errors; a normal mean is beyond this limit with probability 4e-8
 
 
-def build(name: str, k: int = 3) -> Mechanism:
-    return mechanism(name, k=k, eps_inf=3.0, eps_1=1.5) if name in LONGITUDINAL else mechanism(name, k=k, eps=1.5)
+CROWD = np.array([700, 200, 100, 0, 0])
+AT_ONCE = ("GRR", "SUE", "OUE", "THE", "L-GRR", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
+
+
+def build(name: str, k: int = 3, eps: float = 1.5) -> Mechanism:
+    return mechanism(name, k=k, eps_inf=2 * eps, eps_1=eps) if name in LONGITUDINAL else mechanism(name, k=k, eps=eps)
 
 
 def distances(m: Mechanism, steps: int, counts: FloatArray) -> FloatArray:
@@ -39,7 +44,7 @@ def distances(m: Mechanism, steps: int, counts: FloatArray) -> FloatArray:
 
 @pytest.mark.parametrize("name", ["GRR", "OUE", "L-GRR", "L-OSUE"])
 def test_windows_have_the_exact_mean_and_variance(name: str) -> None:
-    """24 numbers in all: a false alarm in one of a million test runs. `test_advise.py` tests single steps."""
+    """24 numbers in all: a false alarm in one of a million test runs."""
     m, rng = build(name), np.random.default_rng(20240601)
     counts = np.array([drawn_table(m, PEOPLE, rng, 4).counts for _ in range(TABLES)])
     assert distances(m, 4, counts).max() < LIMIT
@@ -58,8 +63,34 @@ def test_every_report_is_counted(name: str) -> None:
     assert drawn_table(m, np.full(100, 5), rng, steps=2).n == 1000
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_populations_fill_their_domain(shape: str) -> None:
-    values = population(shape, 20, 5000, np.random.default_rng(1))
-    assert (values.min(), values.max()) == (0, 19)
-    assert population(shape, 20, 1, np.random.default_rng(1)).tolist() == [0]  # a single sample is in the first bin
+def moments(m: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Mean and covariance of the support counts of CROWD: from the dense channel if reports are symbols, else bit by bit."""
+    supports = np.full((m.k, m.k), m.q) + (m.p - m.q) * np.eye(m.k)  # probabilities of [value, supported value]
+    variances = np.diag(CROWD @ (supports * (1 - supports)))
+    if m.name.endswith("GRR"):
+        rows = m.channel()
+        np.testing.assert_allclose(rows, supports)
+        variances = sum((n * (np.diag(row) - np.outer(row, row)) for n, row in zip(CROWD, rows, strict=True)), np.zeros(()))
+    return CROWD @ supports, variances
+
+
+def farthest(m: Mechanism, tables: FloatArray) -> float:
+    """Largest distance of the tables' mean and covariance from the expected values, in standard deviations."""
+    mean, covariance = moments(m)
+    n, spread = len(tables), np.sqrt(np.diag(covariance))
+    found = np.cov(tables.T)
+    wide = np.sqrt((np.outer(spread, spread) ** 2 + covariance**2) / n)
+    of_mean = np.abs(tables.mean(axis=0) - mean) / (spread / math.sqrt(n))
+    return float(max(of_mean.max(), (np.abs(found - covariance) / wide).max()))
+
+
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_directly_drawn_tables_follow_the_reports_law(name: str) -> None:
+    """The test checks 20 numbers for each of 9 mechanisms.
+
+    With probability 1e-5, some number differs from its expected value by more than 5.5 standard deviations.
+    """
+    m, rng = build(name, k=5), np.random.default_rng(7)
+    tables = np.array([m.support(drawn_table(m, CROWD, rng)) for _ in range(4000)])
+    assert farthest(m, tables) < LIMIT
+    assert farthest(build(name, k=5, eps=1.6), tables) > LIMIT

@@ -1,4 +1,4 @@
-"""The estimators that the adviser simulates and the accuracy benchmark measures, by name.
+"""The estimators that the benchmarks measure, by name.
 
 NAME        every estimator that is published for a step with the mechanism (`publishing.catalogue`), for values without order
 mi POST     matrix inversion with each post-processing

@@ -1,0 +1,177 @@
+"""`ldpstream init`: questions with several answers, bins of numbers, and surveys that run from the sample to the estimates."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ldpstream.advice.columns import Domain, Dropped, propose, read_columns
+from ldpstream.advice.proposal import finer_bins
+from ldpstream.advice.question import AdviceError
+from ldpstream.agents.tally import Record, tally
+from ldpstream.cli import app
+from ldpstream.device import Device
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.forecast import INTERVAL, forecast
+from ldpstream.surveys import load_survey
+
+SIGMAS = 5.0  # a normal variable differs from its mean by more than this many standard deviations with probability 6e-7
+AGES = np.random.default_rng(20240601).normal(20, 8, 600).clip(-10, 40)
+
+
+def table(folder: Path, cells: list[str], name: str = "apps") -> Path:
+    path = folder / "people.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([name, "mode"])
+        writer.writerows([cell, ("car", "bus")[i % 2]] for i, cell in enumerate(cells))
+    return path
+
+
+COMMON = ["chat;mail", "mail; maps ;chat", ";", "maps"] * 50
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (COMMON, {"values": ["chat", "mail", "maps"], "choices": 3}),
+        ([*COMMON, *["8x7secret;chat"] * 9], {"values": ["chat", "mail", "maps", "other"], "choices": 3}),
+        ([*COMMON[:180], *["a;b;c;d"] * 9], {"values": ["chat", "mail", "maps", "other"], "choices": 3}),
+        (["chat", "mail"] * 50 + ["chat;mail"] * 9, {"values": ["chat", "mail", "other"]}),
+        (["a;", "a"] * 50, None),
+        ([";".join(f"v{(i + j) % 40}" for j in range(9)) for i in range(400)], None),
+        (["8x7a;8x7b"] * 9 + [";"] * 50, None),
+    ],
+    ids=["sets", "a rare value", "rare large sets", "few sets", "one value", "many values", "few people"],
+)  # fmt: skip
+def test_a_column_with_several_answers_is_recognised(tmp_path: Path, cells: list[str], expected: object) -> None:
+    _, (column, _) = read_columns(table(tmp_path, cells))
+    found = propose(column, least=10)
+    if expected is None:
+        assert isinstance(found, Dropped)
+        assert "8x7" not in str(found)
+    else:
+        assert isinstance(found, Domain)
+        assert found.keys == expected
+        assert "8x7secret" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (COMMON, "3 values, each of at least 10 people of the sample; a device makes no report of any other text"),
+        (
+            ["a;b", "b;c"] * 50,
+            "3 values, each of at least 10 people of the sample; a device makes no report of any other text, "
+            "nor of more than 2 answers",
+        ),
+        (
+            ["a;b", "b"] * 50 + ["8x7secret"],
+            '2 values, each of at least 10 people of the sample; "other" stands for all others; '
+            "a device makes no report of more than 2 answers",
+        ),
+    ],
+    ids=["any number", "at most two", "other"],
+)
+def test_the_words_count_the_listed_values(tmp_path: Path, cells: list[str], said: str) -> None:
+    _, (column, _) = read_columns(table(tmp_path, cells))
+    found = propose(column, least=10)
+    assert isinstance(found, Domain)
+    assert found.words == said
+
+
+def test_the_user_may_name_a_column_with_several_answers(tmp_path: Path) -> None:
+    path = table(tmp_path, ["chat", "mail"] * 90 + ["chat;mail"] * 9, name="My apps")
+    out = tmp_path / "s.toml"
+    done = CliRunner().invoke(app, ["init", "--from", str(path), "-o", str(out), "--sets", "My apps"])
+    assert done.exit_code == 0, done.output
+    assert load_survey(out).attributes[0].choices == 1
+    again = CliRunner().invoke(app, ["init", "--from", str(path), "-o", str(tmp_path / "t.toml"), "--sets", "apps"])
+    assert isinstance(again.exception, AdviceError)
+    assert str(again.exception).endswith("got 'apps'")
+    assert not (tmp_path / "t.toml").exists()
+
+
+@pytest.fixture(scope="module")
+def proposed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("init")
+    data, out = table(folder, COMMON), folder / "s.toml"
+    done = CliRunner().invoke(app, ["init", "--from", str(data), "-o", str(out), "--eps-inf", "16"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "m/(n + m)" in done.output
+    assert "# L-PS-GRR: the only mechanism for this question." in out.read_text()
+    return data, out
+
+
+def test_a_proposed_survey_runs_from_device_to_estimate(proposed: tuple[Path, Path], tmp_path: Path) -> None:
+    """Each share differs from the truth by more than 5 standard errors with probability 6e-7."""
+    _, out = proposed
+    survey = load_survey(out)
+    apps = survey.attributes[0]
+    assert (apps.values, apps.choices, apps.levels[0].mechanism) == (("chat", "mail", "maps"), 3, "L-PS-GRR")
+    answers = [[], ["chat", "mail"], ["maps"], ["maps", "mail", "chat"]]
+    records, sent = [], []
+    for i in range(240):
+        device = Device(survey, tmp_path / f"{i}.device")
+        envelope = device.report("apps", answers[i % 4], 0)
+        if envelope is not None:  # under smp, half of the devices answer the other attribute
+            records.append(Record(i, survey.opens_ms(0), envelope))
+            sent.append(answers[i % 4])
+    found = tally(survey, records)
+    assert not found.rejected
+    [counted] = found.counts.values()
+    assert counted.n == len(sent) > 50
+    estimate = matrix_inversion(survey.mechanisms[0][0], counted).times(3)
+    truth = np.array([np.mean([value in each for each in sent]) for value in ("chat", "mail", "maps")])
+    assert (np.abs(estimate.frequencies[:3] - truth) < SIGMAS * estimate.standard_errors[:3]).all()
+    assert (estimate.standard_errors[:3] < 0.15).all()
+
+
+def test_a_proposed_survey_passes_check_and_demo(proposed: tuple[Path, Path]) -> None:
+    data, out = proposed
+    demo = ["demo", "--survey", str(out), "--data", str(data), "--steps", "1"]
+    for command in (["check", str(out)], ["check", str(out), "--people", "200"], demo):
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, done.output
+
+
+def test_bins_are_split_only_if_they_stay_integers_of_equal_width() -> None:
+    assert finer_bins([0, 10, 20]) == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+    assert finer_bins([0, 2, 4]) == [0, 1, 2, 3, 4]
+    assert finer_bins([-0.5, 0, 0.5])[:3] == [-0.5, -0.4, -0.3]
+    for edges in ([0, 1, 2], [0, 10, 50]):
+        assert finer_bins(edges) == edges
+
+
+def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) -> None:
+    data, out = tmp_path / "people.csv", tmp_path / "s.toml"
+    rows = (f"{age:.0f},{('car', 'bus')[i % 2]},{('a;b', 'a', ';')[i % 3]}\n" for i, age in enumerate(AGES))
+    data.write_text("age,mode,apps\n" + "".join(rows))
+    done = CliRunner().invoke(app, ["init", "--from", str(data), "-o", str(out), "--eps", "2"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "All levels are one-time" in done.output
+    survey = load_survey(out)
+    means = [f"{forecast(survey, count)[0].means['step'].half_width:.3g}" for count in (600, 6000, 60_000)]
+    [shown] = [line for line in done.output.splitlines() if line.split()[1:2] == ["mean"]]
+    assert [word for word in shown.split() if word != "│"][1:4] == means
+    assert [level.mechanism for a in survey.attributes for level in a.levels] == ["SW", "GRR", "PS-GRR"]
+    assert all((level.eps, level.every_steps) == (2.0, 24) for a in survey.attributes for level in a.levels)
+    assert survey.attributes[0].bins == tuple(range(36))  # seven bins of 5, each in five parts
+    assert "# integers in 35 bins;" in out.read_text()
+    assert "# SW: the smallest exact variance.\n" in out.read_text()
+    demo = ["demo", "--survey", str(out), "--data", str(data), "--steps", "24", "--json", str(tmp_path / "found.json")]
+    for command in (["check", str(out)], ["check", str(out), "--people", "600"], demo):
+        ran = CliRunner().invoke(app, command)
+        assert ran.exit_code == 0, ran.output
+    found = json.loads((tmp_path / "found.json").read_text())["estimates"]
+    windows = [e for e in found if e["attribute"] == "age" and e["span"] == "window" and e["step"] == 23]
+    mean = windows[-1]["numbers"]["mean"]
+    error = (mean["high"] - mean["low"]) / 2 / INTERVAL
+    assert abs(mean["value"] - AGES.mean()) < 5 * error < 20
+    other = ["init", "--from", str(data), "-o", str(tmp_path / "t.toml")]
+    both = CliRunner().invoke(app, [*other, "--eps", "2", "--eps-inf", "2"])
+    assert isinstance(both.exception, AdviceError)
+    assert not (tmp_path / "t.toml").exists()
