@@ -22,7 +22,7 @@ from tests.conftest import give_up
 from tests.devices.conftest import typescript as typescript  # a fixture for devices in a browser
 
 from .agent_site import MakeSite, Site, new_site
-from .rig import KafkaNode, RedisNode, missing
+from .rig import KafkaNode, RedisNode, Services, missing
 
 MakeTopic = Callable[..., str]
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
@@ -118,6 +118,13 @@ def redis_node(own_redis: RedisNode) -> Iterator[RedisNode]:
         own_redis.start()
     with redis.Redis.from_url(own_redis.url) as client:
         client.flushall()
+
+
+@pytest.fixture
+def services(kernels: None, kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
+    made = Services(kafka, redis_url, tmp_path)
+    yield made
+    made.stop()
 
 
 @pytest.fixture

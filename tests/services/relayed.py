@@ -42,7 +42,7 @@ from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served
 
 from .agent_site import new_site
-from .retries import Gateway
+from .retries import gateway_of
 from .rig import KafkaNode, RedisNode, wait_until
 
 STEP_S = 3600  # the step stays open
@@ -230,7 +230,7 @@ def on_services(folder: Path, kafka: str, redis: str) -> Iterator[Place]:
     site = new_site(folder, kafka, redis, STEP_S, relay=True)
     more: Mapping[str, str] = {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RELAYS": LOOPBACK}
     site.environment |= {f"LDPSTREAM_{name}": value for name, value in more.items()}
-    gateways = [Gateway(site, number) for number in range(GATEWAYS)]
+    gateways = [gateway_of(site, number) for number in range(GATEWAYS)]
     drawn = random.Random(1)
 
     def kill() -> None:

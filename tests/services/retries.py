@@ -35,7 +35,7 @@ from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
 from .agent_site import PARTITIONS, Site, new_site
-from .rig import COLLECTS, PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get, start_command, wait_until, with_collector
+from .rig import COLLECTS, PATIENCE_S, Gateway, KafkaNode, RedisNode, freeze, wait_until, with_collector
 
 GATEWAYS, CLIENTS = 3, 8
 STEP_S, REPORTS = 20, 16
@@ -44,31 +44,10 @@ RETRY_S = 0.2  # a client waits this long after a refusal
 BATCH_OF = 5
 
 
-class Gateway:
-    """A gateway process that can be killed and started again on the same port."""
-
-    def __init__(self, site: Site, number: int) -> None:
-        self._site, self.log = site, site.folder / f"gateway-{number}.log"
-        (self.port,) = free_ports(1)
-        self.start()
-
-    def start(self) -> None:
-        """Starts the process. Does not wait until the process serves."""
-        settings = with_collector(self._site.folder) | {
-            "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000",
-            "LDPSTREAM_PARTITIONS": str(PARTITIONS),
-        }  # fmt: skip
-        environment = self._site.environment
-        self.process = start_command(self.log, environment | settings, "gateway", environment["LDPSTREAM_SURVEY"])
-
-    def kill(self) -> None:
-        """Sends SIGKILL."""
-        self.process.kill()
-        self.process.wait()
-
-    def ready(self) -> bool:
-        """True if the gateway accepts reports."""
-        return get(f"http://127.0.0.1:{self.port}/ready")[0] == 200
+def gateway_of(site: Site, number: int) -> Gateway:
+    """Starts a gateway of the site's survey."""
+    environment = site.environment | with_collector(site.folder) | {"LDPSTREAM_PARTITIONS": str(PARTITIONS)}
+    return Gateway(site.folder / f"gateway-{number}.log", environment, environment["LDPSTREAM_SURVEY"])
 
 
 class Devices(threading.Thread):
@@ -198,7 +177,7 @@ def run(site: Site, kafka: KafkaNode, store: RedisNode, posts: int, every_s: tup
     Returns:
         Numbers of events. "lost" and "doubled" count reports.
     """
-    gateways = [Gateway(site, number) for number in range(GATEWAYS)]
+    gateways = [gateway_of(site, number) for number in range(GATEWAYS)]
     try:
         for gateway in gateways:
             wait_until(gateway.ready, gateway.log.read_text)

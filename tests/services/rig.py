@@ -25,8 +25,8 @@ from ldpstream.services.ports import LOOPBACK, free_ports
 T = TypeVar("T")
 
 __all__ = [
-    "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "KafkaNode", "NodeError", "Pausable", "RedisNode", "free_ports", "freeze",
-    "get", "missing", "patiently", "start_command", "temporary_folder", "wait_until",
+    "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "Gateway", "KafkaNode", "NodeError", "Pausable", "RedisNode", "Services",
+    "free_ports", "freeze", "get", "missing", "patiently", "start_command", "temporary_folder", "wait_until",
 ]  # fmt: skip
 
 PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
@@ -88,6 +88,65 @@ def start_command(log: Path, env: Mapping[str, str], *command: object, through: 
     with log.open("ab") as out:
         line = [*through, sys.executable, "-m", "ldpstream", *map(str, command)]
         return start_child(line, env=env, cwd=log.parent, stdout=out, stderr=out)
+
+
+class Services:
+    """Runs commands of ldpstream as processes."""
+
+    def __init__(self, kafka: str, redis_url: str, folder: Path) -> None:
+        self.metrics_port = free_ports(1)[0]
+        self.folder = folder
+        self.env = {
+            **os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url,
+            "LDPSTREAM_PARTITIONS": "4",
+        }  # fmt: skip
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *arguments: object, **settings: str) -> subprocess.Popen[bytes]:
+        log = self.folder / f"{arguments[0]}-{len(self.running)}.log"
+        self.running.append(start_command(log, self.env | settings, *arguments))
+        return self.running[-1]
+
+    def finish(self, process: subprocess.Popen[bytes], statuses: Sequence[int] = (0,)) -> None:
+        """Waits for the process to end with one of these statuses."""
+        try:
+            status = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            status = None
+        assert status in statuses, (status, self.logs())
+
+    def logs(self) -> str:
+        return "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
+
+    def stop(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.running:
+            process.wait(PATIENCE_S)
+
+
+class Gateway:
+    """A gateway process that can be killed and started again on the same port."""
+
+    def __init__(self, log: Path, env: Mapping[str, str], surveys: object) -> None:
+        (self.port,) = free_ports(1)
+        self.log, self._surveys = log, surveys
+        self._env = {**env, "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
+        self.start()
+
+    def start(self) -> None:
+        """Starts the process. Does not wait until the process serves."""
+        self.process = start_command(self.log, self._env, "gateway", self._surveys)
+
+    def kill(self) -> None:
+        """Sends SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def ready(self) -> bool:
+        """True if the gateway accepts reports."""
+        return get(f"http://127.0.0.1:{self.port}/ready")[0] == 200
 
 
 def patiently(ask: Callable[[], T]) -> T:

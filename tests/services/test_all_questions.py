@@ -7,16 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ldpstream.publishing.publication import publication_key
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.redis_store import RedisCountStore
 
-from .rig import STOPPED, wait_until
-from .test_pipeline import SEED, STEP_S, Services, direct_tally, embedded, services
+from .rig import STOPPED, Services, wait_until
+from .test_pipeline import SEED, STEP_S, by_key, check_published, direct_tally, embedded
 
-__all__ = ["services"]
 PEOPLE, STEPS = 2000, 3
 SURVEY = f"""
 name = "questions-{os.getpid()}-{time.time_ns()}"
@@ -88,14 +86,5 @@ def test_every_kind_of_question_is_counted_and_published(services: Services, red
     services.finish(estimate)
     services.stop()
     assert all(process.returncode in (0, *STOPPED) for process in services.running)
-    estimates = json.loads(out.read_text())["estimates"]
-    published = {publication_key(e["attribute"], e["span"], e["step"], e["cohort"]): e for e in estimates}
-    reference = embedded(survey, data, steps)
     wanted = {f"{a.name}|{span}|{step}" for a in survey.attributes for span in ("step", "window") for step in steps}
-    assert wanted <= set(published)
-    for key in wanted:
-        mine, other = published[key], reference[key]
-        assert (mine["complete"], mine["reports"], mine["panes"]) == (True, other.reports, other.panes)
-        assert mine["estimators"].keys() == other.estimators.keys()
-        for name, result in other.estimators.items():
-            assert mine["estimators"][name]["frequencies"] == result.frequencies
+    check_published(by_key(out), embedded(survey, data, steps), wanted)

@@ -20,8 +20,7 @@ from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.ldpstream.conftest import CHROMIUM, QUIET
 from tests.ldpstream.page_rig import PATIENCE_MS
 
-from .rig import LOOPBACK, free_ports, get, wait_until
-from .test_pipeline import Services
+from .rig import LOOPBACK, Services, free_ports, get, wait_until
 
 SOURCE = """
 name = "browser-NUMBER"

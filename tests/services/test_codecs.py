@@ -16,7 +16,7 @@ from ldpstream.agents.consumer.batches import FetchedBytes
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site
-from .rig import PATIENCE_S
+from .rig import PATIENCE_S, free_ports, get
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ENVELOPES = 125  # for each codec and writer; the broker and the clients each compress at least 500 in all
@@ -64,10 +64,13 @@ async def send(site: Site, values: list[bytes], codec: str | None) -> None:
         await producer.stop()
 
 
-def test_reports_in_every_kafka_codec_are_counted(
+def test_reports_in_every_kafka_codec_and_in_transactions_are_counted(
     kafka: str, redis_url: str, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker compresses the reports (topic setting `compression.type`), or the client compresses them."""
+    """The broker compresses the reports (topic setting `compression.type`), or the client compresses them.
+
+    A transaction's marker at the end of the log is not a lost record.
+    """
     monkeypatch.setattr(fetcher, "MemoryRecords", Codecs)
     site, rng, values = make_site(kafka, redis_url, step_seconds=3600), np.random.default_rng(8), list[bytes]()
 
@@ -90,8 +93,23 @@ def test_reports_in_every_kafka_codec_are_counted(
         admin.alter_configs([topic])
     for codec in CODECS:
         write(codec)
-    worker = site.start()
+    (port,) = free_ports(1)
+    worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
     site.until(lambda: site.counted() == len(values))
+
+    with site.producer(transactional_id=site.survey.name) as producer:
+        producer.init_transactions()
+        for end in (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                values.append(sound(site.survey, rng, 0, partition % len(PANES), 3))
+                producer.send(site.survey.reports_topic, values[-1], partition=partition)
+            producer.flush(timeout=PATIENCE_S)
+            end()
+    at_end = len(values) + 3 * PARTITIONS  # each transaction ends with a marker in each partition
+    site.until(lambda: sum(site.store.positions().values()) == at_end)
+    metrics = get(f"http://127.0.0.1:{port}/metrics")[1].splitlines()
+    assert {"ldpstream_missing_offsets_total 0.0", "ldpstream_gaps_total 0.0"} <= set(metrics)
     worker.stop()
     assert site.store.rejected() == {}
     expected = tally(site.survey, [Record(i, site.survey.start_ms, value) for i, value in enumerate(values)])

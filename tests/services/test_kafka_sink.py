@@ -12,14 +12,9 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 
 from ldpstream.producers import kafka_sink
 from ldpstream.producers.kafka_sink import KafkaSink
-from ldpstream.producers.population import Population
-from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import SinkError
-from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys import open_envelope
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
-from tests.producers.samples import one_question
 
 from .conftest import MakeTopic
 from .rig import PATIENCE_S, KafkaNode
@@ -78,15 +73,6 @@ def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_
     assert sorted(value for records in partitions for _, value, _ in records) == envelopes
     assert {key for records in partitions for key, _, _ in records} == {None}
     assert sorted(map(len, partitions)) == [1666, 1667, 1667]
-
-
-def test_a_populations_step_is_in_the_log(kafka: str, make_topic: MakeTopic) -> None:
-    topic, survey = make_topic(partitions=2), one_question("L-OSUE", k=100)
-    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
-        truths = produce_step(survey, Population(survey, MarkovValues(survey, 5000, 1, 1), 1), sink, 0)
-        (truth,) = truths.values()
-    envelopes = [value for records in read(kafka, topic) for _, value, _ in records]
-    assert sum(open_envelope(survey, value, survey.opens_ms(0)).n for value in envelopes) == truth.reports == 5000
 
 
 def test_the_bytes_of_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:

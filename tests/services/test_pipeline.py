@@ -4,14 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
-import pytest
 import redis
 
 from ldpstream.agents.tally import tally
@@ -31,7 +29,7 @@ from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
 from tests.conftest import DATA
 
-from .rig import PATIENCE_S, STOPPED, free_ports, get, start_command, wait_until
+from .rig import STOPPED, Services, get, wait_until
 from .test_publisher import all_published
 
 ROOT = Path(__file__).parents[2]
@@ -42,49 +40,6 @@ STEP_S, SEED = 3, 5
 LEAST = 8000  # some cohorts are below it in a step, and others above
 COHORT = f'[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = {LEAST}\n'
 LATENESS = 4  # in steps: time limit for sending the reports of one step
-
-
-class Services:
-    """Runs commands of ldpstream as processes."""
-
-    def __init__(self, kafka: str, redis_url: str, folder: Path) -> None:
-        self.metrics_port = free_ports(1)[0]
-        self.folder = folder
-        self.env = {
-            **os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": redis_url,
-            "LDPSTREAM_PARTITIONS": "4",
-        }  # fmt: skip
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def start(self, *arguments: object, **settings: str) -> subprocess.Popen[bytes]:
-        log = self.folder / f"{arguments[0]}-{len(self.running)}.log"
-        self.running.append(start_command(log, self.env | settings, *arguments))
-        return self.running[-1]
-
-    def finish(self, process: subprocess.Popen[bytes], statuses: Sequence[int] = (0,)) -> None:
-        """Waits for the process to end with one of these statuses."""
-        try:
-            status = process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            status = None
-        assert status in statuses, (status, self.logs())
-
-    def logs(self) -> str:
-        return "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(self.folder.glob("*.log")))
-
-    def stop(self) -> None:
-        for process in self.running:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.running:
-            process.wait(PATIENCE_S)
-
-
-@pytest.fixture
-def services(kernels: None, kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
-    made = Services(kafka, redis_url, tmp_path)
-    yield made
-    made.stop()
 
 
 def visits(folder: Path) -> tuple[Path, int]:
@@ -124,6 +79,28 @@ def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publicat
 def direct_tally(survey: Survey, data: Path, steps: list[int]) -> dict[PaneKey, CountTable]:
     """Count tables of the same reports, tallied directly."""
     return tally(survey, produced_again(survey, data, steps, partitions=1).partitions[0]).counts
+
+
+def by_key(file: Path) -> dict[str, Any]:
+    """Returns the estimates in a file of `estimate --json`, by the key of the publication."""
+    estimates = json.loads(file.read_text())["estimates"]
+    return {publication_key(e["attribute"], e["span"], e["step"], e["cohort"]): e for e in estimates}
+
+
+def check_published(published: dict[str, Any], reference: dict[str, Publication], wanted: set[str]) -> None:
+    """Checks that the wanted publications are complete, and equal those of the embedded service, bit for bit."""
+    assert wanted <= set(published)
+    for key in wanted:
+        mine, other = published[key], reference[key]
+        assert (mine["complete"], mine["reports"], mine["panes"]) == (True, other.reports, other.panes)
+        assert mine["below_least"] == other.below_least
+        assert mine["estimators"].keys() == other.estimators.keys()
+        for name, result in other.estimators.items():
+            assert mine["estimators"][name]["frequencies"] == result.frequencies
+            assert mine["estimators"][name]["standard_errors"] == result.standard_errors
+        assert {level: loss["eps_t"] for level, loss in mine["privacy"].items()} == {
+            level: loss.eps_t for level, loss in other.privacy.items()
+        }
 
 
 def test_visits_become_histograms_without_loss(services: Services, kafka: str, redis_url: str, tmp_path: Path) -> None:
@@ -175,27 +152,15 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     services.finish(services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0"))
 
     # the histograms equal those of the embedded service, bit for bit
-    estimates = json.loads(out.read_text())["estimates"]
-    published = {publication_key(e["attribute"], e["span"], e["step"], e["cohort"]): e for e in estimates}
+    published = by_key(out)
     reference = embedded(survey, data, steps)
     everybody = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in steps}
     wanted = everybody | {f"{key}|{version}" for key in everybody for version in ("1.0", "1.1", "other")}
-    assert wanted <= set(published)
     of_step: dict[str, list[tuple[list[int], int]]] = {}
     for row in produced:
         of_step.setdefault(f"visit_duration|step|{row['step']}", []).append((row["truth"], row["reports"]))
     truth = {key: np.sum([t for t, _ in rows], axis=0) / sum(n for _, n in rows) for key, rows in of_step.items()}
-    for key in wanted:
-        mine, other = published[key], reference[key]
-        assert mine["complete"]
-        assert mine["reports"] == other.reports
-        assert mine["panes"] == other.panes
-        assert mine["below_least"] == other.below_least
-        assert mine["estimators"].keys() == other.estimators.keys()
-        for name, result in other.estimators.items():
-            assert mine["estimators"][name]["frequencies"] == result.frequencies
-            assert mine["estimators"][name]["standard_errors"] == result.standard_errors
-        assert mine["privacy"]["standard"]["eps_t"] == other.privacy["standard"].eps_t
+    check_published(published, reference, wanted)
     assert {published[key]["below_least"] for key in wanted - everybody} == {False, True}
     assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
 

@@ -8,11 +8,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import redis
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from deploy.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.runtime.process import start_child
@@ -20,30 +18,7 @@ from ldpstream.services import ports
 from ldpstream.services.ports import PORTS
 
 from . import rig
-from .conftest import MakeTopic
 from .rig import PATIENCE_S, KafkaNode, NodeError, RedisNode, free_ports
-
-N_RECORDS = 1000
-
-
-def produce(bootstrap: str, topic: str, n_records: int) -> None:
-    """Sends the numbers below `n_records` as decimal digits, with client time stamps of 1 ms after the epoch."""
-    with KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all") as producer:
-        sent = [producer.send(topic, str(number).encode(), timestamp_ms=1) for number in range(n_records)]
-        for future in sent:
-            future.get(timeout=PATIENCE_S)
-
-
-def consume(bootstrap: str, topic: str, n_records: int) -> list[Any]:
-    """Returns the first `n_records` of partition 0, with their offsets and time stamps."""
-    partition = TopicPartition(topic, 0)
-    records: list[Any] = []
-    deadline = time.monotonic() + PATIENCE_S
-    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-        consumer.assign([partition])
-        while len(records) < n_records and time.monotonic() < deadline:
-            records += consumer.poll(timeout_ms=500).get(partition, [])
-    return records
 
 
 def ping_for(client: redis.Redis, seconds: float) -> None:
@@ -51,32 +26,6 @@ def ping_for(client: redis.Redis, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         client.ping()
-
-
-def test_records_keep_order_and_append_time_after_a_kill(kafka_node: KafkaNode, make_topic: MakeTopic) -> None:
-    topic = make_topic()
-    before_ms = int(time.time() * 1000)
-    produce(kafka_node.bootstrap, topic, N_RECORDS)
-    first = consume(kafka_node.bootstrap, topic, N_RECORDS)
-    after_ms = int(time.time() * 1000)
-
-    assert [record.offset for record in first] == list(range(N_RECORDS))
-    assert [int(record.value) for record in first] == list(range(N_RECORDS))
-    assert {record.timestamp_type for record in first} == {1}  # LogAppendTime
-    assert all(before_ms <= record.timestamp <= after_ms for record in first)
-
-    for end in (kafka_node.stop, kafka_node.kill):
-        end()
-        assert not kafka_node.running
-        kafka_node.start()
-        again = consume(kafka_node.bootstrap, topic, N_RECORDS)
-        assert [(r.offset, r.timestamp, r.value) for r in again] == [(r.offset, r.timestamp, r.value) for r in first]
-
-
-def test_the_broker_creates_no_topic_automatically(kafka_node: KafkaNode, topic: str) -> None:
-    with KafkaConsumer(bootstrap_servers=kafka_node.bootstrap) as consumer:
-        assert not consumer.partitions_for_topic(topic)
-        assert topic not in consumer.topics()
 
 
 def test_a_broker_that_cannot_start_reports_the_reason(kafka_node: KafkaNode) -> None:
@@ -97,31 +46,6 @@ def test_the_error_names_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, "free_ports", lambda n_ports: [port])
     with RedisNode(), closing(RedisNode()) as second, pytest.raises(NodeError, match=f"port {port} .* is taken"):
         second.start()
-
-
-def test_a_killed_redis_keeps_acknowledged_writes(redis_node: RedisNode) -> None:
-    with redis.Redis.from_url(redis_node.url) as client:
-        client.set("count", 42)
-        redis_node.kill()
-        redis_node.start()
-        assert client.get("count") == b"42"
-
-
-def test_a_paused_redis_answers_when_resumed(redis_node: RedisNode) -> None:
-    with redis.Redis.from_url(redis_node.url, socket_timeout=0.2, retry=None) as client:
-        redis_node.pause()
-        with pytest.raises(redis.TimeoutError):
-            client.ping()
-    redis_node.resume()
-    with redis_node.client() as client:
-        assert client.ping()
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_each_test_gets_an_empty_database(redis_url: str, number: int) -> None:
-    with redis.Redis.from_url(redis_url) as client:
-        assert client.dbsize() == 0
-        client.set("number", number)
 
 
 @pytest.mark.usefixtures("own_redis")

@@ -3,12 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
 from kafka import KafkaProducer
 from pydantic import SecretStr
 
@@ -18,18 +16,9 @@ from ldpstream.runtime.topics import ensure_topics
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.redis_store import RedisCountStore
 
-from .rig import PATIENCE_S, free_ports, get, wait_until
-from .test_pipeline import Services
+from .rig import PATIENCE_S, Services, free_ports, get, wait_until
 
 SAMPLES = Path(__file__).parents[2] / "surveys" / "samples"
-
-
-@pytest.fixture
-def services(kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
-    made = Services(kafka, redis_url, tmp_path)
-    made.env["LDPSTREAM_PARTITIONS"] = "1"
-    yield made
-    made.stop()
 
 
 class Folder:
@@ -72,6 +61,7 @@ def published_by(services: Services, estimator: int, name: str) -> int:
 
 
 def test_estimators_follow_a_folder_and_share_its_surveys(services: Services, tmp_path: Path) -> None:
+    services.env["LDPSTREAM_PARTITIONS"] = "1"
     settings = Settings(kafka=services.env["LDPSTREAM_KAFKA"], redis=SecretStr(services.env["LDPSTREAM_REDIS"]), partitions=1)
     folder = Folder(tmp_path / "surveys", settings)
     names = [folder.add(name) for name in ("one", "two")]

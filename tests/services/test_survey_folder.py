@@ -22,7 +22,7 @@ from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound
 
 from .agent_site import PARTITIONS, SURVEY, Site
-from .rig import ENDED_S, PATIENCE_S, free_ports, get, start_command, wait_until
+from .rig import ENDED_S, PATIENCE_S, Gateway, get, wait_until
 
 MakeFolderSite = Callable[[str], "FolderSite"]
 
@@ -126,13 +126,8 @@ def test_a_folder_without_surveys_is_one_line_and_exit_code_2(tmp_path: Path, ma
     )
 
 
-class Gateway:
-    """A gateway of the folder, as a process."""
-
-    def __init__(self, environment: dict[str, str], folder: Path) -> None:
-        self.port, self.log = free_ports(1)[0], folder / "gateway.log"
-        given = environment | {"LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
-        self.process = start_command(self.log, given, "gateway", folder / "surveys")
+class FolderGateway(Gateway):
+    """A gateway of a folder of surveys."""
 
     def post(self, envelope: bytes) -> tuple[int, str]:
         """Posts an envelope, and returns the status and the title of the problem, if any; (0, "") without an answer."""
@@ -167,7 +162,7 @@ def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: Make
     def envelope(site: FolderSite) -> bytes:
         return sound(site.survey, rng, site.survey.step_at(now_ms()), 0)
 
-    gateway = Gateway(kept.environment, tmp_path)
+    gateway = FolderGateway(tmp_path / "gateway.log", kept.environment, tmp_path / "surveys")
     try:
         gateway.until(envelope(kept), 202, "")
         gateway.until(envelope(removed), 202, "")
@@ -187,8 +182,7 @@ def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: Make
         gateway.process.terminate()
         assert gateway.process.wait(ENDED_S) == 0
     finally:
-        gateway.process.kill()
-        gateway.process.wait()
+        gateway.kill()
     text = gateway.log.read_text()
     assert "Traceback" not in text
     assert '"event": "survey not served"' in text

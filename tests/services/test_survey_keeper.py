@@ -22,7 +22,7 @@ from tests.agents.samples import sound
 
 from .agent_site import SURVEY
 from .rig import ENDED_S, PATIENCE_S, start_command, wait_until
-from .test_survey_folder import Gateway
+from .test_survey_folder import FolderGateway
 
 
 class Files:
@@ -144,7 +144,7 @@ def test_a_restarted_gateway_serves_the_open_survey(files: Files, tmp_path: Path
     old = files.write(600)
     files.check(write=True)
     new = files.write(601)
-    gateway = Gateway(files.environment, tmp_path)
+    gateway = FolderGateway(tmp_path / "gateway.log", files.environment, files.folder)
     try:
         gateway.until(sound(old, rng, old.step_at(now_ms()), 0), 202, "")
         assert gateway.surveys() == {old.name: old.fingerprint.hex()}
