@@ -1,12 +1,15 @@
-"""Fixtures for the tests of the live page: a browser, its pages and a demo."""
+"""Fixtures: a command line, and for the tests of the live page a browser, its pages and a demo."""
 
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from ldpstream.cli import run
 from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
 from tests.conftest import give_up
@@ -16,6 +19,25 @@ from .page_rig import PATIENCE_MS, SURVEY, OpenPage, demo_page
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
+
+
+Ran = tuple[int, str, list[str]]
+RunCommand = Callable[..., Ran]
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+    """Runs a command line in this process. Returns the exit status, the output, and the lines of standard error."""
+    monkeypatch.setattr("ldpstream.terminal.console.width", 160)
+
+    def ran(*arguments: str | Path) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["ldpstream", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            run()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err.splitlines()
+
+    return ran
 
 
 @pytest.fixture(scope="module")

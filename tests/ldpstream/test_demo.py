@@ -38,7 +38,7 @@ def test_the_intervals_contain_the_truth_as_often_as_stated(collection: str) -> 
         if p.span != "step" or p.step % 2 or true is None:
             continue
         share = 1 if collection != "smp" else 0.6
-        assert PEOPLE * 0.4 < p.reports <= PEOPLE * share
+        assert PEOPLE * (0.4 if collection == "smp" else 1) <= p.reports <= PEOPLE * share
         mi = p.estimators["mi"]
         z = np.abs(np.array(mi.frequencies) - np.array(true)) / np.array(mi.standard_errors)
         seen += z.size
@@ -111,13 +111,6 @@ def test_every_step_is_published(people: int, lateness: int) -> None:
     demo.run(lambda step, made: None)
     steps = {p.step for p in demo.service.results.history() if p.span == "step"}
     assert {0, 1, 2} <= steps
-
-
-def test_under_rs_fd_everybody_reports_every_attribute() -> None:
-    survey = parse_survey(copy.deepcopy(DEMO) | {"collection": "rs+fd"})
-    demo = Demo(survey, MarkovValues(survey, 500, 2, 1), 1)
-    demo.run(lambda step, made: None)
-    assert [p.reports for p in demo.service.results.history() if p.span == "step" and p.step < 2] == [500] * 4
 
 
 @pytest.mark.parametrize(("collection", "eps_1", "eps_inf"), [("smp", 2.0, 4.0), ("spl", 2.0, 4.0), ("rs+fd", 2.0, 4.0)])

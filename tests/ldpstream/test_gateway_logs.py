@@ -58,44 +58,31 @@ def test_a_write_that_hangs_makes_the_gateway_not_ready(folder: DataFolder, monk
     asyncio.run(run())
 
 
-def test_an_unexpected_error_stops_no_later_report(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    append, errors = FolderLog.append, [RuntimeError("not expected")]
-
-    def fails_once(self: Any, *arguments: Any) -> int:
-        if errors:
-            raise errors.pop()
-        return append(self, *arguments)
-
-    async def run() -> None:
-        logs = FolderLogs(folder, lambda _: None)
-        assert await answer(logs) is Outcome.NOT_APPENDED
-        while not logs.ready:  # noqa: ASYNC110  # the gateway tries the disk again
-            await asyncio.sleep(0)
-        assert await answer(logs) is Outcome.APPENDED
-        await logs.close()
-
-    monkeypatch.setattr(gateway_logs, "PROBE_S", 0.0)
-    monkeypatch.setattr(FolderLog, "append", fails_once)
-    asyncio.run(run())
-
-
-def test_a_write_without_a_thread_stops_no_later_report(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    submit, errors = ThreadPoolExecutor.submit, [RuntimeError("can't start new thread")]
+@pytest.mark.parametrize(
+    ("owner", "name", "queued", "outcome"),
+    [(FolderLog, "append", False, Outcome.NOT_APPENDED), (ThreadPoolExecutor, "submit", True, Outcome.UNKNOWN)],
+    ids=["write", "thread"],
+)
+def test_an_unexpected_error_stops_no_later_report(
+    folder: DataFolder, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, queued: bool, outcome: Outcome
+) -> None:
+    """The write fails, or the executor has no thread. The executor raises this error when it has queued the call."""
+    call, errors = getattr(owner, name), [RuntimeError("not expected")]
 
     def fails_once(self: Any, *arguments: Any) -> Any:
-        submitted = submit(self, *arguments)
+        done = call(self, *arguments) if queued or not errors else None
         if errors:
-            raise errors.pop()  # the executor raises this error when it has queued the call
-        return submitted
+            raise errors.pop()
+        return done
 
     async def run() -> None:
         logs = FolderLogs(folder, lambda _: None)
-        assert await answer(logs) is Outcome.UNKNOWN
+        assert await answer(logs) is outcome
         while not logs.ready:  # noqa: ASYNC110  # the gateway tries the disk again
             await asyncio.sleep(0)
         assert await answer(logs) is Outcome.APPENDED
         await logs.close()
 
     monkeypatch.setattr(gateway_logs, "PROBE_S", 0.0)
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", fails_once)
+    monkeypatch.setattr(owner, name, fails_once)
     asyncio.run(asyncio.wait_for(run(), PATIENCE_S))

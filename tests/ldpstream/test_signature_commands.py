@@ -6,39 +6,26 @@ import json
 import shutil
 import stat
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ldpstream.cli import run
 from ldpstream.producers.device.device import Device
 from ldpstream.signing import SigningError, read_file
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.signatures import sha256
 
+from .conftest import Ran, RunCommand
+
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 PASSPHRASE = "a passphrase for tests"
-Ran = tuple[int, str, list[str]]
-Command = Callable[..., Ran]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    """Runs a command line. Returns the exit status, the output, and the lines of standard error."""
+def command(monkeypatch: pytest.MonkeyPatch, run_command: RunCommand) -> RunCommand:
     monkeypatch.setenv("LDPSTREAM_SIGNING_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr("ldpstream.terminal.console.width", 160)
-
-    def ran(*arguments: str | Path) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["ldpstream", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            run()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err.splitlines()
-
-    return ran
+    return run_command
 
 
 def test_a_file_that_the_system_refuses_to_look_up_is_refused(tmp_path: Path) -> None:
@@ -49,7 +36,7 @@ def test_a_file_that_the_system_refuses_to_look_up_is_refused(tmp_path: Path) ->
 class Office:
     """A folder with one survey, and a key."""
 
-    def __init__(self, folder: Path, command: Command) -> None:
+    def __init__(self, folder: Path, command: RunCommand) -> None:
         self.command, self.key, self.folder = command, folder / "officer.pem", folder / "surveys"
         self.folder.mkdir()
         self.file, self.trail = self.folder / "demo.toml", self.folder / "signatures.jsonl"
@@ -79,7 +66,7 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path: Path, command: Command) -> Office:
+def office(tmp_path: Path, command: RunCommand) -> Office:
     return Office(tmp_path, command)
 
 
@@ -198,7 +185,7 @@ def test_an_earlier_survey_that_was_put_back_is_not_the_signed_one(office: Offic
     assert office.verify()[0] == 0
 
 
-def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, said in [
         (("key", office.key), "exists; a key is never overwritten"),
         (("key", tmp_path / "none" / "key"), "cannot be written: No such file"),

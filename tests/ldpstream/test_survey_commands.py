@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ldpstream.cli import run
 from ldpstream.surveys import load_survey
+
+from .conftest import RunCommand
 
 SURVEY = """
 name = "{name}"
@@ -45,22 +45,13 @@ def write(path: Path, name: str, days: int, more: str = "", values: str = '"car"
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(tmp_path: Path, run_command: RunCommand) -> Command:
     """Runs a command line. Returns the exit status, the output, the lines of standard error, and the JSON document."""
 
     def ran(*arguments: str | Path) -> Ran:
         out = tmp_path / "out.json"
-        monkeypatch.setattr(sys, "argv", ["ldpstream", *map(str, arguments), "--json", str(out)])
-        monkeypatch.setattr("ldpstream.terminal.console.width", 160)
-        with pytest.raises(SystemExit) as ended:
-            run()
-        said = capsys.readouterr()
-        return (
-            int(ended.value.code or 0),
-            said.out,
-            said.err.splitlines(),
-            json.loads(out.read_text()) if out.exists() else None,
-        )
+        done = run_command(*arguments, "--json", out)
+        return *done, json.loads(out.read_text()) if out.exists() else None
 
     return ran
 
