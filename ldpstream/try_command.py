@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, Seed, Steps, SurveyOrDemo, values
+from ldpstream.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, SurveyOrDemo, values
 from ldpstream.outputs import OutputError
 from ldpstream.terminal import tell
 
 app = typer.Typer()
+STEPS, SEED = 720, 1  # of the simulated devices: an hour, with steps of 5 s
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # SIGHUP: the terminal was closed
 
 
@@ -31,8 +32,6 @@ def try_command(
             show_default="2000; 200 with a relay",
         ),
     ] = None,
-    steps: Steps = 720,
-    seed: Seed = 1,
     data: DataFile = None,
     first_step: FirstStep = None,
     missing: Missing = None,
@@ -51,12 +50,12 @@ def try_command(
     if data is not None:  # the devices read the file again; a mistake ends the command here
         if data.exists() and not data.is_file():
             raise OutputError(f"{data}: must be a file, since the simulated devices read it again")
-        values(survey, data, first_step, 0, steps, seed, missing)
+        values(survey, data, first_step, 0, STEPS, SEED, missing)
     from ldpstream.services.trial import Ports, Trial
 
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
-    devices = ["--users", str(users), "--steps", str(steps), "--seed", str(seed)]
+    devices = ["--users", str(users), "--steps", str(STEPS), "--seed", str(SEED)]
     devices += [] if first_step is None else ["--first-step", str(first_step)]
     devices += [] if missing is None else ["--missing", missing]
     devices += [] if data is None else ["--data", str(data.absolute())]

@@ -51,7 +51,7 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
     page, gateway = free_ports(2)
     env = {**os.environ, "PYTHONPATH": str(ROOT), "LDPSTREAM_KAFKA": "nowhere:1"}
     env |= {"LDPSTREAM_PAGE_PORT": str(page), "LDPSTREAM_GATEWAY_PORT": str(gateway)}
-    command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", "--seed", "3", *options]
+    command = [sys.executable, "-m", "ldpstream", "try", "--users", str(USERS), "--step-seconds", "2", *options]
     with (tmp_path / "out").open("wb") as out:
         process = start_child(command, cwd=tmp_path, env=env, stdout=out, stderr=out, start_new_session=True)
     yield process, page, gateway
