@@ -7,9 +7,9 @@ descriptors, only a new process can repeat it.
 from importlib import import_module
 
 MODULES = (
-    "mechanisms.kernels.hash_kernels", "estimators.exponential", "estimators.maximum.em_kernels",
-    "estimators.bayes.few_values_kernels", "estimators.bayes.posterior_kernels",
-    "estimators.smooth.plateau_kernels", "estimators.smooth.smooth_kernels",
+    "mechanisms.kernels.hash_kernels", "estimators.bayes.exponential", "estimators.bayes.few_values_kernels",
+    "estimators.bayes.posterior_kernels", "estimators.maximum.em_kernels", "estimators.smooth.plateau_kernels",
+    "estimators.smooth.smooth_kernels",
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from ldpstream.estimators import exponential
-from ldpstream.estimators.exponential import SUMS, Floats, exp
+from ldpstream.estimators.bayes import exponential
+from ldpstream.estimators.bayes.exponential import SUMS, Floats, exp
 
 LEAST = 1e-290  # smallest prior probability of a point
 WIDEST = 600.0  # largest difference of by · f over the grid, in nats; beyond it, the weight of a point could overflow

@@ -6,7 +6,7 @@ Import this module only inside functions, because Numba loads slowly.
 import numba
 import numpy as np
 
-from ldpstream.estimators.exponential import Floats
+from ldpstream.estimators.bayes.exponential import Floats
 
 
 @numba.njit(cache=True, error_model="numpy")

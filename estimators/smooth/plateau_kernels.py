@@ -6,7 +6,7 @@ Import this module only inside functions, because Numba loads slowly.
 import numba
 import numpy as np
 
-from ldpstream.estimators.exponential import SUMS, Floats
+from ldpstream.estimators.bayes.exponential import SUMS, Floats
 
 
 @numba.njit(cache=True)

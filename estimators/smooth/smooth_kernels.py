@@ -6,7 +6,7 @@ Import this module only inside functions, because Numba loads slowly.
 import numba
 import numpy as np
 
-from ldpstream.estimators.exponential import SUMS, Floats, exp
+from ldpstream.estimators.bayes.exponential import SUMS, Floats, exp
 
 NEGLIGIBLE = 0.01  # a component that explains less than this number of values is dropped
 LEAST_LEVEL = 0.001  # smallest sum of the smooth part

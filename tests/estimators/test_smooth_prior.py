@@ -81,7 +81,7 @@ def test_the_components_explain_the_shares_as_densely_computed() -> None:
 
 
 def test_the_exponential_function_equals_that_of_numpy() -> None:
-    from ldpstream.estimators.exponential import exp
+    from ldpstream.estimators.bayes.exponential import exp
 
     x = np.concatenate([np.linspace(-700, 700, 20_001), np.random.default_rng(1).uniform(-1, 1, 1000)])
     np.testing.assert_allclose([exp(one) for one in x], np.exp(x), rtol=1e-15)
