@@ -2,13 +2,10 @@
 
 import json
 import re
-import shutil
 import socket
-import subprocess
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from random import Random
 
 import h11
@@ -17,7 +14,6 @@ import pytest
 from ldpstream.producers.gateway.bodies import ENVELOPE
 from ldpstream.producers.gateway.framing import chunk_fault
 from ldpstream.producers.gateway.problems import FINAL
-from tests.conftest import give_up
 from tests.services.rig import wait_until
 
 from .gateway_rig import KEYS, TOKEN, MakeServed, envelopes
@@ -50,13 +46,14 @@ def test_an_upgrade_is_ignored(upgrade: str, served: MakeServed) -> None:
         [whole + whole + request(GOOD) + whole],
         [whole[:40], whole[40:-7], whole[-7:]],
         [in_chunks + whole],
+        [request(GOOD, ENVELOPE, *H2C, f"idempotency-key: {KEYS[0]}")],  # as Java's HttpClient and curl --http2 begin
     ):
         connection.send(*pieces)
         for _ in re.findall(rb"POST /v1/reports", b"".join(pieces)):
             assert connection.answer()[0] == 202
     connection.close()
-    assert one.rig.log.appended == [[GOOD]] * 8
-    assert [keyed is not None for keyed in one.rig.log.keyed] == [True, True, True, False, True, True, True, True]
+    assert one.rig.log.appended == [[GOOD]] * 9
+    assert [keyed is not None for keyed in one.rig.log.keyed] == [True, True, True, False, True, True, True, True, True]
 
 
 def test_an_upgrade_of_a_connection_that_ends_is_ignored(served: MakeServed) -> None:
@@ -70,50 +67,6 @@ def test_an_upgrade_of_a_connection_that_ends_is_ignored(served: MakeServed) -> 
         assert connection.answer()[0] == 202
         assert connection.is_closed()
         connection.close()
-
-
-JAVA = """
-import java.net.URI;
-import java.net.http.*;
-import java.nio.file.*;
-
-public class Post {
-    public static void main(String[] arguments) throws Exception {
-        var body = HttpRequest.BodyPublishers.ofByteArray(Files.readAllBytes(Path.of(arguments[1])));
-        var request = HttpRequest.newBuilder(URI.create(arguments[0])).POST(body)
-            .header("Content-Type", "application/vnd.ldpstream.envelope").header("Authorization", "Bearer " + arguments[2])
-            .header("Idempotency-Key", arguments[3]).build();
-        var client = HttpClient.newHttpClient();
-        for (int attempt = 0; attempt < 2; attempt++)
-            System.out.println(client.send(request, HttpResponse.BodyHandlers.ofString()).statusCode());
-    }
-}
-"""
-
-
-def test_javas_http_client_reports(served: MakeServed, tmp_path: Path) -> None:
-    """Java's HttpClient offers an upgrade to h2c with its first request."""
-    if shutil.which("java") is None:
-        give_up("no Java on this machine")
-    one, program, body = served(tokens=[TOKEN]), tmp_path / "Post.java", tmp_path / "body"
-    program.write_text(JAVA)
-    body.write_bytes(GOOD)
-    command = ["java", str(program), f"{one.url}/v1/reports", str(body), TOKEN, KEYS[0]]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert (done.stdout.split(), done.stderr) == (["202", "202"], "")
-    assert (one.rig.log.appended, one.rig.log.counted()) == ([[GOOD]] * 2, [[GOOD]])
-
-
-def test_curl_with_http2_reports(served: MakeServed, tmp_path: Path) -> None:
-    if shutil.which("curl") is None:
-        give_up("no curl on this machine")
-    one, body = served(tokens=[TOKEN]), tmp_path / "body"
-    body.write_bytes(GOOD)
-    command = ["curl", "-s", "--http2", "-o", str(tmp_path / "answer"), "-w", "%{http_code}", "--data-binary", f"@{body}"]
-    for header in (f"Content-Type: {ENVELOPE}", f"Authorization: Bearer {TOKEN}", f"Idempotency-Key: {KEYS[0]}"):
-        command += ["-H", header]
-    done = subprocess.run([*command, f"{one.url}/v1/reports"], capture_output=True, text=True, timeout=300, check=False)
-    assert (done.stdout, one.rig.log.appended) == ("202", [[GOOD]])
 
 
 # ---- headers
