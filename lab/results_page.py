@@ -26,9 +26,9 @@ from lab.bench.mechanisms import Bench
 from lab.bench.mechanisms_tables import bench_notes, bench_tables
 from lab.bench.service_results import ServiceBench
 from lab.bench.service_tables import service_notes, service_tables
+from lab.panels import draw_panels
 from lab.papers.reproduction import Outcome, Row
 from lab.papers.reproduction_tables import markdown, outcome, summary
-from ldpstream.plots import draw_panels
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BESIDE = "results"  # folder for pictures and for tables too long for the page

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes memory, too
 from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
-from ldpstream.plots import Curve, Panel, draw_panels
+from lab.panels import Curve, Panel, draw_panels
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload

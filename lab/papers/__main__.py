@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
+from lab.panels import draw_panels
 from lab.papers import allomfree, free_will, ibu_mi, ldp3
 from lab.papers.reproduction import Plan, Target, reproduce
 from lab.papers.reproduction_tables import document, sentences, table
 from ldpstream.cli import run
 from ldpstream.outputs import JsonFile, write_json
-from ldpstream.plots import draw_panels
 from ldpstream.runtime.files import cache_dir
 from ldpstream.terminal import console, job_bar
 

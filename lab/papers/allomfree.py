@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lab.panels import Curve, Panel
 from lab.papers import allomfree_surveys
 from lab.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2, digit
 from lab.papers.allomfree_surveys import ENCODINGS, EPSILONS, PAPER, RATIOS
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, mechanism
 from ldpstream.mechanisms.registry import choose
-from ldpstream.plots import Curve, Panel
 
 N = 10_000
 OURS = "L-OLH, g chosen exactly"

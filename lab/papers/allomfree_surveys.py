@@ -15,11 +15,11 @@ import numpy as np
 from lab.datasets import Dataset, generated, load
 from lab.drawn_tables import tabulate
 from lab.error_measures import mse
+from lab.panels import Curve, Panel
 from lab.papers.allomfree_printed import DATASETS, GAINS
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
-from ldpstream.plots import Curve, Panel
 
 EPSILONS = tuple(x / 2 for x in range(1, 9))
 RATIOS = (0.3, 0.6)

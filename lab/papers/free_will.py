@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lab.panels import Curve, Panel
 from lab.papers.free_will_mixes import COUNTED, GIBU, MAXIMUM
 from lab.papers.free_will_runs import Runs, gather, jobs
 from lab.papers.free_will_tables import TABLES
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
-from ldpstream.plots import Curve, Panel
 
 INV_R = ("[INV]_R projection", "[INV]_R normalization")
 INV_M = ("[INV]_M projection", "[INV]_M normalization")

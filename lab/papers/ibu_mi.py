@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from lab.panels import Curve, Panel
 from lab.papers.ibu_runs import EPSILONS, errors
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.plots import Curve, Panel
 
 PAPER = "Arcolezi, Cerna and Palamidessi 2023"
 THEIR_RUNS, RUNS, QUICK_RUNS = 20, 20, 2

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lab.panels import Curve, Panel
 from lab.papers.ldp3_runs import FILES, PROTOCOLS, errors, seconds
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
-from ldpstream.plots import Curve, Panel
 from ldpstream.processes import cores
 
 PAPER = "Balioglu, Khodaie and Gursoy 2025"

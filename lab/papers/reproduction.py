@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ldpstream.plots import Panel
+from lab.panels import Panel
 from ldpstream.processes import cores, one_thread_each
 from ldpstream.runtime.process import process_pool
 from ldpstream.surveys.errors import UserError

@@ -14,9 +14,9 @@ from lab.bench.accuracy.measure import measure
 from lab.bench.accuracy.shapes import SYNTHETIC
 from lab.bench.advice import PAPERS, Compared
 from lab.bench.estimators import Timing
+from lab.panels import Curve, Panel
 from lab.papers.reproduction import Outcome, Reproduced, Row, Target
 from lab.papers.reproduction_tables import document
-from ldpstream.plots import Curve, Panel
 
 ROWS = [
     Row(label="a|b", ours=2.0, published=2.1, digit=0.05, best=1.0),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.plots import Curve, Panel, draw_panels
+from lab.panels import Curve, Panel, draw_panels
 from ldpstream.rehearse import rehearse
 from ldpstream.runtime.files import check_writable, write_file
 
