@@ -132,8 +132,7 @@ class PartitionFold:
         batch = batch[:length] if gap else batch
         times = list(accumulate(batch.appended_ms, max, initial=self._newest_ms))[1:]
         new = Records(batch.offsets, times, batch.values, batch.keys)
-        once = tally_once(self._survey, new, self._keys)
-        added, first = once.tally, self._next
+        added, first = tally_once(self._survey, new, self._keys), self._next
         for key, table in added.counts.items():
             self._panes[key] = self._panes[key] + table if key in self._panes else table
             self._mark_dirty(key)
@@ -141,7 +140,7 @@ class PartitionFold:
         if new:
             self._advance(times)
         rejected = tuple((new[offset - first], reason) for offset, reason in added.rejected)
-        return FoldResult(length, added.reports, redelivered, rejected, gap, once.duplicates, once.not_remembered)
+        return FoldResult(length, added.reports, redelivered, rejected, gap, added.duplicates, added.not_remembered)
 
     def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
         """Counts the refused rest of a batch as rejected records.

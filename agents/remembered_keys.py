@@ -27,7 +27,6 @@ wrongly. For n remembered random keys, the expected number of such pairs is abou
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -57,12 +56,32 @@ class RememberedKeys:
     def unwritten_bytes(self) -> int:
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
 
-    def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
+    def doubtful(self, keys: Keys, appended_ms: int) -> Mask:
+        """Finds the records that may be duplicates, before they are tallied.
+
+        Args:
+            keys, appended_ms: as for `admit`.
+
+        Returns:
+            (n,) true for each key that is remembered, or equals an earlier one of `keys`.
+        """
+        self._drop_closed(appended_ms)
+        ordered = np.sort(keys)
+        again = self._seen(ordered)
+        again[1:] |= ordered[1:] == ordered[:-1]
+        if not again.any():
+            return again
+        found = np.empty_like(again)
+        found[np.argsort(keys, kind="stable")] = again
+        return found
+
+    def admit(self, keys: Keys, appended_ms: int, new: bool = False) -> tuple[Mask, int]:
         """Finds the duplicates among accepted records, and remembers the other records' keys, up to `MAX_KEYS`.
 
         Args:
             keys: (n,) the records' keys, in the order of the log.
             appended_ms: append time of one of the records, which were all appended in one step.
+            new: True if none of the keys is `doubtful`.
 
         Returns:
             (n,) true for each duplicate; the number of the other records whose key is not remembered.
@@ -74,10 +93,10 @@ class RememberedKeys:
         step = self._survey.step_at(appended_ms)
         room = max(0, MAX_KEYS - (self._generations[step].n if step in self._generations else 0))
         ordered = np.sort(keys)
-        first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-        if keys.size <= room and first.all() and not self._seen(ordered).any():
+        if new and keys.size <= room:
             self._add(step, ordered)
             return duplicates, 0
+        first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
         order = np.argsort(keys, kind="stable")
         distinct, starts = ordered[first], order[first]  # each key with the position of its first record
         seen = self._seen(distinct)
@@ -157,59 +176,44 @@ class _Generation:
         self.unwritten = [rest] if rest.size else []
 
 
-@dataclass(frozen=True, slots=True)
-class TallyOnce:
-    """The counts of a batch of records, in which each report key is counted once.
-
-    Attributes:
-        duplicates: number of records not counted, because their key was remembered.
-        not_remembered: number of records counted whose key is not remembered, because the generation is full.
-    """
-
-    tally: Tally
-    duplicates: int = 0
-    not_remembered: int = 0
-
-    def __add__(self, other: "TallyOnce") -> "TallyOnce":
-        return TallyOnce(
-            self.tally + other.tally, self.duplicates + other.duplicates, self.not_remembered + other.not_remembered
-        )
-
-
-def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> TallyOnce:
+def tally_once(survey: Survey, records: Records, remembered: RememberedKeys) -> Tally:
     """Counts the reports of the records; skips duplicates.
 
     Args:
         remembered: the keys of earlier records; gets the keys of the accepted ones of these records.
     """
     if records.keys is None:
-        return TallyOnce(tally(survey, records))
-    total = TallyOnce(Tally())
+        return tally(survey, records)
+    total = Tally()
     for run in records.by_step(survey):
         total += _tally_step(survey, run, run.keys or (), remembered)
     return total
 
 
-def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: RememberedKeys) -> TallyOnce:
+def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], remembered: RememberedKeys) -> Tally:
     lengths = np.fromiter(map(len, headers), np.int64, len(headers))
-    malformed = np.flatnonzero((lengths != 0) & (lengths != REPORT_KEY_BYTES)).tolist()
-    wrong: list[tuple[int, Reason]] = [(records.offsets[i], "malformed key") for i in malformed if records.values[i]]
+    well_formed = (lengths == 0) | (lengths == REPORT_KEY_BYTES)
+    wrong: list[tuple[int, Reason]] = [
+        (records.offsets[i], "malformed key") for i in np.flatnonzero(~well_formed).tolist() if records.values[i]
+    ]
     newest_ms = records.appended_ms[-1]
-    if malformed:
-        headers, lengths = [key for key in headers if len(key) == REPORT_KEY_BYTES], np.delete(lengths, malformed)
-        records = records.without(malformed)
-    added = tally(survey, records)
-    keyed = lengths == REPORT_KEY_BYTES
-    accepted = np.ones(len(records), bool)
-    if not all(records.values):
-        accepted[:] = list(map(bool, records.values))  # a marker has no value
-    accepted[[bisect_left(records.offsets, offset) for offset, _ in added.rejected]] = False
-    keys = _from_bytes(b"".join(headers))[:: REPORT_KEY_BYTES // STORED_KEY_BYTES]
-    duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms)
-    if duplicates.any():
-        again = np.flatnonzero(keyed & accepted)[duplicates]
-        added = tally(survey, records.without(again.tolist()))
-    return TallyOnce(Tally(added.counts, sorted(added.rejected + wrong)), int(duplicates.sum()), not_remembered)
+    if not well_formed.all():
+        headers, lengths = [key for key in headers if len(key) == REPORT_KEY_BYTES], lengths[well_formed]
+        records = records.where(well_formed)
+    keyed, keys = lengths == REPORT_KEY_BYTES, _from_bytes(b"".join(headers))[:: REPORT_KEY_BYTES // STORED_KEY_BYTES]
+    doubtful = np.zeros(len(records), bool)
+    doubtful[keyed] = remembered.doubtful(keys, newest_ms)
+    any_doubt = bool(doubtful.any())
+    total = tally(survey, records.where(~doubtful) if any_doubt else records)
+    rejected = total.rejected + (tally(survey, records.where(doubtful)).rejected if any_doubt else [])
+    accepted = np.fromiter(map(bool, records.values), bool, len(records))  # a marker has no value
+    accepted[[bisect_left(records.offsets, offset) for offset, _ in rejected]] = False
+    duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms, new=not any_doubt)
+    if any_doubt:
+        accepted[np.flatnonzero(keyed & accepted)[duplicates]] = False
+        if (after_all := doubtful & accepted).any():  # the earlier records with their keys were rejected or not remembered
+            total += tally(survey, records.where(after_all))
+    return Tally(total.counts, sorted(rejected + wrong), int(duplicates.sum()), not_remembered)
 
 
 def _merged(runs: list[Keys]) -> Keys:

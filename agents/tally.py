@@ -5,12 +5,13 @@
 Either all reports of an envelope are counted, or none.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, pairwise
 from typing import NamedTuple, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import IntArray
@@ -43,17 +44,25 @@ class Tally:
     Attributes:
         counts: the count table of every pane with at least one accepted envelope.
         rejected: offset and reason of every rejected envelope, in the order of the records.
+        duplicates, not_remembered: as in `agents.fold.FoldResult`; 0 if the report keys are ignored.
     """
 
     counts: dict[PaneKey, CountTable] = field(default_factory=dict)
     rejected: list[tuple[int, Reason]] = field(default_factory=list)
+    duplicates: int = 0
+    not_remembered: int = 0
 
     @property
     def reports(self) -> int:
         return sum(table.n for table in self.counts.values())
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(sum_tables([self.counts, other.counts]), self.rejected + other.rejected)
+        return Tally(
+            sum_tables([self.counts, other.counts]),
+            self.rejected + other.rejected,
+            self.duplicates + other.duplicates,
+            self.not_remembered + other.not_remembered,
+        )
 
 
 class Records(Sequence[Record]):
@@ -96,12 +105,10 @@ class Records(Sequence[Record]):
             return Records(self.offsets[index], self.appended_ms[index], self.values[index], keys)
         return Record(self.offsets[index], self.appended_ms[index], self.values[index], self.keys[index] if self.keys else b"")
 
-    def without(self, positions: Collection[int]) -> "Records":
-        kept = bytearray(b"\1") * len(self)
-        for position in positions:
-            kept[position] = 0
-        offsets, appended_ms = tuple(compress(self.offsets, kept)), tuple(compress(self.appended_ms, kept))
-        return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
+    def where(self, mask: npt.NDArray[np.bool_]) -> "Records":
+        """Returns the records for which `mask` is true, without their keys."""
+        kept = mask.tolist()
+        return Records(*(tuple(compress(column, kept)) for column in (self.offsets, self.appended_ms, self.values)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
         if not len(self):

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from ldpstream.agents import PartitionFold, Record, remembered_keys
 from ldpstream.agents.remembered_keys import RememberedKeys
-from ldpstream.stores import Checkpoint, MemoryCountStore, PaneKey
+from ldpstream.agents.tally import Records, Tally, tally
+from ldpstream.stores import Checkpoint, PaneKey
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
-from ldpstream.surveys import REASONS
+from ldpstream.surveys import REASONS, Survey
 from tests.faults.invariant import numbers_of
+from tests.faults.memory_store import MemoryCountStore
 
 from .reference import Counted, judge, judge_log
 from .samples import during, make_survey, sound, spoilt
@@ -240,6 +242,27 @@ def test_a_malformed_key_is_rejected_before_the_envelope_is_read() -> None:
         (1, "malformed key"), (2, "malformed key"), (3, "undecodable"),
     ]  # fmt: skip
     assert (result.records, result.reports, result.duplicates, fold.next_offset) == (8, 4, 0, 8)
+
+
+def test_each_record_is_tallied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the repetitions, whose envelopes decide whether they are rejected. The control is a key whose first record is
+    rejected: its second record is judged first, then counted."""
+    sizes = list[int]()
+
+    def sized(survey: Survey, records: Records) -> Tally:
+        sizes.append(len(records))
+        return tally(survey, records)
+
+    monkeypatch.setattr(remembered_keys, "tally", sized)
+    fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
+    values = [(key_of(n), envelope(4, n)) for n in (*range(10), *range(10), 3, 11)]
+    log = [Record(offset, now, value, key) for offset, (key, value) in enumerate(values)]
+    results = [fold.feed(log[:10]), fold.feed(log[10:])]
+    assert [(result.reports > 0, result.duplicates) for result in results] == [(True, 0), (True, 11)]
+    assert sizes == [10, 1, 11]
+    sizes.clear()
+    fold.feed([Record(22, now, bad(4, 0), key_of(12)), Record(23, now, envelope(4, 1), key_of(12))])
+    assert sizes == [1, 1, 1]
 
 
 def test_another_log_starts_without_keys() -> None:
