@@ -1,6 +1,7 @@
 """The engine of the services (`publishing.engine`): counts and results in Redis, log and estimates in Kafka."""
 
 from collections.abc import Callable
+from typing import Final
 
 from kafka import KafkaAdminClient
 
@@ -17,6 +18,8 @@ from ldpstream.surveys import Survey
 
 class Cluster:
     """Gives each survey its parts in Kafka and Redis."""
+
+    deadline_steps: Final = 1  # the agents of a partition may be away
 
     def __init__(
         self,
@@ -44,9 +47,6 @@ class Cluster:
         self.results(survey, reader).check(self._settings)
         position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
         return position, KafkaPublisher(survey, self._settings, reader)
-
-    def count(self, survey: Survey, now_ms: int) -> None:
-        """Has no effect: agents count."""
 
     def close(self) -> None:
         self._markers.close()

@@ -14,7 +14,14 @@ from ldpstream.surveys import Survey
 
 
 class Engine(Protocol):
-    """Gives each survey its parts."""
+    """Gives each survey its parts.
+
+    Attributes:
+        deadline_steps: time from a step's close until an incomplete step is published, in steps.
+    """
+
+    @property
+    def deadline_steps(self) -> int: ...
 
     def count_store(self, survey: Survey) -> CountStore:
         """Returns the survey's counts."""
@@ -30,13 +37,6 @@ class Engine(Protocol):
 
         Raises:
             UserError: if the survey is refused, or if we lack a right.
-        """
-
-    def count(self, survey: Survey, now_ms: int) -> None:
-        """Counts the new reports of an open survey. Has no effect if agents count them.
-
-        Raises:
-            StoreUnavailable: if the reports or the counts are unreachable.
         """
 
     def close(self) -> None:

@@ -92,6 +92,7 @@ class Schedule:
     Args:
         publishers: other receivers, called before the results are saved.
         research: called for each step; False leaves the research estimators out.
+        deadline_steps: time from a step's close until the step is published even if it is incomplete, in steps.
 
     Attributes:
         shown: the progress after the last step, if the publishers have received this step's publications.
@@ -106,7 +107,9 @@ class Schedule:
         publishers: list[Publisher],
         topic: EstimatesTopic | None = None,
         research: Callable[[], bool] = lambda: True,
+        deadline_steps: int = 1,
     ) -> None:
+        self._deadline_steps = deadline_steps
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
         self._research = research
@@ -269,8 +272,8 @@ class Schedule:
         return step, passed, msgspec.structs.replace(progress, next_step=step + 1, incomplete=incomplete)
 
     def deadline_ms(self, step: int) -> int:
-        """Returns the deadline of a step, when even an incomplete step is published: one step's duration after the close."""
-        return self._survey.closes_ms(step) + self._survey.step_ms
+        """Returns the deadline of a step, when even an incomplete step is published."""
+        return self._survey.closes_ms(step) + self._deadline_steps * self._survey.step_ms
 
     def _begin(self) -> Progress:
         begin_ms = self._position.earliest_ms()

@@ -121,7 +121,6 @@ class SurveyEstimator:
             return 0
         if self._topic_lost:
             self._create_topics()
-        self._engine.count(self.survey, now_ms)
         self._vitals.look(now_ms, self._schedule.shown)
         once = _OneStep(stop)
         self._research, began_s = self._workload.research, monotonic()
@@ -159,7 +158,14 @@ class SurveyEstimator:
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
         self._schedule = Schedule(
-            self.survey, self.store, position, self.results, publishers, self._topic, lambda: self._research
+            self.survey,
+            self.store,
+            position,
+            self.results,
+            publishers,
+            self._topic,
+            lambda: self._research,
+            self._engine.deadline_steps,
         )
 
     def leads(self) -> bool:

@@ -16,6 +16,8 @@ from lab.panels import Curve, Panel, draw_panels
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.workload import Workload
+from ldpstream.runtime.settings import KEPT_MS
+from ldpstream.serving.counting import FolderCounting
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog
@@ -41,6 +43,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     drawing = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
+        counting = FolderCounting(data, lambda: [survey], True, lambda: now_ms, KEPT_MS)
         estimator = SurveyEstimator(survey, engine, CollectorRegistry(), lambda _: None, workload=Workload(), alone=True)
         log.log_id()
         for hour in range(24 * days):
@@ -55,7 +58,8 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
                             log.append(db, [envelope], key)
                 result.reports += len(envelopes)
             now_ms += HOUR_MS
-            for _ in range(3):  # connect, count, publish
+            for _ in range(3):  # connect, append a marker, publish
+                counting.count()
                 estimator.turn(now_ms + MARGIN_MS, lambda: False, 1)
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             result.memory_mib.append(pages * 4096 / 2**20)

@@ -25,6 +25,7 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.publishing.copies import REFILLING
+from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.publishing.progress import begun
 from ldpstream.publishing.redis_results import RedisResults
@@ -34,10 +35,11 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.runtime.topic_keeper import write_kept
 from ldpstream.runtime.topics import ensure_topics
-from ldpstream.serving.engine import FolderEngine
+from ldpstream.serving.counting import LogCounter
 from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder, FolderError, SurveyPart
 from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.redis_connection import Client, connect
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
@@ -84,8 +86,7 @@ def move(data: Path, settings: Settings) -> list[Moved]:
             ensure_topics(settings, survey)
         admin = opened.enter_context(closing(connect_admin(settings)))
         markers = opened.enter_context(closing(MarkerProducer(settings)))
-        engine = FolderEngine(folder, lambda _: None)
-        moves = [_Move(*one, folder, engine, settings, redis, admin, markers) for one in surveys]
+        moves = [_Move(*one, folder, settings, redis, admin, markers) for one in surveys]
         for one in moves:
             one.check()
         for one in moves:
@@ -105,15 +106,15 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 class _Move:
     def __init__(
-        self, survey: Survey, kept: Kept, folder: DataFolder, engine: FolderEngine, settings: Settings, redis: Client,
-        admin: KafkaAdminClient, markers: MarkerProducer,
+        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, redis: Client, admin: KafkaAdminClient,
+        markers: MarkerProducer,
     ) -> None:  # fmt: skip
         self._kept = kept
-        self._survey, self._part, self._engine, self._settings = survey, SurveyPart(folder, survey), engine, settings
+        self._survey, self._part, self._settings = survey, SurveyPart(folder, survey), settings
         self._reader, self._admin, self._from = StoredReader(survey), admin, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, settings, admin, markers)
         self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
-        self._counts, self._results = engine.count_store(survey), engine.results(survey, self._reader)
+        self._counts, self._results = FolderCountStore(folder, survey), FolderResults(folder, survey, self._reader)
         self._topic_id = self._log.described()[0]
         self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
 
@@ -143,9 +144,8 @@ class _Move:
         return bool(found == (self._topic_id,))
 
     def begin(self) -> None:
-        position, _ = self._engine.open(self._survey, self._reader)
-        self._engine.count(self._survey, now_ms())
-        if self._results.progress() is None and (begin_ms := position.earliest_ms()) is not None:
+        LogCounter(self._survey, self._counts, self._from).count()
+        if self._results.progress() is None and (begin_ms := self._from.earliest_ms()) is not None:
             self._results.save([], None, begun(self._survey, begin_ms))
         with self._part.write() as db:
             db.execute("REPLACE INTO move VALUES (?, ?, 0)", (self._part.id, self._topic_id))

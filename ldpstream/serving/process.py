@@ -1,4 +1,4 @@
-"""The process of `ldpstream serve`: the gateway in the main thread, counting and estimates in a second thread."""
+"""The process of `ldpstream serve`: the gateway in the main thread, counting and estimates in a thread each."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from ldpstream.producers.gateway.metrics import largest_client
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.settings import Settings
+from ldpstream.serving.counting import FolderCounting
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import FolderKeeper
@@ -44,49 +45,60 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
             for text in list(watch.surveys.values()):
                 keeper.check(text.survey, write=True)
         compiled.load()
-        estimates = _Estimates(paths, settings, folder, clock)
-        check, logs = partial(keeper.check, write=True), partial(FolderLogs, folder, keeper.forget, clock)
+        stop, check = Event(), partial(keeper.check, write=True)
+        logs = partial(FolderLogs, folder, keeper.forget, clock)
+        alone, kept_ms = watch.only_file is not None, settings.records_retention_ms
+        counting = FolderCounting(folder, watch.listed, alone, clock, kept_ms)
+        estimates = _estimates(paths, settings, folder, clock, stop)
+        parts = [_Part("counting", partial(counting.run, stop)), _Part("estimates", partial(estimates.run, None))]
 
         def bound() -> None:
             usable()
-            estimates.start()  # an interrupt may come before `start` returns
+            for part in parts:
+                part.start()  # an interrupt may come before `start` returns
+
+        def works() -> bool:
+            """True while reports of a survey are counted and published."""
+            return counting.unready is None and estimates.unready is None
 
         try:
-            serve_gateway(watch, settings, check, logs, clock, bound, estimates.works)
+            serve_gateway(watch, settings, check, logs, clock, bound, works)
         finally:
-            estimates.end()
+            stop.set()
+            started = [part for part in parts if part.ident is not None]
+            for part in started:
+                part.join()
+            if len(started) < len(parts):
+                estimates.close()
+            for error in [part.error for part in parts if part.error is not None]:
+                raise error
 
 
-class _Estimates(Thread):
-    def __init__(self, paths: Sequence[Path], settings: Settings, folder: DataFolder, clock: Callable[[], int]) -> None:
-        super().__init__(name="estimates")
-        watch, self._stop_event = SurveyFolder(paths), Event()
-        engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock, settings.records_retention_ms)
-        self._loop = EstimatorLoop(watch, engine, self._stop_event, lambda _: None, settings, clock, largest_client.of)
-        self._error: BaseException | None = None
-        try:
-            self._loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses
-        except BaseException:
-            self._loop.close()
-            raise
+def _estimates(
+    paths: Sequence[Path], settings: Settings, folder: DataFolder, clock: Callable[[], int], stop: Event
+) -> EstimatorLoop:
+    watch = SurveyFolder(paths)
+    engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock)
+    loop = EstimatorLoop(watch, engine, stop, lambda _: None, settings, clock, largest_client.of)
+    try:
+        loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses
+    except BaseException:
+        loop.close()
+        raise
+    return loop
 
-    def works(self) -> bool:
-        """True while reports of a survey are counted and published."""
-        return self._loop.unready is None
+
+class _Part(Thread):
+    """A thread whose error ends the process."""
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        super().__init__(name=name)
+        self._work = work
+        self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self._loop.run(None)
+            self._work()
         except BaseException as error:
-            self._error = error
+            self.error = error
             os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
-
-    def end(self) -> None:
-        """Ends the thread, and raises its error if it failed."""
-        self._stop_event.set()
-        if self.ident is None:
-            self._loop.close()
-        else:
-            self.join()
-        if self._error is not None:
-            raise self._error

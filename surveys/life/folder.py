@@ -189,10 +189,11 @@ class SurveyFolder:
     def _settle(self, unreadable: Mapping[Path, str]) -> Changes:
         twice = self._named_twice()
         old_surveys, old_broken = self.surveys, self.broken
-        self.surveys = {}
+        surveys: dict[bytes, SurveyText] = {}
         for path, known in self._files.items():
             if known.good is not None and path not in twice:
-                self.surveys.setdefault(known.good.survey.fingerprint, known.good)
+                surveys.setdefault(known.good.survey.fingerprint, known.good)
+        self.surveys = surveys  # replaced at once: other threads read it
         self.changed = {path for path, known in self._files.items() if known.refused is not None}
         lost = bool(self.changed) or any(known.why and known.good is None for known in self._files.values())
         self.incomplete = lost or bool(unreadable) or bool(twice)

@@ -35,6 +35,7 @@ from ldpstream.publishing import catalogue
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.serving import engine
+from ldpstream.serving.counting import LogCounter
 from ldpstream.serving.gateway_logs import FolderLogs, _Append
 from ldpstream.stores.backup import backup
 from ldpstream.stores.checkpoint import MAX_MS
@@ -136,7 +137,9 @@ class Machine:
         reader = StoredReader(SURVEY, CollectorRegistry())
         position, _ = self._engine.open(SURVEY, reader)
         self.store, self.results = self._engine.count_store(SURVEY), self._engine.results(SURVEY, reader)
-        self._schedule = Schedule(SURVEY, self.store, position, self.results, [])
+        self._counter = LogCounter(SURVEY, self.store, FolderLog(folder, SURVEY, lambda: self._now_ms))
+        steps = self._engine.deadline_steps
+        self._schedule = Schedule(SURVEY, self.store, position, self.results, [], deadline_steps=steps)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -220,13 +223,13 @@ class Machine:
             if not SURVEY.too_old(one.step, appended_ms) and not SURVEY.too_early(one.step, appended_ms):
                 self._answered.append(one)
 
-    def turn(self) -> None:
-        """Counts and publishes."""
+    def count(self) -> None:
+        self._alive(self._counter.count)
 
+    def publish(self) -> None:
         self._alive(self._publish)
 
     def _publish(self) -> None:
-        self._engine.count(SURVEY, self._now_ms)
         if poor := [p.key for p in self._schedule.run(self._now_ms) if not p.complete and not self._may_lack(p.step)]:
             raise Violation(f"published incomplete: {poor}")
 
@@ -295,7 +298,10 @@ class Machine:
         last = SURVEY.step_at(max(self._now_ms, self._log_time())) + 4
         while self._now_ms < SURVEY.closes_ms(last):
             self._now_ms += 5_000
-            self._publish()
+            for _ in range(2):  # the first run may append a marker
+                self._publish()
+                self._counter.count()
+        self._publish()
         self._check()
 
     def _in_log(self) -> dict[int, Record]:
@@ -349,8 +355,8 @@ def counts(verdict: object) -> bool:
 
 
 OPERATIONS = {
-    "produce": 10, "send_again": 4, "turn": 8, "wait": 8, "jump": 2, "kill": 4, "fill": 1, "make_room": 2, "expire": 1,
-    "copy": 2, "restore": 0.5,
+    "produce": 10, "send_again": 4, "count": 8, "publish": 8, "wait": 8, "jump": 2, "kill": 4, "fill": 1, "make_room": 2,
+    "expire": 1, "copy": 2, "restore": 0.5,
 }  # fmt: skip
 
 

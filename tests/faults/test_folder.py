@@ -13,7 +13,7 @@ import pytest
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.producers.gateway.gateway_log import Outcome
 from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.serving.engine import Counter as LogCounter
+from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.stores import backup
 from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, missing_from_json, missing_to_json
@@ -115,9 +115,9 @@ def saves_the_progress_before_the_publications(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(FolderResults, "save", save)
 
 
-def marks_no_closed_step(patch: pytest.MonkeyPatch) -> None:
+def publishes_what_is_not_counted_yet(patch: pytest.MonkeyPatch) -> None:
     """After a pause, steps past their deadline are published incomplete before the marker is counted."""
-    patch.setattr(LogCounter, "_closed_ms", lambda self, now_ms: 0)
+    patch.setattr(FolderEngine, "deadline_steps", 1)
 
 
 def leaves_what_the_killed_process_began(patch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def ends_the_loss_of_a_survey_that_the_copy_lacks_at_its_first_record(patch: pyt
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     answers_before_the_commit, commits_the_counts_apart_from_the_offset, forgets_the_report_keys, lets_append_times_go_back,
-    expires_uncounted_records, saves_the_progress_before_the_publications, marks_no_closed_step,
+    expires_uncounted_records, saves_the_progress_before_the_publications, publishes_what_is_not_counted_yet,
     leaves_what_the_killed_process_began, copies_without_a_note, ends_the_note_at_a_record_of_the_copy,
     bounds_a_loss_only_at_the_beginning_of_a_batch, takes_a_survey_that_the_copy_lacks_for_whole,
     ends_the_loss_of_a_survey_that_the_copy_lacks_at_its_first_record,

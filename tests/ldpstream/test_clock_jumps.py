@@ -15,7 +15,8 @@ import pytest
 from ldpstream.publishing.estimator_loop import EstimatorLoop
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.clock import SteadyClock, now_ms
-from ldpstream.runtime.settings import Settings
+from ldpstream.runtime.settings import KEPT_MS, Settings
+from ldpstream.serving.counting import FolderCounting
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.gateway_logs import FolderLogs
 from ldpstream.serving.keeper import ClockBehind, FolderKeeper
@@ -43,11 +44,13 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
     wall_ms, running_ms = [SURVEY.opens_ms(STEP) + 1], [0]
     clock = SteadyClock(lambda: [SURVEY], lambda: wall_ms[0], lambda: running_ms[0])
     engine = FolderEngine(folder, lambda _: None, clock)
+    counting = FolderCounting(folder, lambda: [SURVEY], True, clock, KEPT_MS)
     watch = SurveyFolder([SAMPLE], clock)
     loop = EstimatorLoop(watch, engine, Event(), lambda _: None, Settings(page_port=0), clock)
 
     def turn() -> None:
         for _ in range(4):
+            counting.count()
             loop._turn(SURVEY.fingerprint)
 
     def stored() -> list[object]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldpstream.agents import remembered_keys
-from ldpstream.serving.engine import Counter
+from ldpstream.serving.counting import LogCounter
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_log import FolderLog, NoRoom
 from ldpstream.stores.folder_store import FolderCountStore
@@ -37,7 +37,7 @@ def replay(seed: int, path: Path) -> dict[str, int]:
     with closing(DataFolder(path)) as folder:
         log = FolderLog(folder, SURVEY, now_ms)
         log.log_id()
-        counter = Counter(SURVEY, FolderCountStore(folder, SURVEY), log)
+        counter = LogCounter(SURVEY, FolderCountStore(folder, SURVEY), log)
         for _ in range(60):
             what = rng.choice(["hostile", "honest", "repeat", "repeat", "count", "restart", "fails", "step"], p=[
                 0.3, 0.2, 0.1, 0.1, 0.15, 0.05, 0.05, 0.05
@@ -46,10 +46,10 @@ def replay(seed: int, path: Path) -> dict[str, int]:
                 step, sent = step + 1, []
                 happened["steps"] += 1
             elif what == "count":
-                counter.count(now_ms())
+                counter.count()
             elif what == "restart":
                 log = FolderLog(folder, SURVEY, now_ms)
-                counter = Counter(SURVEY, FolderCountStore(folder, SURVEY), log)
+                counter = LogCounter(SURVEY, FolderCountStore(folder, SURVEY), log)
                 happened["restarts"] += 1
             else:
                 if what == "repeat" and sent:
@@ -69,7 +69,7 @@ def replay(seed: int, path: Path) -> dict[str, int]:
                     happened["full"] += 1
                 except ZeroDivisionError:
                     log.count_keys_again()
-        counter.count(now_ms())
+        counter.count()
         found = FolderCountStore(folder, SURVEY).checkpoints(range(step + 2))[0]
     assert sum(table.n for table in found.panes.values()) == sum(appended.values())
     return happened

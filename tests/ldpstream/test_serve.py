@@ -25,16 +25,18 @@ from ldpstream.producers.gateway.intake import Intake
 from ldpstream.producers.gateway.surveys import GatewaySurveys
 from ldpstream.publishing import estimator_loop
 from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.settings import KEPT_MS, Settings, SettingsError
 from ldpstream.serve_command import _first_line
+from ldpstream.serving import counting as counting_module
 from ldpstream.serving import process
+from ldpstream.serving.counting import FolderCounting
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.data_folder import FILE, DataFolder
+from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey, load_survey
@@ -167,16 +169,18 @@ def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytes
         raise StoreUnavailable("the disk is full")
 
     with closing(DataFolder(tmp_path / "data")) as folder:
-        engine = FolderEngine(folder, lambda _: None)
-        engine.open(survey, StoredReader(survey))
+        log, counting = FolderLog(folder, survey, now_ms), FolderCounting(folder, lambda: [survey], True, now_ms, KEPT_MS)
+        log.log_id()
         with folder.write() as db:
-            FolderLog(folder, survey, now_ms).append(db, [b"no envelope"], b"")
-        with monkeypatch.context() as full, pytest.raises(StoreUnavailable):
+            log.append(db, [b"no envelope"], b"")
+        monkeypatch.setattr(counting_module, "RETRY_S", 0.0)
+        with monkeypatch.context() as full:
             full.setattr(FolderCountStore, "commit", refuse)
-            engine.count(survey, now_ms())
-        assert metrics.store_available._value.get() == 0
-        engine.count(survey, now_ms())
-        assert metrics.store_available._value.get() == 1
+            counting.count()
+        assert (metrics.store_available._value.get(), counting.unready) == (0, "the disk is full")
+        counting.count()
+        assert (metrics.store_available._value.get(), counting.unready) == (1, None)
+        assert FolderCountStore(folder, survey).heads()[PARTITION].next_offset == 1
 
 
 @pytest.mark.parametrize("kept_ms", [0, 3_600_000, Settings().records_retention_ms])
@@ -185,22 +189,25 @@ def test_counted_records_stay_as_long_as_the_setting_says(kept_ms: int, tmp_path
     (tmp_path / "data").mkdir(mode=0o700)
     at_ms = [survey.opens_ms(1)]
     with closing(DataFolder(tmp_path / "data")) as folder:
-        engine, reader = FolderEngine(folder, lambda _: None, lambda: at_ms[0], kept_ms), StoredReader(survey)
-        position, _ = engine.open(survey, reader)
+        counting = FolderCounting(folder, lambda: [survey], True, lambda: at_ms[0], kept_ms)
+        (log := FolderLog(folder, survey, lambda: at_ms[0])).log_id()
         with folder.write() as db:
-            FolderLog(folder, survey, lambda: at_ms[0]).append(db, [b"rejected"], b"")
-        schedule = Schedule(survey, engine.count_store(survey), position, engine.results(survey, reader), [])
+            log.append(db, [b"rejected"], b"")
+        store, results, never = FolderCountStore(folder, survey), FolderResults(folder, survey), FolderEngine.deadline_steps
+        schedule = Schedule(survey, store, log, results, [], deadline_steps=never)
 
         def stored(later_ms: int) -> bool:
             at_ms[0] = max(at_ms[0], survey.opens_ms(1) + later_ms)
-            engine.count(survey, at_ms[0])
+            counting.count()
             with folder.read() as db:
                 return bool(db.execute("SELECT count(*) FROM record WHERE value = ?", (b"rejected",)).fetchone()[0])
 
         assert stored(0)
         assert stored(60_000)  # nothing is published
         at_ms[0] = survey.closes_ms(1) + MARGIN_MS
-        engine.count(survey, at_ms[0])
+        counting.count()
+        assert not schedule.run(at_ms[0])  # appends a marker
+        counting.count()
         assert schedule.run(at_ms[0])
         published_ms = at_ms[0] - survey.opens_ms(1)
         assert kept_ms <= published_ms or stored(kept_ms)
@@ -347,11 +354,12 @@ def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, mon
         threads.append(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(process._Estimates, "start", interrupted)
+    monkeypatch.setattr(process._Part, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         process.serve([served.survey_file], Settings(page_port=served.page), served.data, lambda: None)
-    (thread,) = threads
+    (thread,) = threads  # the second one did not start
     assert not thread.is_alive()
+    assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
 
 
 def test_idle_connections_do_not_stop_the_counting(tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
+from ldpstream.serving.counting import LogCounter
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores import PaneKey
 from ldpstream.stores.data_folder import APPLICATION, FILE, FORMAT, DataFolder
+from ldpstream.stores.folder_log import FolderLog
 from ldpstream.stores.formats import OtherFormat
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
@@ -244,8 +246,13 @@ def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> No
         position, _ = engine.open(OURS, reader)
         results = engine.results(OURS, reader)
         assert (earlier := results.history())
-        engine.count(OURS, now_ms)
-        made = Schedule(OURS, engine.count_store(OURS), position, results, []).run(now_ms)
+        store = engine.count_store(OURS)
+        counter = LogCounter(OURS, store, FolderLog(folder, OURS, lambda: now_ms))
+        schedule = Schedule(OURS, store, position, results, [])
+        counter.count()
+        made = schedule.run(now_ms)
+        counter.count()  # the marker
+        made += schedule.run(now_ms)
         assert results.history()[: len(earlier)] == earlier
     tally = counted(OURS, log_of(state)[:1])
     assert {p.step for p in made} == {STEPS - 1}

@@ -41,6 +41,7 @@ from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
+from ldpstream.serving.counting import LogCounter
 from ldpstream.serving.engine import FolderEngine
 from ldpstream.serving.keeper import FolderKeeper
 from ldpstream.stores.data_folder import DataFolder
@@ -177,8 +178,11 @@ def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
             with folder.write() as db:
                 cast(FolderLog, position).append(db, [record.value], record.key)
         clock[0] = survey.closes_ms(STEPS - 2) + 1000
-        engine.count(survey, clock[0])
-        Schedule(survey, engine.count_store(survey), position, results, []).run(clock[0])
+        counter = LogCounter(survey, engine.count_store(survey), cast(FolderLog, position))
+        schedule = Schedule(survey, engine.count_store(survey), position, results, [])
+        for _ in range(2):  # the first run appends a marker
+            counter.count()
+            schedule.run(clock[0])
         with folder.write() as db:  # what is random
             db.execute("UPDATE survey SET log_id = 'the log'")
             db.execute("UPDATE checkpoint SET log_id = 'the log', writer = 'writer'")
