@@ -108,7 +108,8 @@ class Records(Sequence[Record]):
     def where(self, mask: npt.NDArray[np.bool_]) -> "Records":
         """Returns the records for which `mask` is true, without their keys."""
         kept = mask.tolist()
-        return Records(*(tuple(compress(column, kept)) for column in (self.offsets, self.appended_ms, self.values)))
+        offsets, appended_ms = tuple(compress(self.offsets, kept)), tuple(compress(self.appended_ms, kept))
+        return Records(offsets, appended_ms, tuple(compress(self.values, kept)))
 
     def by_step(self, survey: Survey) -> "Iterator[Records]":
         if not len(self):

@@ -1,20 +1,62 @@
-"""The demo: simulated devices, the log, the count tables, the schedule and the estimates in one process on a virtual clock."""
+"""The demo: simulated devices report to the service of one machine, which keeps its data in memory, on a virtual clock."""
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.agents.tally import Record
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
+from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.frequencies import UNKNOWN, TrueAnswers, true_numbers
 from ldpstream.publishing.publication import Publication
-from ldpstream.surveys import Survey
+from ldpstream.publishing.schedule import Publisher, Schedule
+from ldpstream.serving.counting import LogCounter
+from ldpstream.stores.data_folder import MemoryFolder
+from ldpstream.stores.folder_log import FolderLog
+from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.surveys import Reason, Survey
 
-PARTITIONS = 4
+
+class EmbeddedService:
+    """Log, counting and estimates of `ldpstream serve` for one survey, in memory.
+
+    Attributes:
+        now_ms: the current time, in ms; assign to the attribute to move the clock.
+    """
+
+    def __init__(self, survey: Survey, publishers: list[Publisher] | None = None) -> None:
+        self.now_ms, self._folder = survey.opens_ms(0), MemoryFolder()
+        self.log = FolderLog(self._folder, survey, lambda: self.now_ms)
+        self.store, self.results = FolderCountStore(self._folder, survey), FolderResults(self._folder, survey)
+        self._counter = LogCounter(survey, self.store, self.log)
+        self._schedule = Schedule(survey, self.store, self.log, self.results, publishers or [])
+
+    def append(self, envelope: bytes) -> None:
+        with self._folder.write() as db:
+            self.log.append(db, [envelope], b"")
+
+    def records(self) -> list[Record]:
+        """Returns all records of the log."""
+        return list(map(Record, *self.log.read(0, 2**53)))
+
+    def count(self) -> None:
+        self._counter.count()
+
+    def estimate(self) -> list[Publication]:
+        """Publishes the steps that are due."""
+        made = self._schedule.run(self.now_ms)
+        while self.log.ends() != self.store.positions():  # the schedule has appended a marker
+            self.count()
+            made += self._schedule.run(self.now_ms)
+        return made
+
+    def rejected(self) -> dict[Reason, int]:
+        """Returns the number of envelopes rejected so far, by reason."""
+        return self.store.rejected()
 
 
 class Truth:
@@ -72,9 +114,7 @@ class Demo:
 
     def __init__(self, survey: Survey, source: ValueSource, seed: int) -> None:
         self._survey, self._source, self._population = survey, source, Population(survey, source, seed)
-        self._log = MemoryLog(PARTITIONS, survey.opens_ms(0))
-        self.service = EmbeddedService(survey, self._log)
-        self.truth = Truth(survey)
+        self.service, self.truth = EmbeddedService(survey), Truth(survey)
 
     def run(self, seen: Callable[[int, list[Publication]], None]) -> None:
         """Runs every step that both the source and the survey have, and then the steps until the last one has closed.
@@ -82,19 +122,19 @@ class Demo:
         Args:
             seen: called after every step with the step's number and the publications made at this step.
         """
-        survey, log, sink = self._survey, self._log, MemorySink(self._log.append)
+        survey, service, sink = self._survey, self.service, MemorySink(self.service.append)
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
         for step in range(n_steps):
-            log.now_ms = survey.opens_ms(step)
+            service.now_ms = survey.opens_ms(step)
             for (attribute, _, cohort), answered in produce_step(survey, self._population, sink, step).items():
                 self.truth.add(attribute, cohort, step, answered.truth, answered.numbers)
-            self.service.count()
-            made = self.service.estimate()
+            service.count()
+            made = service.estimate()
             self.truth.settle(made)
             seen(step, made)
         for step in range(n_steps, n_steps + survey.lateness_steps + 1):
-            log.now_ms = survey.opens_ms(step) + survey.step_ms // 2
-            self.service.count()
-            made = self.service.estimate()
+            service.now_ms = survey.opens_ms(step) + survey.step_ms // 2
+            service.count()
+            made = service.estimate()
             self.truth.settle(made)
             seen(step, made)

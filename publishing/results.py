@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress, Results
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress, Results
 from ldpstream.publishing.publication import (  # fmt: skip
     Jump,
     Publication,
@@ -31,38 +31,6 @@ class _Change(msgspec.Struct):
 
 
 _change = msgspec.json.Decoder(_Change)
-
-
-class MemoryResults:
-    def __init__(self) -> None:
-        self._publications: dict[str, Publication] = {}
-        self._progress: Progress | None = None
-        self._filters: dict[str, bytes] = {}
-
-    def progress(self) -> Progress | None:
-        return self._progress
-
-    def filters(self) -> dict[str, bytes]:
-        return dict(self._filters)
-
-    def save(
-        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
-    ) -> bool:
-        if self._progress != before:
-            return False
-        self._filters.update(filters or {})
-        self._publications.update((p.key, p) for p in publications)
-        self._progress = progress
-        return True
-
-    def lead(self, for_ms: int | None = None) -> bool:
-        return True
-
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        return [self._publications.get(key) for key in keys]
-
-    def history(self) -> list[Publication]:
-        return in_order(list(self._publications.values()))
 
 
 class KeptResults(Results, ABC):

@@ -1,8 +1,6 @@
-"""The count store (`stores.count_store`), in memory, in Redis or in a data folder; and the log and data folder of one
-machine."""
+"""The count store (`stores.count_store`), in Redis or in a data folder; and the log and data folder of one machine."""
 
 from ldpstream.stores.checkpoint import Checkpoint, PaneKey
 from ldpstream.stores.count_store import CountStore, StoreUnavailable
-from ldpstream.stores.memory_store import MemoryCountStore
 
-__all__ = ["Checkpoint", "CountStore", "MemoryCountStore", "PaneKey", "StoreUnavailable"]
+__all__ = ["Checkpoint", "CountStore", "PaneKey", "StoreUnavailable"]

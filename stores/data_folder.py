@@ -16,6 +16,7 @@ import os
 import secrets
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -252,6 +253,24 @@ class DataFolder:
     def _explained(self, error: sqlite3.Error) -> StoreUnavailable | StoreDamaged:
         damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
         return (StoreDamaged if damaged else StoreUnavailable)(f"{self.file}: {reason(error)}")
+
+
+class MemoryFolder(DataFolder):
+    """The tables of a data folder in this process's memory, for the demo."""
+
+    def __init__(self) -> None:
+        self.file = Path(":memory:")
+        self._writing, self._naming = threading.Lock(), threading.Lock()
+        self._known = {}
+        self._writer = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._writer.executescript(_SCHEMA)
+        weakref.finalize(self, self._writer.close)
+
+    @contextmanager
+    def read(self) -> Iterator[sqlite3.Connection]:
+        """See `DataFolder.read`; the only connection reads and writes."""
+        with self.write() as db:
+            yield db
 
 
 class SurveyPart:

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.agents import PartitionFold, Record, tally
-from ldpstream.stores import Checkpoint, MemoryCountStore, PaneKey
+from ldpstream.stores import Checkpoint, PaneKey
 from ldpstream.surveys import REASONS
+from tests.faults.memory_store import MemoryCountStore
 
 from .samples import during, make_log, make_survey, sound
 

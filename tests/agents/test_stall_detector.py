@@ -2,7 +2,7 @@
 
 import pytest
 
-from ldpstream.stores import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore
 from tests.faults.stepped import SURVEY, FaultyStore, SteppedAgent, started
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.demo import EmbeddedService
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
@@ -60,15 +60,14 @@ class Jumping:
 def metrics(survey: Survey, source: ValueSource) -> Iterator[str]:
     """Runs the service, and yields the lines of its metrics at every scrape, in the format of OpenMetrics."""
     registry = CollectorRegistry()
-    log = MemoryLog(1, survey.opens_ms(0))
-    service = EmbeddedService(survey, log, [PrometheusPublisher(survey, registry)])
-    population, sink = Population(survey, source, 1), MemorySink(log.append)
+    service = EmbeddedService(survey, [PrometheusPublisher(survey, registry)])
+    population, sink = Population(survey, source, 1), MemorySink(service.append)
     for step in range(source.n_steps):
-        log.now_ms = survey.opens_ms(step)
+        service.now_ms = survey.opens_ms(step)
         produce_step(survey, population, sink, step)
         service.count()
         service.estimate()
-        for at_ms in range(log.now_ms, survey.opens_ms(step + 1), SCRAPE_S * 1000):
+        for at_ms in range(service.now_ms, survey.opens_ms(step + 1), SCRAPE_S * 1000):
             for family in registry.collect():
                 for sample in family.samples:
                     labels = ",".join(f"{name}={json.dumps(v, ensure_ascii=False)}" for name, v in sample.labels.items())

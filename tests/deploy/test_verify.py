@@ -77,7 +77,7 @@ def test_only_the_listed_alerts_read_estimators_metrics_without_data() -> None:
     demo.run(lambda step, publications: None)
     made = demo.service
     shown = PrometheusPublisher(survey, registry)
-    Vitals(survey, made.store, made.log, made.results, shown, registry).look(made.log.now_ms)
+    Vitals(survey, made.store, made.log, made.results, shown, registry).look(made.now_ms)
     families = {family.name for family in registry.collect()}
     have = {sample.name for family in registry.collect() for sample in family.samples}
     read = {

@@ -12,8 +12,8 @@ import ldpstream.agents.vanished
 import ldpstream.publishing.copies
 import ldpstream.publishing.filter_states
 import ldpstream.publishing.schedule
-import ldpstream.stores.memory_store
 
+from .memory_store import MemoryCountStore
 from .memory_topic import TopicClient
 
 MARGIN_MS = 500  # of a run, in place of the constant of `publishing.schedule`
@@ -60,7 +60,7 @@ class Code:
             vanished,
             schedule,
             ldpstream.agents.fold.PartitionFold,
-            ldpstream.stores.memory_store.MemoryCountStore,
+            MemoryCountStore,
             TopicClient,
         )
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ldpstream.agents.tally import Record
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.count_store import StoreUnavailable
 
 from .memory_log import PARTITIONS
+from .memory_store import MemoryResults
 
 TIMEOUT_S = 3.0
 READS = ("load", "positions", "heads")

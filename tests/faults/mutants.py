@@ -14,11 +14,11 @@ from ldpstream.agents.log import Chunk, DeadLetter
 from ldpstream.agents.tally import Record, tally
 from ldpstream.publishing.progress import Progress
 from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 from .code import Code
 from .invariant import split
+from .memory_store import MemoryCountStore
 from .memory_topic import TopicClient
 
 Mutant = Callable[[Code], None]

@@ -13,9 +13,11 @@ from ldpstream.agents import Record, tally
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.log import Chunk, DeadLetter, Found
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores import Checkpoint, MemoryCountStore, StoreUnavailable
+from ldpstream.stores import Checkpoint, StoreUnavailable
 from ldpstream.surveys import REASONS
 from tests.agents.samples import make_log, make_survey
+
+from .memory_store import MemoryCountStore
 
 SURVEY = make_survey()
 LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) for p in range(2)}

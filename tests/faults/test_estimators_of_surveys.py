@@ -17,17 +17,16 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.survey_estimator import _OneStep
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
 from .code import MARGIN_MS, Code
 from .invariant import Published, Violation, publish_counts
+from .memory_store import MemoryCountStore, MemoryResults
 from .memory_topic import MemoryTopic, TopicClient
 
 SURVEY = make_survey()

@@ -18,10 +18,11 @@ from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores import MemoryCountStore, PaneKey
+from ldpstream.stores import PaneKey
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_log, make_survey
 
+from .memory_store import MemoryCountStore
 from .stepped import FaultyStore, SteppedLog
 from .virtual import VirtualLoop
 

@@ -18,10 +18,10 @@ from ldpstream.publishing.catalogue import estimators
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.progress import Progress, Source
 from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, Publication, Span, spans
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import Reason, Survey, load_survey
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 PATIENCE_MS = 120_000
@@ -35,9 +35,7 @@ OpenPage = Callable[..., Page]
 
 
 @contextmanager
-def served(
-    survey: Survey, results: MemoryResults, rejected: dict[Reason, int] | None = None, late_ms: int = 0
-) -> Iterator[str]:
+def served(survey: Survey, results: Source, rejected: dict[Reason, int] | None = None, late_ms: int = 0) -> Iterator[str]:
     """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
     def clock() -> int:

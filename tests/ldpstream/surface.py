@@ -20,10 +20,10 @@ from ldpstream.producers.gateway.openapi import description
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.metrics import METRICS
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.runtime.settings import PREFIX, Settings
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import REASONS, VERSION
+from tests.faults.memory_store import MemoryResults
 
 from .rooms import INSTALLED, sources
 

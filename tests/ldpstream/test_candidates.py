@@ -263,7 +263,7 @@ def gauge_of(survey: Survey, demo: Demo) -> float | None:
     """The gauge of an estimator that sees the demo's publications."""
     registry = CollectorRegistry()
     service, shown = demo.service, PrometheusPublisher(survey, registry)
-    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.log.now_ms)
+    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.now_ms)
     labels = {"survey": survey.name, "attribute": "mode"}
     return registry.get_sample_value("ldpstream_unlisted_growth_ratio", labels)
 
@@ -307,7 +307,7 @@ def test_the_walk_of_the_document_finds_the_value(tmp_path: Path, monkeypatch: p
     new = load_survey("travel-2.toml")
     second = Demo(new, Travellers(new, people, 4, 0), 2)
     second.run(lambda step, made: None)
-    counts = tally(new, [record for records in second.service.log.partitions for record in records if record.value]).counts
+    counts = tally(new, second.service.records()).counts
     stored = second.service.store.tables(range(4))
     assert {key: numbers_of(table) for key, table in stored.items()} == {key: numbers_of(t) for key, t in counts.items()}
     assert sum(table.n for table in stored.values()) == people  # everybody once

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from ldpstream.demo import Demo
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump
-from ldpstream.publishing.results import MemoryResults
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 from .page_rig import HONEST, OpenPage, extend, many, served, settings, shoot, silent, unfold

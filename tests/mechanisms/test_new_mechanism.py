@@ -253,9 +253,9 @@ def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path
     assert asyncio.run(gateway.post_batch(sent)).status_code == 202
     assert asyncio.run(gateway.post(seal_rows(survey, 0, 0, 1, 1, b"\x07", 0))).status_code == 422  # no such symbol
     assert gateway.log.appended == [sent]
-    demo.service.log.now_ms = survey.opens_ms(1)
+    demo.service.now_ms = survey.opens_ms(1)
     for envelope in sent:
-        demo.service.log.append(envelope)
+        demo.service.append(envelope)
     demo.run(lambda step, made: None)
     assert demo.service.rejected() == {}
     with TestClient(create_api(survey, demo.service.results, demo.service.rejected)) as client:

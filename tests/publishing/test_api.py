@@ -30,9 +30,9 @@ from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import parse_survey
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 from .api_rig import STEPS, SURVEY, TOML, api_of, published

@@ -22,8 +22,8 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import PAGE
 from ldpstream.publishing.frequencies import Frequencies
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
+from tests.faults.memory_store import MemoryResults
 
 from .api_rig import STEPS, SURVEY, published
 

@@ -17,7 +17,7 @@ from ldpstream.publishing.catalogue import AttributeCounts, PublishedEstimator
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
+from tests.faults.memory_store import MemoryResults
 from tests.ldpstream.rooms import ROOT
 
 from .test_publication import one_attribute

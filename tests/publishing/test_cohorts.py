@@ -19,7 +19,7 @@ from ldpstream.publishing.history.month_files import merged, rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import COHORT_SPANS, Publication, publication_keys
-from ldpstream.publishing.results import MemoryResults
+from tests.faults.memory_store import MemoryResults
 
 from .cohort_rig import (
     ATTRIBUTES,

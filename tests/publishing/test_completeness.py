@@ -4,11 +4,10 @@ import pytest
 
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint, Missing
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
 

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from ldpstream.publishing.copies import COMPARE_MS
 from ldpstream.publishing.kafka_publisher import record_key
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, pane

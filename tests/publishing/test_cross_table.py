@@ -13,8 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from polars import DataFrame
 
-from ldpstream.demo import Demo
-from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.demo import Demo, EmbeddedService
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.producers.population import Population
@@ -30,8 +29,8 @@ from ldpstream.publishing.finite import finite
 from ldpstream.publishing.history.month_files import SCHEMA, TABLE, Format, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication, publication_key, publication_keys
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores.checkpoint import tables_of
+from tests.faults.memory_store import MemoryResults
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.publishing import cohort_rig as rig
 from tests.small_survey import small_survey
@@ -313,18 +312,17 @@ def test_the_share_of_a_cohort_within_a_value_lies_in_its_interval() -> None:
 
 
 def test_an_incomplete_step_of_a_pair_is_published_again_for_everybody_and_each_cohort() -> None:
-    """At the deadline, only one of two partitions is counted. Progress, results and files then follow the complete step."""
+    """At the deadline, only half of the reports are counted. Progress, results and files then follow the complete step."""
     survey = pair_survey(lateness_steps=1, cohort={"name": "version", "values": ["1", "2"], "least": 10})
-    log = MemoryLog(2, survey.opens_ms(0))
-    service = EmbeddedService(survey, log)
-    produce_step(survey, Population(survey, MarkovValues(survey, 3000, 1, 5), 5), MemorySink(log.append), 0)
-    fold, log.now_ms = service._folds[0], survey.closes_ms(0) + survey.step_ms
-    fold.feed(log.partitions[0])
-    change = fold.changes()
-    assert change is not None
-    assert service.store.commit(0, fold.stored_position, change)
-    fold.committed(change)
-    early = [p for p in service._schedule.run(log.now_ms) if p.step == 0]
+    service, envelopes = EmbeddedService(survey), list[bytes]()
+    produce_step(survey, Population(survey, MarkovValues(survey, 3000, 1, 5), 5), MemorySink(envelopes.append), 0)
+    for envelope in envelopes[::2]:
+        service.append(envelope)
+    service.count()
+    for envelope in envelopes[1::2]:
+        service.append(envelope)
+    service.now_ms = survey.closes_ms(0) + survey.step_ms
+    early = [p for p in service._schedule.run(service.now_ms) if p.step == 0]
     announced = service.results.progress()
     late = [p for p in service.estimate() if p.step == 0]
     assert {p.key for p in early} == {p.key for p in late} == set(publication_keys(survey, 0))

@@ -12,8 +12,8 @@ from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimator_loop import EstimatorLoop
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import parse_survey
+from tests.faults.memory_store import MemoryResults
 
 from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, OLD_STEPS, PEOPLE, TOML, answered, api_of_new, demos, replacing
 

@@ -21,10 +21,9 @@ from ldpstream.publishing.filter_states import FilterStates
 from ldpstream.publishing.filtering import conclude_filtered
 from ldpstream.publishing.progress import Filters, Progress
 from ldpstream.publishing.publication import Publication, publication_keys, spans
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint, Missing
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, Told, concluded_once

@@ -14,8 +14,8 @@ from ldpstream.publishing import schedule as schedule_module
 from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import load_survey
+from tests.faults.memory_store import MemoryCountStore
 from tests.services.rig import PATIENCE_S, RedisNode, missing
 
 from .schedule_rig import MARGIN_MS, Log, Schedule, Told, pane

@@ -16,8 +16,8 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.tables import histogram_table
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 K = 25

@@ -15,8 +15,8 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.frequencies import NUMBERS, NumberEstimate
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.surveys import Cohort
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 PEOPLE, SEEDS, MOST_MISSES = 2000, 60, 10

@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane

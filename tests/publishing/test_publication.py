@@ -12,11 +12,10 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import Survey
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey
 
 from .schedule_rig import MARGIN_MS, Log, Schedule, Told

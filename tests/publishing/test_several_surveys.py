@@ -24,7 +24,7 @@ from ldpstream.publishing.progress import Progress, PublicationSummary
 from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.publishing.results import JUMP_STEPS, MemoryResults
+from ldpstream.publishing.results import JUMP_STEPS
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.publishing.turns import Turns
@@ -33,7 +33,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.ldpstream.page_rig import extend, many
 from tests.services.rig import RedisNode, missing
 

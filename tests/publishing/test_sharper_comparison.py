@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.results import MemoryResults
+from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
 PEOPLE, SEEDS = 3000, 60

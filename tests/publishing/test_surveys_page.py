@@ -14,9 +14,9 @@ from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.publication import Diagnostics, Jump, Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.thresholds import OVERDUE_MS
 from ldpstream.surveys import Survey
+from tests.faults.memory_store import MemoryResults
 from tests.ldpstream.page_rig import HONEST, extend, many
 
 from .schedule_rig import SURVEY

@@ -14,13 +14,12 @@ from prometheus_client import CollectorRegistry
 from ldpstream.publishing.progress import Progress, Results
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.stores import PaneKey
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
 from ldpstream.surveys import load_survey
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 LABELS = {"survey": SURVEY.name}

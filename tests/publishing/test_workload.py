@@ -12,13 +12,12 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.catalogue import ESTIMATORS
 from ldpstream.publishing.cluster import Cluster
 from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.survey_estimator import SurveyEstimator
 from ldpstream.publishing.thresholds import LOAD_MOST
 from ldpstream.publishing.workload import RECENT, TRY_AGAIN_S, Workload
 from ldpstream.runtime.settings import Settings
 from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.memory_store import MemoryCountStore
+from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, pane
 

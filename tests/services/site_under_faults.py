@@ -28,7 +28,6 @@ from kafka.errors import KafkaError
 
 from ldpstream.agents import Record
 from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
-from ldpstream.publishing.results import MemoryResults
 from ldpstream.publishing.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
@@ -50,6 +49,7 @@ from tests.faults.invariant import (
     publish_counts,
     truth_of,
 )
+from tests.faults.memory_store import MemoryResults
 
 from .agent_site import PARTITIONS, Site, Worker
 from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze

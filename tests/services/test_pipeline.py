@@ -13,7 +13,7 @@ import numpy as np
 import redis
 
 from ldpstream.agents.tally import tally
-from ldpstream.embedded import EmbeddedService, MemoryLog
+from ldpstream.demo import EmbeddedService
 from ldpstream.mechanisms import CountTable
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
@@ -58,27 +58,27 @@ def visits(folder: Path) -> tuple[Path, int]:
     return path, len(lines)
 
 
-def produced_again(survey: Survey, data: Path, steps: list[int], partitions: int) -> MemoryLog:
-    """Repeats the reports of these steps, with the same values and seed, into a log in memory."""
-    log = MemoryLog(partitions, survey.opens_ms(steps[0]))
+def produced_again(survey: Survey, data: Path, steps: list[int]) -> EmbeddedService:
+    """Repeats the reports of these steps, with the same values and seed, in an embedded service."""
+    service = EmbeddedService(survey)
     population = Population(survey, read_people(data, survey, 1), SEED)
     for turn, step in enumerate(steps):
-        log.now_ms = survey.opens_ms(step)
-        produce_step(survey, population, MemorySink(log.append), step, turn=turn)
-    return log
+        service.now_ms = survey.opens_ms(step)
+        produce_step(survey, population, MemorySink(service.append), step, turn=turn)
+    return service
 
 
 def embedded(survey: Survey, data: Path, steps: list[int]) -> dict[str, Publication]:
     """Publications of the embedded service for the same reports, by key."""
-    service = EmbeddedService(survey, produced_again(survey, data, steps, partitions=4))
+    service = produced_again(survey, data, steps)
     service.count()
-    service.log.now_ms = survey.closes_ms(steps[-1]) + survey.step_ms
+    service.now_ms = survey.closes_ms(steps[-1]) + survey.step_ms
     return {p.key: p for p in service.estimate()}
 
 
 def direct_tally(survey: Survey, data: Path, steps: list[int]) -> dict[PaneKey, CountTable]:
     """Count tables of the same reports, tallied directly."""
-    return tally(survey, produced_again(survey, data, steps, partitions=1).partitions[0]).counts
+    return tally(survey, produced_again(survey, data, steps).records()).counts
 
 
 def by_key(file: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from redis.exceptions import NoPermissionError
 
 from deploy.local.kafka_jars import JarsError
 from ldpstream.agents.tally import tally
-from ldpstream.embedded import MemoryLog
+from ldpstream.demo import EmbeddedService
 from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
 from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
 from ldpstream.producers.gateway.kafka_connection import KafkaConnection
@@ -161,11 +161,11 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
     assert (status["estimate"][0], status["agent"][0] in STOPPED) == (0, True), ends
 
     source_of_values = MarkovValues(survey, USERS, STEPS, SEED)
-    log, population = MemoryLog(1, survey.opens_ms(steps[0])), Population(survey, source_of_values, SEED)
+    service, population = EmbeddedService(survey), Population(survey, source_of_values, SEED)
     for turn, step in enumerate(steps):
-        log.now_ms = survey.opens_ms(step)
-        produce_step(survey, population, MemorySink(log.append), step, turn=turn)
-    direct = tally(survey, log.partitions[0])
+        service.now_ms = survey.opens_ms(step)
+        produce_step(survey, population, MemorySink(service.append), step, turn=turn)
+    direct = tally(survey, service.records())
     with closing(RedisCountStore(survey, settings["estimator"])) as store:
         assert store.tables(range(steps[-1] + 1)) == direct.counts
         assert not any(store.rejected().values())

@@ -15,7 +15,7 @@ from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import Checkpoint, CountStore, MemoryCountStore, PaneKey, StoreUnavailable
+from ldpstream.stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.stores.checkpoint import STORED_KEY_BYTES
 from ldpstream.stores.count_store import StoreRefused
 from ldpstream.stores.redis_connection import connect
@@ -23,6 +23,7 @@ from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up
+from tests.faults.memory_store import MemoryCountStore
 
 from .agent_site import MakeSite
 from .certificates import Authority

@@ -10,12 +10,13 @@ import pytest
 import redis
 
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import CountStore, MemoryCountStore
+from ldpstream.stores import CountStore
 from ldpstream.stores.data_folder import DataFolder
 from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
+from tests.faults.memory_store import MemoryCountStore
 from tests.services.rig import RedisNode, missing
 
 MakeStore = Callable[[Survey], CountStore]

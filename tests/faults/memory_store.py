@@ -1,11 +1,14 @@
-"""The count store in memory."""
+"""The count store and the results in memory, fast enough for many random lists of faults."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.progress import Filters, Progress
+from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.results import in_order
 from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step
 from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
@@ -83,3 +86,37 @@ def _changed_keys(stored: dict[int, bytes], change: Checkpoint) -> dict[int, byt
         else:
             keys[generation] = keys.get(generation, b"") + added
     return keys
+
+
+class MemoryResults:
+    """The results of one survey in this process's memory."""
+
+    def __init__(self) -> None:
+        self._publications: dict[str, Publication] = {}
+        self._progress: Progress | None = None
+        self._filters: dict[str, bytes] = {}
+
+    def progress(self) -> Progress | None:
+        return self._progress
+
+    def filters(self) -> dict[str, bytes]:
+        return dict(self._filters)
+
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        if self._progress != before:
+            return False
+        self._filters.update(filters or {})
+        self._publications.update((p.key, p) for p in publications)
+        self._progress = progress
+        return True
+
+    def lead(self, for_ms: int | None = None) -> bool:
+        return True
+
+    def get(self, keys: Sequence[str]) -> list[Publication | None]:
+        return [self._publications.get(key) for key in keys]
+
+    def history(self) -> list[Publication]:
+        return in_order(list(self._publications.values()))
