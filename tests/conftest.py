@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import settings
 
-from ldpstream.processes import THREADS
+from lab.processes import THREADS
 
 # Set before numpy is loaded, also for the processes that tests start. Idle threads of linear algebra spin, and would take the
 # cores of the other processes of `pytest -n`.

@@ -12,11 +12,11 @@ from rich.table import Table
 from lab.bench.accuracy.shapes import FEW
 from lab.bench.coverage_cells import CellCoverage, cells_table, few_table, lowest_table
 from lab.drawn_tables import drawn_table
+from lab.processes import worker_pool
 from ldpstream.estimators import empirical_bayes, ibu, matrix_inversion, mle
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.processes import worker_pool
 
 SHARES = np.array([0.20, 0.16, 0.13, 0.11, 0.09, 0.08, 0.07, 0.06, 0.05, 0.05])
 PEOPLE, EPS, WINDOW = 20_000, 2.0, 4

@@ -11,9 +11,9 @@ from lab.bench.accuracy.cells import Cell, draw
 from lab.bench.accuracy.compare import SURELY
 from lab.bench.accuracy.measure import random_of
 from lab.bench.accuracy.shapes import Shape
+from lab.processes import worker_pool
 from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.processes import worker_pool
 
 LEAST_RUNS, VALUES_A_RUN = 20, 6  # a cell of k values has 6 · `runs` / k runs, at least 20 but at most `runs`
 LOW, HIGH = 0.94, 0.96

@@ -18,11 +18,11 @@ from rich.table import Table
 from scipy import stats
 
 from lab.bench.wavelets import wavelets
+from lab.processes import worker_pool
 from ldpstream.estimators import empirical_bayes, ems
 from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.square_wave import SquareWave
-from ldpstream.processes import worker_pool
 
 MEASURES = ("rmse", "wasserstein", "q50", "q90", "q99", "mean")
 INTERVALS = ("shares", "mean", "q50", "q90", "q99")

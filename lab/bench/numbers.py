@@ -20,13 +20,13 @@ import numpy as np
 from rich.table import Table
 
 from lab.drawn_tables import drawn_table
+from lab.processes import worker_pool
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.maximum.ems import TOLERANCE, ems
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.processes import worker_pool
 
 DECILES = np.arange(1, 10) / 10
 MEASURES = ("wasserstein", "quantile", "mean", "variance")

@@ -24,7 +24,7 @@ from lab.bench.service_load import Load, fill, make_load
 from lab.bench.service_results import Closed, Counted, Growth, Phases, Produced, Recovery, Run, ServiceBench, Stock
 from lab.bench.service_site import Agent, BenchError, Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports
-from ldpstream.processes import cores
+from lab.processes import cores
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_step

@@ -17,8 +17,8 @@ from scipy.stats import rankdata
 from lab.bench.stream_data import SYNTHETIC, Stream, real, synthetic
 from lab.bench.stream_rivals import RIVALS, oracle, publish
 from lab.bench.stream_spaced import filtered, spaced_level
+from lab.processes import worker_pool
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.processes import worker_pool
 
 RAW, FILTERED = "raw", "filtered"
 EVENT = 0.75

@@ -22,7 +22,7 @@ from lab.bench.service_site import BenchError
 from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import Role, Served, SurveysBench
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, cpu_s
-from ldpstream.processes import cores
+from lab.processes import cores
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.kafka_clients import Producer
 from ldpstream.runtime.settings import Settings

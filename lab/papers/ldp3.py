@@ -10,7 +10,7 @@ import numpy as np
 from lab.panels import Curve, Panel
 from lab.papers.ldp3_runs import FILES, PROTOCOLS, errors, seconds
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
-from ldpstream.processes import cores
+from lab.processes import cores
 
 PAPER = "Balioglu, Khodaie and Gursoy 2025"
 RUNS, QUICK_RUNS = 10, 4  # the paper also has 10 runs

@@ -11,10 +11,10 @@ import numpy as np
 from lab import datasets
 from lab.drawn_tables import tabulate
 from lab.error_measures import mae
+from lab.processes import one_thread_each
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.processes import one_thread_each
 from ldpstream.runtime.process import process_pool
 
 EPS = 1.0

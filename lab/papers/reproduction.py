@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lab.panels import Panel
-from ldpstream.processes import cores, one_thread_each
+from lab.processes import cores, one_thread_each
 from ldpstream.runtime.process import process_pool
 from ldpstream.surveys.errors import UserError
 

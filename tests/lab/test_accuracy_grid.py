@@ -20,8 +20,8 @@ from lab.bench.accuracy.measure import CellErrors, LinesError, measure
 from lab.bench.accuracy.picture import draw
 from lab.bench.accuracy.shapes import DOMAINS, FEW, SYNTHETIC
 from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
+from lab.processes import worker_pool
 from ldpstream.mechanisms import NAMES
-from ldpstream.processes import worker_pool
 
 CELLS = [
     Cell(shape="geometric", mechanism="L-OLH", k=5, eps=1.0, n=1000, steps=4, ordered=True, held_out=False),

@@ -15,7 +15,7 @@ from lab.panels import Curve, Panel, draw_panels
 from lab.papers.__main__ import TARGETS, app
 from lab.papers.reproduction import Job, Outcome, Plan, ReproductionError, Row, Target, reproduce
 from lab.papers.reproduction_tables import document, markdown, outcome, summary
-from ldpstream.processes import THREADS
+from lab.processes import THREADS
 
 from .jobs import fail, square, threads
 

@@ -18,9 +18,9 @@ from lab.bench.stream_rivals import RIVALS, Budget, oracle, publish, uniform
 from lab.bench.stream_spaced import spaced_level
 from lab.bench.stream_tables import stream_notes, stream_tables
 from lab.bench.streams import FILTERED, RAW, Plan, Result, measure
+from lab.processes import worker_pool
 from ldpstream.mechanisms import LONGITUDINAL
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.processes import worker_pool
 
 TINY = Plan(2000, 12, 4, (2, 3), (1.0,))
 

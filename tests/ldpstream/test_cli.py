@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from lab.processes import THREADS
 from ldpstream import __version__
-from ldpstream.processes import THREADS
 from ldpstream.publishing.catalogue import estimators
 from ldpstream.rehearse import rehearse
 from ldpstream.surveys import SurveyError, load_survey

@@ -45,7 +45,7 @@ time.sleep(3600)
 """
 POOL = """
 import multiprocessing, time
-from ldpstream.processes import worker_pool
+from lab.processes import worker_pool
 if __name__ == "__main__":
     with worker_pool(2, 0) as spread:
         list(spread(time.sleep, [0.1] * 10))

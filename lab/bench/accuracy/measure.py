@@ -17,8 +17,8 @@ from lab.bench.accuracy.slow_estimates import exact_estimates, ordered_estimates
 from lab.bench.methods import estimates, powered_estimates
 from lab.error_measures import emd_line, mse
 from lab.peers.environment import accuracy_of_peers
+from lab.processes import worker_pool
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.processes import worker_pool
 from ldpstream.surveys.errors import UserError
 
 FAST, SLOW = (estimates,), (powered_estimates, ordered_estimates, exact_estimates)
