@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-ROOMS := mechanisms surveys promises runtime stores producers agents estimators publishing
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
 .PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures
@@ -31,8 +30,8 @@ fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelo
 	$(BIN)/python -m tests.fuzz.run_tables --seed $(or $(SEED),100000) --tables $(or $(TABLES),10000)
 	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
 
-verify-image verify-compose verify-cluster: $(VENV)/.dev .tree ## images, Compose file, manifests with an engine and a cluster
-	PYTHONPATH=.tree:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%) $(if $(filter %-cluster,$@),$(FROM))
+verify-image verify-compose verify-cluster: $(VENV)/.dev ## images, Compose file, manifests with an engine and a cluster
+	PYTHONPATH=src:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%) $(if $(filter %-cluster,$@),$(FROM))
 
 generated: $(VENV)/.dev           ## renews every generated file (CONTRIBUTING.md has the table)
 	$(BIN)/python -m tests.ldpstream.surface
@@ -51,27 +50,22 @@ pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium an
 	$(BIN)/python -m tests.deploy.population_picture
 	LDPSTREAM_SCREENSHOTS=docs/pictures $(BIN)/python -m pytest -q tests/devices/test_example.py
 	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \
-	  $(BIN)/python -m pytest -q tests/ldpstream/test_page_earlier.py tests/ldpstream/test_page_pairs.py && \
+	  $(BIN)/python -m pytest -q tests/publishing/page/test_page_earlier.py tests/publishing/page/test_page_pairs.py && \
 	  cp $$shots/replaced.png $$shots/pairs.png docs/pictures/
 
-lint: $(VENV)/.dev .tree          ## ruff and mypy --strict
+lint: $(VENV)/.dev          ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-.PHONY: .tree
-.tree:                            ## links that show type checkers and editors the rooms as ldpstream.ROOM
-	rm -rf $@ && mkdir -p $@/ldpstream
-	ln -s $(addprefix ../../,$(ROOMS) $(wildcard ldpstream/[!_]*) ldpstream/__init__.py ldpstream/__main__.py) $@/ldpstream/
-
-services: .tree                   ## installs what the service tests need, if it can
+services:                         ## installs what the service tests need, if it can
 	bash deploy/local/setup_services.sh
 
 try-services: $(VENV)/.runtime    ## Kafka and Redis on this machine, until Ctrl-C; prints the commands that use them
 	$(BIN)/python -m deploy.local $(SURVEY)
 
-peers: .tree | $(VENV)/bin/python  ## other libraries, which some tests run, in a separate environment in the cache
-	PYTHONPATH=.tree:. $(BIN)/python -P -m lab.peers.environment || test -z "$$CI"
+peers: | $(VENV)/bin/python  ## other libraries, which some tests run, in a separate environment in the cache
+	PYTHONPATH=src:. $(BIN)/python -P -m lab.peers.environment || test -z "$$CI"
 
 lock:                             ## renews the locked dependencies
 	uv pip compile pyproject.toml --extra service --universal --python-version 3.11 --generate-hashes --no-header -o requirements.lock

@@ -36,16 +36,16 @@ from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.startup import check_survey
 from ldpstream.agents.watchdog import Watchdog
+from ldpstream.engines.kafka.redis_connection import SharedClient
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topic_keeper import TopicKeeper
+from ldpstream.engines.kafka.topics import check_session, group_id
 from ldpstream.runtime.descriptors import raise_limit
 from ldpstream.runtime.errors import Stopped, exit_status, wait_for
 from ldpstream.runtime.logs import logging_config, start_log
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import TOLD_TO_END, keep_freed_memory, noting_status, shutdown_starter
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
-from ldpstream.runtime.topic_keeper import TopicKeeper
-from ldpstream.runtime.topics import check_session, group_id
-from ldpstream.stores.redis_connection import SharedClient
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.life.lineage import known_fingerprints

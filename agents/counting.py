@@ -37,9 +37,9 @@ from ldpstream.agents.stall_detector import StallDetector
 from ldpstream.agents.store_requests import StoreRequests
 from ldpstream.agents.tally import Records
 from ldpstream.agents.vanished import close_vanished
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.count_store import CountStore, StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")

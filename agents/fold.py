@@ -18,9 +18,9 @@ from itertools import accumulate
 
 from ldpstream.agents.remembered_keys import RememberedKeys, tally_once
 from ldpstream.agents.tally import Record, Records
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, first_open_step
 from ldpstream.surveys import Reason, Survey
 
 STEP_BACK_MS = 5_000

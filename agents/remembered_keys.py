@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.agents.tally import Records, Tally, tally
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.engines.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.report_key import MAX_KEYS, REPORT_KEY_BYTES
 

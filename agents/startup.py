@@ -2,11 +2,11 @@
 
 import structlog
 
+from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
+from ldpstream.engines.kafka.redis_connection import SharedClient
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.topics import ensure_topics
-from ldpstream.stores.count_store import StoreRefused, StoreUnavailable
-from ldpstream.stores.redis_connection import SharedClient
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.keeper import SurveyKeeper
 

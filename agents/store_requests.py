@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from ldpstream.agents.back_pressure import BackPressure
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.count_store import CountStore, StoreDamaged, StoreUnavailable
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")

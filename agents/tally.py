@@ -13,9 +13,9 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.engines.checkpoint import PaneKey, sum_tables
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.stores.checkpoint import PaneKey, sum_tables
 from ldpstream.surveys import Reason, Rejected, Survey, open_envelope
 from ldpstream.surveys.envelope import AnyEnvelope
 from ldpstream.surveys.envelope_groups import open_groups

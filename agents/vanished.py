@@ -8,7 +8,7 @@ from ldpstream.agents import metrics
 from ldpstream.agents.fold import PartitionFold, not_after
 from ldpstream.agents.log import Log
 from ldpstream.agents.store_requests import StoreRequests
-from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")

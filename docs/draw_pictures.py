@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from ldpstream.estimators import matrix_inversion
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.filtering import conclude_filtered
-from ldpstream.publishing.publication import Jump
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.filtering import conclude_filtered
+from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.surveys import Survey, load_survey
 
 ROOT = Path(__file__).parents[1]

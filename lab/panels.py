@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldpstream.outputs import OutputError
-from ldpstream.plots import save_figure
+from ldpstream.output.outputs import OutputError
+from ldpstream.output.plots import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

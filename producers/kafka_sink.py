@@ -9,11 +9,11 @@ from typing import Any
 
 from kafka.errors import KafkaError
 
+from ldpstream.engines.kafka.clients import Producer, hearing
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.producers.sinks import SinkError
 from ldpstream.runtime.errors import wait_for
-from ldpstream.runtime.kafka_clients import Producer, hearing
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.errors import Unreachable

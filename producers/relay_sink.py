@@ -9,10 +9,10 @@ from http import HTTPStatus
 from threading import Event
 from typing import Final
 
+from ldpstream.device.answers import ACCEPTED, NEVER_COUNTS
+from ldpstream.device.device import Waiting
+from ldpstream.device.routes import Answer, Relay, ThroughRelay
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.answers import ACCEPTED, NEVER_COUNTS
-from ldpstream.producers.device.device import Waiting
-from ldpstream.producers.device.routes import Answer, Relay, ThroughRelay
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys import Survey
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 import structlog
 
+from ldpstream.publishing.estimates.publication import Publication, publication_keys
 from ldpstream.publishing.progress import EstimatesTopic, Progress, PublicationSummary, Results
-from ldpstream.publishing.publication import Publication, publication_keys
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.estimator")

@@ -1,15 +1,15 @@
 """The engine of a process gives each survey its counts, log and results.
 
-There are two engines: `publishing.cluster` for Kafka and Redis, and `ldpstream.serving.engine` for one machine.
+There are two engines: `publishing.process.cluster` for Kafka and Redis, and `ldpstream.services.engine` for one machine.
 """
 
 from typing import Protocol
 
+from ldpstream.engines.count_store import CountStore
 from ldpstream.publishing.progress import EstimatesTopic
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
 
 

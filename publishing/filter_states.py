@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.publishing.filtering import can_replay, next_step, replay
+from ldpstream.publishing.estimates.filtering import can_replay, next_step, replay
+from ldpstream.publishing.estimates.publication import Publication, publication_key, spans
 from ldpstream.publishing.progress import Filters, Progress, Results
-from ldpstream.publishing.publication import Publication, publication_key, spans
 from ldpstream.surveys import Attribute, Survey
 
 SAVED_EVERY = 8  # steps between two saves of a filter's state

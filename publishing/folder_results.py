@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ldpstream.engines.folder.data_folder import DataFolder, SurveyPart
+from ldpstream.engines.formats import check_format
 from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.stores.data_folder import DataFolder, SurveyPart
-from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
 _OTHER = "run the version that wrote it"

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 import msgspec
 from kafka.errors import KafkaError, TransactionalIdAuthorizationFailedError
 
+from ldpstream.engines.formats import check_format
+from ldpstream.engines.kafka.clients import Producer, TopicReader, hearing
+from ldpstream.publishing.estimates.publication import FORMAT, Publication
 from ldpstream.publishing.progress import PublicationSummary, TopicUnavailable
-from ldpstream.publishing.publication import FORMAT, Publication
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.runtime.kafka_clients import Producer, TopicReader, hearing
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
 MAX_PUBLICATION_BYTES = 16 * 2**20  # the topic's limit for a record

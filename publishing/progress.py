@@ -5,7 +5,7 @@ from typing import Protocol
 
 import msgspec
 
-from ldpstream.publishing.publication import Publication, Span, publication_key
+from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 

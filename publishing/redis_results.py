@@ -7,14 +7,14 @@ from typing import cast
 
 import msgspec
 
+from ldpstream.engines.formats import check_format
+from ldpstream.engines.kafka.redis_connection import ERRORS, Client, Command, check_rights, store_error
 from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.formats import check_format
-from ldpstream.stores.redis_connection import ERRORS, Client, Command, check_rights, store_error
 from ldpstream.surveys import Survey
 
 LEASE_MS = 5_000  # the leader renews the lease before an attribute of a step, if 0.25 s have passed (`schedule.RENEW_S`)

@@ -6,8 +6,9 @@ from functools import partial
 
 import msgspec
 
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress, Results
-from ldpstream.publishing.publication import (  # fmt: skip
+from ldpstream.engines.count_store import StoreDamaged
+from ldpstream.engines.formats import check_format
+from ldpstream.publishing.estimates.publication import (
     Jump,
     Publication,
     decode_publication,
@@ -16,9 +17,8 @@ from ldpstream.publishing.publication import (  # fmt: skip
     spans,
     stated,
 )
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress, Results
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.stores.count_store import StoreDamaged
-from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 
 JUMP_STEPS = 100  # publications in one request, in the search for the last jump

@@ -35,24 +35,19 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from ldpstream.engines.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
+from ldpstream.engines.count_store import CountStore
 from ldpstream.mechanisms import Mechanism
 from ldpstream.promises.device_chance import guesses
 from ldpstream.promises.outlook import spent
-from ldpstream.publishing.cohorts import conclude_cohort, crowd_of
-from ldpstream.publishing.conclusions import conclude
 from ldpstream.publishing.copies import Copies
+from ldpstream.publishing.estimates.cohorts import conclude_cohort, crowd_of
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.filtering import conclude_filtered
+from ldpstream.publishing.estimates.publication import Publication, edges_of, publication_keys, spans
 from ldpstream.publishing.filter_states import FilterStates
-from ldpstream.publishing.filtering import conclude_filtered
 from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results, begun
-from ldpstream.publishing.publication import (
-    Publication,
-    edges_of,
-    publication_keys,
-    spans,
-)
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
-from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.estimator")

@@ -43,8 +43,8 @@ from panel_shapes import (
     reports,
 )
 
-from ldpstream.publishing.catalogue import ESTIMATORS
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, OVERDUE_MS, REJECTED_LIMIT
+from ldpstream.publishing.estimates.catalogue import ESTIMATORS
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, FIT_LIMIT, LAG_LIMIT, OVERDUE_MS, REJECTED_LIMIT
 
 FOLDER = Path(__file__).parent / "dashboards"
 SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")

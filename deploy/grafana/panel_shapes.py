@@ -18,7 +18,7 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
-from ldpstream.publishing.thresholds import BUDGET_LIMIT
+from ldpstream.publishing.estimates.thresholds import BUDGET_LIMIT
 
 LEAST_P = 1e-9  # end of the p-values' axis, which is logarithmic; a smaller p-value is drawn here
 NO_REPORT, UNCHANGED, CHANGING, USED = "No report", "Value unchanged", "Value changing", "Bound used"

@@ -2,7 +2,7 @@
 
 This module needs only Python's standard library:
 
-    PYTHONPATH=.tree:. python3 -P -m deploy.local.kafka_jars      prints the folder, after fetching what is missing
+    PYTHONPATH=src:. python3 -P -m deploy.local.kafka_jars      prints the folder, after fetching what is missing
 """
 
 import shutil

@@ -9,8 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 readonly least_java=17
 readonly policy=/usr/sbin/policy-rc.d
 python=$(command -v python3 || command -v python)
-[[ -d .tree ]] || make .tree
-export PYTHONPATH=.tree:. PYTHONSAFEPATH=1 # finds ldpstream before it is installed
+export PYTHONPATH=src:. PYTHONSAFEPATH=1 # finds ldpstream before it is installed
 
 give_up() {
     if [[ -n ${CI:-} ]]; then

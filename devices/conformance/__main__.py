@@ -14,14 +14,14 @@ from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.conformance_tables import conformance_tables, conformance_verdict, passed_or_failed
 from devices.conformance.listener import listening
-from ldpstream.arguments import SurveyFile
-from ldpstream.cli import run
+from ldpstream.commands.arguments import SurveyFile
+from ldpstream.commands.cli import run
 from ldpstream.mechanisms.wording import plural
-from ldpstream.outputs import JsonFile, write_json
-from ldpstream.signals import ends_on_signal
+from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.terminal import activity, show_table, tell
+from ldpstream.services.signals import ends_on_signal
 from ldpstream.surveys import Survey
 from ldpstream.surveys.survey_file import read_survey
-from ldpstream.terminal import activity, show_table, tell
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

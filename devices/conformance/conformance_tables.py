@@ -6,7 +6,7 @@ from rich.table import Table
 
 from devices.conformance.conformance import Conformance
 from ldpstream.mechanisms.wording import plural
-from ldpstream.terminal import table
+from ldpstream.output.terminal import table
 
 
 def conformance_tables(found: Conformance) -> list[Table]:

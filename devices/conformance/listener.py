@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from devices.conformance.calls import ConformanceError
 from devices.conformance.rules import IDEMPOTENCY_KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
-from ldpstream.producers.gateway.bodies import (
+from ldpstream.gateway.http.bodies import (
     Checks,
     Headers,
     idempotency_key,
@@ -30,9 +30,9 @@ from ldpstream.producers.gateway.bodies import (
     read_headers,
     unpack,
 )
-from ldpstream.producers.gateway.origins import ANSWER_HEADERS, REQUEST_HEADERS
-from ldpstream.producers.gateway.problems import Cause, Problem
-from ldpstream.producers.gateway.surveys import ServedSurvey
+from ldpstream.gateway.http.origins import ANSWER_HEADERS, REQUEST_HEADERS
+from ldpstream.gateway.http.problems import Cause, Problem
+from ldpstream.gateway.surveys import ServedSurvey
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey
 

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from lab.audit.audit import HORIZONS, Audited, Report, T
 from lab.audit.finding import Finding, Loss
-from ldpstream.terminal import NONE, table
+from ldpstream.output.terminal import NONE, table
 
 
 def audit_tables(result: Report) -> list[Table]:

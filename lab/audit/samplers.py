@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldpstream.device.secure_random import SecureRandom
 from ldpstream.mechanisms import Mechanism, Reports
-from ldpstream.producers.device.secure_random import SecureRandom
 
 DEVICE_SHARE = 20  # the devices' path has fewer reports by this factor, since a device is slow
 

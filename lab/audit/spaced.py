@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from lab.audit.clopper_pearson import loss_bound
 from lab.audit.finding import Control, Finding, Loss
+from ldpstream.device.device import Device
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.producers.device.device import Device
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.envelope import Envelope
 

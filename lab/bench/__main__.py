@@ -11,11 +11,11 @@ import msgspec
 import typer
 from rich.console import Console
 
-from ldpstream.cli import run
-from ldpstream.outputs import JsonFile, drawable, writable, write_json
+from ldpstream.commands.cli import run
+from ldpstream.output.outputs import JsonFile, drawable, writable, write_json
+from ldpstream.output.terminal import activity, console, job_bar
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import load_settings
-from ldpstream.terminal import activity, console, job_bar
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -17,9 +17,9 @@ from lab.bench.methods import DEFAULT, estimates, powered_estimates
 from lab.drawn_tables import drawn_table
 from lab.error_measures import mse
 from lab.processes import worker_pool
-from ldpstream.advice.advise import best, equal_shares, possible, variances
-from ldpstream.advice.question import Question
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.planning.advise import best, equal_shares, possible, variances
+from ldpstream.planning.question import Question
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 MOST_PEOPLE = 100_000  # a larger data set is reduced to this number of random people

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from lab.bench.advice import KINDS, Compared, gains
-from ldpstream.terminal import table
+from ldpstream.output.terminal import table
 
 
 def gain_tables(rows: Sequence[Compared]) -> list[Table]:

@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 from rich.table import Table
 
-from ldpstream.producers.gateway.bodies import Checks
-from ldpstream.producers.gateway.problems import FINAL, STATUS, Problem
+from ldpstream.gateway.http.bodies import Checks
+from ldpstream.gateway.http.problems import FINAL, STATUS, Problem
+from ldpstream.output.terminal import table
 from ldpstream.surveys import Survey, parse_survey, seal
-from ldpstream.terminal import table
 
 STEPS_S = (3600, 86_400)
 OFFSETS_MIN = (-10, -1, 0, 1, 10)

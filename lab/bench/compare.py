@@ -18,9 +18,9 @@ from lab.bench.estimators import expected, filter_steps, reported, shares
 from ldpstream.estimators import empirical_bayes, ibu, mle
 from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
 from ldpstream.mechanisms.ledger import sequence_unary
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.output.terminal import console, table
+from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.surveys import parse_survey
-from ldpstream.terminal import console, table
 
 BASELINE = Path(__file__).with_name("baseline.json")
 K, LARGE_K, REPORTS = 1000, 100_000, 100_000

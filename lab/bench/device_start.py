@@ -10,14 +10,14 @@ from statistics import median
 
 from rich.table import Table
 
-from ldpstream.terminal import table
+from ldpstream.output.terminal import table
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = "from ldpstream.device import Device; from ldpstream.surveys import load_survey"
 SURVEY = ROOT / "surveys" / "samples" / "ms_fimu.toml"
 REPORT = f"{IMPORTS}; Device(load_survey({str(SURVEY)!r}), 'new.device').report('visit_duration', 'Duration 3h', 0)"
 PROGRAMS = {"nothing": "", "NumPy": "import numpy", "the device": IMPORTS, "the device, and one report": REPORT,
-            "the command line": "import ldpstream.cli"}  # fmt: skip
+            "the command line": "import ldpstream.commands.cli"}  # fmt: skip
 MEASURE = """
 import sys, time
 begin = time.perf_counter()

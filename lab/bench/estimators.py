@@ -16,8 +16,8 @@ from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.filtering import conclude_filtered
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.filtering import conclude_filtered
 from ldpstream.surveys import parse_survey
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)

@@ -15,16 +15,16 @@ import numpy as np
 from kafka import KafkaAdminClient
 from rich.table import Table
 
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.engines.kafka.topics import ensure_topics
+from ldpstream.output.terminal import table
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import Format
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.publication import Publication
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, parse_survey
-from ldpstream.terminal import table
 
 ATTRIBUTES, VALUES, DAY = 4, 20, 24
 BATCH = 200  # publications in one transaction

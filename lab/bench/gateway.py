@@ -19,8 +19,8 @@ import numpy as np
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import BenchError, Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
-from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
-from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
+from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.ports import free_ports

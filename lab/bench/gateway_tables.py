@@ -5,7 +5,7 @@ from rich.table import Table
 
 from lab.bench.gateway import GatewayBench, Served
 from lab.bench.one_machine import OneMachine
-from ldpstream.terminal import NONE, table
+from ldpstream.output.terminal import NONE, table
 
 DEVICES = 1e9  # each sends one report an hour
 

@@ -2,7 +2,7 @@ from rich.table import Table
 
 from lab.bench.mechanisms import FAST, STREAM_LIMIT_MIB, Bench, Measured, Speed
 from lab.peers.environment import LIBRARIES
-from ldpstream.terminal import NONE, table
+from ldpstream.output.terminal import NONE, table
 
 
 def bench_tables(result: Bench) -> list[Table]:

@@ -1,6 +1,7 @@
 """The estimators that the benchmarks measure, by name.
 
-NAME        every estimator that is published for a step with the mechanism (`publishing.catalogue`), for values without order
+NAME        every estimator that is published for a step with the mechanism, for values without order
+            (`publishing.estimates.catalogue`)
 mi POST     matrix inversion with each post-processing
 """
 
@@ -10,7 +11,7 @@ from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.estimators.post_processing import METHODS, norm_sub, power
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators
+from ldpstream.publishing.estimates.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators
 
 BEST = next(row for row in ESTIMATORS if row.default)  # the default estimator
 DEFAULT = BEST.name

@@ -17,13 +17,13 @@ from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import Process
 from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports, write_survey
-from ldpstream.producers.gateway.bodies import BATCH as BATCH_KIND
-from ldpstream.producers.gateway.bodies import ENVELOPE
-from ldpstream.producers.gateway.client import GatewaySink
+from ldpstream.engines.folder.data_folder import FILE
+from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
+from ldpstream.gateway.http.bodies import ENVELOPE
+from ldpstream.producers.gateway_sink import GatewaySink
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.clock import now_ms
 from ldpstream.services.ports import free_ports
-from ldpstream.stores.data_folder import FILE
 from ldpstream.surveys import seal
 
 K, MECHANISMS = 1000, ("L-OSUE", "L-OLH")

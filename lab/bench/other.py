@@ -11,8 +11,8 @@ import numpy as np
 from rich.table import Table
 from scipy.special import ndtri
 
-from ldpstream.forecast import least_share
 from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.planning.forecast import least_share
 
 PEOPLE, LEVELS, FALSE_ALARM, FOUND = 1_000_000, 8, 0.05, 0.9
 EPS = (1.0, 2.0, 4.0)

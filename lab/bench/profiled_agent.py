@@ -19,9 +19,9 @@ from ldpstream.agents.consumer.chunks import ChunkThread
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.tally import tally
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import Mechanism
 from ldpstream.runtime.settings import load_settings
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys.life.watch import SurveyWatch
 
 COMMIT_INTERVAL_S = 0.1  # shorter than in the service, to get enough commits

@@ -12,10 +12,10 @@ from aiokafka import AIOKafkaProducer
 
 from lab.bench.service_survey import SEED, random_reports
 from ldpstream.agents import Record, tally
+from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
 from ldpstream.producers.kafka_sink import BATCH_BYTES
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import PaneKey
 from ldpstream.surveys import Survey, seal
 from ldpstream.surveys.envelope import reports_per_envelope
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES

@@ -18,13 +18,13 @@ from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
 from lab.bench.service_survey import Asked, write_survey
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.services.ports import free_ports
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from rich.table import Table
 
 from lab.bench.mechanisms_tables import rate
 from lab.bench.service_results import BARE_TARGET, CLOSE_TARGET_S, STOCK_TARGET, Counted, Run, ServiceBench
-from ldpstream.terminal import NONE, table
+from ldpstream.output.terminal import NONE, table
 
 PHASES = ("fetch", "decode", "tabulate", "fold", "commit", "loop", "rest")
 

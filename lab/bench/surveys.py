@@ -23,8 +23,8 @@ from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_results import Role, Served, SurveysBench
 from lab.bench.surveys_site import ATTRIBUTES, PRESENT_STEP, SurveysSite, cpu_s
 from lab.processes import cores
+from ldpstream.engines.kafka.clients import Producer
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.kafka_clients import Producer
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import seal
 

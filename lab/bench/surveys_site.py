@@ -7,10 +7,10 @@ import numpy as np
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Agent, BaseSite, Process, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.ports import free_ports
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey
 
 PRESENT_STEP = 1000  # the losses of the first steps take less time

@@ -1,7 +1,7 @@
 from rich.table import Table
 
 from lab.bench.surveys_results import Role, SurveysBench
-from ldpstream.terminal import table
+from ldpstream.output.terminal import table
 
 
 def surveys_tables(result: SurveysBench) -> list[Table]:

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-import ldpstream.serving.process  # noqa: F401  # what `serve` imports takes memory, too
+import ldpstream.services.process  # noqa: F401  # what `serve` imports takes memory, too
 from lab.bench.service_survey import SEED, Asked, random_reports, write_survey
 from lab.panels import Curve, Panel, draw_panels
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.publishing.process.survey_estimator import SurveyEstimator
+from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.schedule import MARGIN_MS
-from ldpstream.publishing.survey_estimator import SurveyEstimator
-from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.settings import KEPT_MS
-from ldpstream.serving.counting import FolderCounting
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
+from ldpstream.services.counting import FolderCounting
+from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, seal
 
 DAY_S, HOUR_MS = 86_400, 3_600_000

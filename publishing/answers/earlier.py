@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from ldpstream.publishing.answers.schema import EarlierPart, Line
 from ldpstream.publishing.answers.tables import names_of, result_of
-from ldpstream.publishing.frequencies import Frequencies, plain_number
+from ldpstream.publishing.estimates.frequencies import Frequencies, plain_number
+from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.publishing.progress import Progress, Source
-from ldpstream.publishing.publication import Publication, Span, publication_key
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.lineage import join
 

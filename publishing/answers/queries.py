@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL
-from ldpstream.publishing.catalogue import ESTIMATORS, INVERSION
-from ldpstream.publishing.publication import Span
+from ldpstream.publishing.estimates.catalogue import ESTIMATORS, INVERSION
+from ldpstream.publishing.estimates.publication import Span
 
 Step = Annotated[int | None, Field(ge=0, le=2**53)]
 Cohort = Annotated[str | None, Field(max_length=200)]

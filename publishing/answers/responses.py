@@ -38,11 +38,10 @@ from ldpstream.publishing.answers.schema import (  # fmt: skip
 )
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
-from ldpstream.publishing.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
-from ldpstream.publishing.growth import Growth, errors_of, growth_of, inverts, people_of
-from ldpstream.publishing.progress import Source
-from ldpstream.publishing.publication import (
+from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators
+from ldpstream.publishing.estimates.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
+from ldpstream.publishing.estimates.growth import Growth, errors_of, growth_of, inverts, people_of
+from ldpstream.publishing.estimates.publication import (
     COHORT_SPANS,
     LevelEstimate,
     Publication,
@@ -51,6 +50,7 @@ from ldpstream.publishing.publication import (
     publication_key,
     spans,
 )
+from ldpstream.publishing.progress import Source
 from ldpstream.surveys import Attribute, Reason, Survey
 
 MAX_LINES = 20

@@ -5,10 +5,10 @@ from typing import Literal
 import msgspec
 
 from ldpstream.promises.outlook import Outlook, Privacy
-from ldpstream.publishing.cross_table import IndependenceTest, TableShares
-from ldpstream.publishing.frequencies import NumberEstimate, Withheld
-from ldpstream.publishing.growth import Basis, Growth
-from ldpstream.publishing.publication import Crowd, Diagnostics, Jump, LevelEstimate, Span
+from ldpstream.publishing.estimates.cross_table import IndependenceTest, TableShares
+from ldpstream.publishing.estimates.frequencies import NumberEstimate, Withheld
+from ldpstream.publishing.estimates.growth import Basis, Growth
+from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Jump, LevelEstimate, Span
 from ldpstream.surveys import Reason
 
 
@@ -314,7 +314,7 @@ class Table(OfSpan, frozen=True, kw_only=True):
 
     The lists of cells go row by row. `cells`: of all people, the shares with the row and the column. `within_rows`: of the
     people in the row, the shares with the column. `within_columns`: of the people with the column, the shares in the row. The
-    intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.cross_table`.
+    intervals have a confidence of 0.95. `independence` and `interval_withheld`: see `publishing.estimates.cross_table`.
 
     Without reports the numbers of all cells and of the attributes' values are None. `truth` has the true shares of the cells in
     a simulation.

@@ -8,9 +8,9 @@ import msgspec
 
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.schema import Overview, Status
-from ldpstream.publishing.growth import people_of
+from ldpstream.publishing.estimates.growth import people_of
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.publishing.progress import Progress, Source
-from ldpstream.publishing.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
 Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other", "drift"]

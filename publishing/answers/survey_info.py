@@ -6,11 +6,11 @@ import msgspec
 
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.promises.outlook import named
-from ldpstream.publishing import catalogue
 from ldpstream.publishing.answers.tables import JOINT
-from ldpstream.publishing.catalogue import INVERSION, estimators
-from ldpstream.publishing.publication import COHORT_SPANS, Span, number_names, spans
-from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
+from ldpstream.publishing.estimates import catalogue
+from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
+from ldpstream.publishing.estimates.publication import COHORT_SPANS, Span, number_names, spans
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 
 
@@ -93,7 +93,7 @@ class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits at which the page warns: `publishing.thresholds`."""
+    """The limits at which the page warns: `publishing.estimates.thresholds`."""
 
     fit_limit: float = FIT_LIMIT
     alarm_chance: float = ALARM_CHANCE

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from ldpstream.estimators.pairs import Shares
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers.schema import TableSide
-from ldpstream.publishing.cross_table import CrossTable, IndependenceTest, TableShares, joint_shares
-from ldpstream.publishing.frequencies import Frequencies, Withheld, plain
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.cross_table import CrossTable, IndependenceTest, TableShares, joint_shares
+from ldpstream.publishing.estimates.frequencies import Frequencies, Withheld, plain
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Attribute, Cohort
 
 JOINT = "joint"  # the estimator of `estimators.pairs`, the default of a pair's steps and windows

@@ -8,10 +8,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
+from ldpstream.engines.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.publishing.answers.responses import NotAllowed, NotFound
 from ldpstream.runtime.versions import running_version
 from ldpstream.runtime.web import with_formats
-from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 
 
 class Api(FastAPI):

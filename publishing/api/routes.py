@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
+from ldpstream.engines.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.publishing import page
 from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.answers.queries import (
@@ -41,7 +42,6 @@ from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.page.table import page_table, with_query
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.runtime.clock import now_ms
-from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.surveys import Reason, Survey
 
 PAGE = FilePath(page.__file__).parent / "static"

@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 from kafka.errors import KafkaError
 
+from ldpstream.engines.folder.data_folder import FILE, looking
+from ldpstream.engines.formats import check_format
+from ldpstream.engines.kafka.clients import TopicReader
+from ldpstream.engines.kafka.topics import topic_id
+from ldpstream.publishing.estimates.publication import Publication, decode_publication
 from ldpstream.publishing.history.month_files import Format, MonthFiles, MonthOf, month_of, rows_of, write_durably
 from ldpstream.publishing.progress import PublicationSummary
-from ldpstream.publishing.publication import Publication, decode_publication
 from ldpstream.publishing.schedule import quality
-from ldpstream.runtime.kafka_clients import TopicReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import topic_id
-from ldpstream.stores.data_folder import FILE, looking
-from ldpstream.stores.formats import check_format
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ldpstream.publishing.cross_table import CrossTable, TableShares
-from ldpstream.publishing.publication import Publication
+from ldpstream.engines.folder.data_folder import sync
+from ldpstream.publishing.estimates.cross_table import CrossTable, TableShares
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.runtime.files import write_file
-from ldpstream.stores.data_folder import sync
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 

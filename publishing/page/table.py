@@ -13,7 +13,7 @@ from ldpstream.promises.outlook import Chances, KnownShares, Outlook
 from ldpstream.publishing.answers.queries import HistogramQuery, PageQuery, TableQuery
 from ldpstream.publishing.answers.responses import ApiResponses, NotAllowed, NotFound
 from ldpstream.publishing.answers.schema import Histogram
-from ldpstream.publishing.publication import COHORT_SPANS, spans
+from ldpstream.publishing.estimates.publication import COHORT_SPANS, spans
 from ldpstream.surveys import Attribute, Survey
 
 FEW_ROWS, MANY_ROWS = 10, 1000  # number of values shown: of each of several attributes, and of a single attribute

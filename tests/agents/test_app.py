@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.runtime import topics
+from ldpstream.engines.kafka import topics
+from ldpstream.engines.kafka.topics import BrokerUnreachable, TopicError, check_broker
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import BrokerUnreachable, TopicError, check_broker
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"

@@ -5,9 +5,9 @@ import pytest
 
 from ldpstream.agents import Record, metrics, tally
 from ldpstream.agents.fold import not_after
-from ldpstream.stores import Checkpoint
-from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, first_open_step
-from ldpstream.stores.count_store import StoreDamaged
+from ldpstream.engines import Checkpoint
+from ldpstream.engines.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, first_open_step
+from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.faults.memory_store import MemoryCountStore
 from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ldpstream.agents import Record, Tally, tally
 from ldpstream.agents.fold import PartitionFold
-from ldpstream.stores.checkpoint import sum_cohorts
+from ldpstream.engines.checkpoint import sum_cohorts
 from ldpstream.surveys import Survey
 
 from .samples import PANES, during, make_log, make_survey, sound

@@ -9,9 +9,9 @@ import pytest
 
 from ldpstream.agents import Record, metrics, tally
 from ldpstream.agents.log import Chunk, DeadLetter, Refusal
+from ldpstream.engines import Checkpoint
+from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores import Checkpoint
-from ldpstream.stores.count_store import StoreDamaged
 from tests.faults.memory_store import MemoryCountStore
 from tests.faults.stepped import LOGS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started, without_gaps
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.agents import PartitionFold, Record, tally
-from ldpstream.stores import Checkpoint, PaneKey
+from ldpstream.engines import Checkpoint, PaneKey
 from ldpstream.surveys import REASONS
 from tests.faults.memory_store import MemoryCountStore
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ldpstream.agents import PartitionFold, Record, remembered_keys
 from ldpstream.agents.remembered_keys import RememberedKeys
 from ldpstream.agents.tally import Records, Tally, tally
-from ldpstream.stores import Checkpoint, PaneKey
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES
+from ldpstream.engines import Checkpoint, PaneKey
+from ldpstream.engines.checkpoint import STORED_KEY_BYTES
 from ldpstream.surveys import REASONS, Survey
 from tests.faults.invariant import numbers_of
 from tests.faults.memory_store import MemoryCountStore

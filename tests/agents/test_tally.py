@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from ldpstream.agents import Record, Tally, tally
 from ldpstream.agents.tally import Records
+from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores import PaneKey
 from ldpstream.surveys import REASONS, Reason, Rejected, Survey, open_envelope
 from ldpstream.surveys.envelope_groups import _same, open_groups
 

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.deploy.tools import ToolError, panel_bundle
 from tests.ldpstream.conftest import CHROMIUM, QUIET
-from tests.ldpstream.page_rig import PATIENCE_MS
+from tests.publishing.page.page_rig import PATIENCE_MS
 
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 SCRAPE_S = 10  # `timeInterval` of deploy/grafana/provisioning/datasources

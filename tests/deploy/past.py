@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 from prometheus_client import CollectorRegistry
 
-from ldpstream.demo import EmbeddedService
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.rehearse import rehearse
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.runtime.process import start_child
+from ldpstream.services.demo import EmbeddedService
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.panels import SCRAPE_S, Ask, asker

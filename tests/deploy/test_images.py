@@ -18,7 +18,7 @@ import yaml
 from packaging.utils import canonicalize_name
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.runtime.settings import Settings
 from tests.deploy.manifests import ROOT
 
@@ -104,8 +104,10 @@ def test_the_gateway_imports_only_its_packages() -> None:
     modules = {module for module, packages in packages_distributions().items() if {*map(canonicalize_name, packages)} <= extra}
     assert {"numba", "scipy", "faust", "redis"} <= modules
     code = f"import sys; sys.modules.update(dict.fromkeys({sorted(modules)}))\n"
-    code += "from ldpstream.cli import app\nimport ldpstream.producers.gateway.gateway_process, ldpstream.runtime.topic_keeper"
-    code += "\nimport ldpstream.producers.gateway.kafka_connection"
+    code += (
+        "from ldpstream.commands.cli import app\nimport ldpstream.gateway.gateway_process, ldpstream.engines.kafka.topic_keeper"
+    )
+    code += "\nimport ldpstream.engines.kafka.kafka_connection"
     code += "\nfrom ldpstream.surveys import load_survey\nfrom pathlib import Path"
     code += f"\nfor path in Path({str(SAMPLES)!r}).glob('*.toml'): load_survey(path)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -13,9 +13,9 @@ import pytest
 import trustme
 import yaml
 
-from ldpstream.producers.gateway.credentials import read_tokens
+from ldpstream.engines.kafka.topics import RIGHTS, Role
+from ldpstream.gateway.credentials import read_tokens
 from ldpstream.runtime.settings import Settings, load_settings
-from ldpstream.runtime.topics import RIGHTS, Role
 from ldpstream.surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, Resource, is_custom, refused, refused_customs, rendered, resources

@@ -7,7 +7,7 @@ import pytest
 from deploy.local import servers
 from deploy.local.__main__ import app
 from deploy.local.kafka_jars import jars_dir
-from ldpstream.cli import run
+from ldpstream.commands.cli import run
 from tests.ldpstream.test_mistakes import same_process as same_process  # a fixture
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from ldpstream.producers.gateway.oblivious import MAX_CAPSULE_BYTES
+from ldpstream.gateway.oblivious import MAX_CAPSULE_BYTES
 from ldpstream.runtime.process import start_child
 from ldpstream.services.ports import free_ports
 from tests.conftest import give_up

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "ldpstream.service"
 

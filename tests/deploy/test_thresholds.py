@@ -1,11 +1,19 @@
-"""The thresholds of `publishing.thresholds` in the alerts, the dashboards, the documents and the page."""
+"""The thresholds of `publishing.estimates.thresholds` in the alerts, the dashboards, the documents and the page."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, LAG_LIMIT, LOAD_LIMIT, LOAD_MOST, OVERDUE_MS
+from ldpstream.publishing.estimates.thresholds import (
+    ALARM_CHANCE,
+    CLIENT_LIMIT,
+    FIT_LIMIT,
+    LAG_LIMIT,
+    LOAD_LIMIT,
+    LOAD_MOST,
+    OVERDUE_MS,
+)
 
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]

@@ -12,12 +12,12 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.tally import Record, tally
-from ldpstream.demo import Demo
+from ldpstream.engines import PaneKey
 from ldpstream.producers.values import MarkovValues
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.vitals import Vitals
-from ldpstream.stores import PaneKey
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import Vitals
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.deploy.manifests import ROOT, refused

@@ -16,7 +16,7 @@ from typing import Any
 from playwright.sync_api import BrowserContext, Error, Page, Playwright
 
 from tests.ldpstream.conftest import CHROMIUM, QUIET
-from tests.ldpstream.page_rig import PATIENCE_MS
+from tests.publishing.page.page_rig import PATIENCE_MS
 from tests.services.rig import wait_until
 
 PAGES = Path(__file__).parent / "pages"

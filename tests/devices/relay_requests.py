@@ -8,16 +8,8 @@ from typing import Any
 from pyhpke import KEMKeyPair
 
 from ldpstream.device import Relay
-from ldpstream.producers.relay.binary_http import BinaryResponse, encode_response
-from ldpstream.producers.relay.capsules import (
-    SUITES,
-    KeyConfig,
-    encode_configs,
-    load_key,
-    open_request,
-    public_key,
-    seal_request,
-)
+from ldpstream.device.relay.binary_http import BinaryResponse, encode_response
+from ldpstream.device.relay.capsules import SUITES, KeyConfig, encode_configs, load_key, open_request, public_key, seal_request
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import seal_rows
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-from ldpstream.producers.gateway.bodies import ENVELOPE
+from ldpstream.gateway.http.bodies import ENVELOPE
 from tests.agents.samples import during
-from tests.producers.gateway_rig import Served
+from tests.gateway.gateway_rig import Served
 from tests.producers.relay_rig import GATEWAY, config_of, relay_site, relay_survey
 from tests.producers.samples import one_question
 from tests.services.rig import wait_until

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 from playwright.sync_api import BrowserContext, Page, Playwright
 
-from ldpstream.producers.device.claims import claim
+from ldpstream.device.claims import claim
 from tests.producers.samples import make_survey
 
 from .browser_rig import Chromium, PageServer, tab

@@ -14,8 +14,8 @@ import pytest
 from devices.conformance import listener
 from devices.conformance.calls import ConformanceError
 from devices.conformance.listener import ANSWERS, LEAST, Sending, listening
-from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
-from ldpstream.producers.gateway.gateway_log import MAX_BATCH_BYTES
+from ldpstream.engines.gateway_log import MAX_BATCH_BYTES
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys.envelope import seal
 from tests.producers.samples import one_question

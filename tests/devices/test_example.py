@@ -15,8 +15,8 @@ from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import Envelope
 from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
-from tests.ldpstream.page_rig import COLOURS, PATIENCE_MS, SHOTS
-from tests.producers.gateway_rig import Served
+from tests.gateway.gateway_rig import Served
+from tests.publishing.page.page_rig import COLOURS, PATIENCE_MS, SHOTS
 from tests.services.rig import wait_until
 
 from .browser_rig import PageServer

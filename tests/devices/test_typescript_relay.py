@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ldpstream.producers.relay.binary_http import decode_request
-from ldpstream.producers.relay.capsules import open_request
-from tests.producers.gateway_rig import TOKEN
+from ldpstream.device.relay.binary_http import decode_request
+from ldpstream.device.relay.capsules import open_request
+from tests.gateway.gateway_rig import TOKEN
 from tests.producers.relay_rig import GATEWAY, config_of, keys_of, relay_site, relay_survey
 
 PROGRAM = """

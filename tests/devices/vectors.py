@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 
 from ldpstream.device import Device, StepForgotten
+from ldpstream.device.claims import claim
+from ldpstream.device.device import index_of
+from ldpstream.device.secure_random import SecureRandom
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Parameters, Randomizer
 from ldpstream.mechanisms.families.finite_field import prime_powers
 from ldpstream.mechanisms.families.hash_randomizer import hashed
-from ldpstream.producers.device.claims import claim
-from ldpstream.producers.device.device import index_of
-from ldpstream.producers.device.secure_random import SecureRandom
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows

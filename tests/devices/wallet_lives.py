@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from unittest.mock import patch
 
 from ldpstream.device import Device, StepForgotten, Wallet, WalletFull
-from ldpstream.producers.device import wallet as wallet_module
+from ldpstream.device import wallet as wallet_module
 from ldpstream.surveys import Survey
 
 Case = dict[str, Any]

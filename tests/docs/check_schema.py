@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from ldpstream.forecast import PeopleDocument
+from ldpstream.planning.forecast import PeopleDocument
 from ldpstream.promises.check_document import CheckedSurvey
 from tests.docs.estimates_schema import schema_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "estimates.schema.json"
 

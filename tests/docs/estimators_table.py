@@ -1,9 +1,9 @@
-"""Writes the table of estimators in docs/api.md from `publishing.catalogue`: `python -m tests.docs.estimators_table`."""
+"""Writes the table of estimators in docs/api.md from the catalogue: `python -m tests.docs.estimators_table`."""
 
 import re
 from pathlib import Path
 
-from ldpstream.publishing.catalogue import ESTIMATORS
+from ldpstream.publishing.estimates.catalogue import ESTIMATORS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "api.md"
 _HEAD = "| `estimator` | name | meaning | for | values | intervals, if the levels agree |\n|---|---|---|---|---|---|\n"

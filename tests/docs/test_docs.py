@@ -13,9 +13,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
+from ldpstream.gateway.http.problems import FINAL, RETRY_S, STATUS
 from ldpstream.mechanisms import mechanism
-from ldpstream.producers.gateway.problems import FINAL, RETRY_S, STATUS
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import parse_survey
 from ldpstream.surveys.envelope import REASONS, seal

@@ -11,25 +11,27 @@ import yaml
 
 from lab.audit.audit import EPS, audited_mechanism, losses
 from lab.audit.spaced import CLAIMS
-from ldpstream import service_commands
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector, watchdog
 from ldpstream.agents.consumer import batches, compression
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
+from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
-from ldpstream.forecast import forecast
-from ldpstream.forecast_tables import points
+from ldpstream.device.memo_file import MAX_DROPPED
+from ldpstream.engines import gateway_log
+from ldpstream.engines.kafka import redis_connection, topics
+from ldpstream.gateway import credentials, intake
+from ldpstream.gateway.http import bodies, problems
 from ldpstream.mechanisms import NAMES, mechanism
 from ldpstream.mechanisms.families import local_hashing
-from ldpstream.producers.device.memo_file import MAX_DROPPED
-from ldpstream.producers.gateway import bodies, credentials, gateway_log, intake, problems
+from ldpstream.output.forecast_tables import points
+from ldpstream.planning.forecast import forecast
 from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.prometheus_publisher import MAX_LISTED, TOP_VALUES
-from ldpstream.runtime import process, topics
+from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VALUES
+from ldpstream.runtime import process
 from ldpstream.runtime.errors import LASTING
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import redis_connection
 from ldpstream.surveys import envelope, parse_survey, survey
 from tests.agents.samples import make_survey
 

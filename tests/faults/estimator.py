@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.count_store import StoreUnavailable
 
 from .memory_log import SURVEY
 from .operations import Estimate

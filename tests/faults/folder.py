@@ -30,18 +30,18 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.fold import not_after
 from ldpstream.agents.tally import Record
-from ldpstream.producers.gateway.gateway_log import Outcome
-from ldpstream.publishing import catalogue
+from ldpstream.engines.checkpoint import MAX_MS
+from ldpstream.engines.count_store import StoreUnavailable
+from ldpstream.engines.folder.backup import backup
+from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog, expire
+from ldpstream.engines.folder.gateway_logs import FolderLogs, _Append
+from ldpstream.engines.gateway_log import Outcome
+from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.serving import engine
-from ldpstream.serving.counting import LogCounter
-from ldpstream.serving.gateway_logs import FolderLogs, _Append
-from ldpstream.stores.backup import backup
-from ldpstream.stores.checkpoint import MAX_MS
-from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
-from ldpstream.stores.folder_log import FolderLog, expire
+from ldpstream.services import engine
+from ldpstream.services.counting import LogCounter
 from ldpstream.surveys import seal
 from ldpstream.surveys.report_key import batch_keys
 from tests.agents.reference import Counted, judge, judge_log

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldpstream.agents.tally import Record
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
 from ldpstream.surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
@@ -278,12 +278,12 @@ def conclude(
     *_: object,
     **__: object,
 ) -> Published:
-    """Replaces `publishing.conclusions.conclude`."""
+    """Replaces `publishing.estimates.conclusions.conclude`."""
     return Published(attribute, step, span, complete, range(step - len(panes) + 1, step + 1), _sums(panes))
 
 
 def conclude_cohort(survey: Survey, cohort: int, everybody: Published, panes: Sequence[list[CountTable]]) -> Published:
-    """Replaces `publishing.cohorts.conclude_cohort`."""
+    """Replaces `publishing.estimates.cohorts.conclude_cohort`."""
     return replace(everybody, counts=_sums(panes), cohort=survey.cohort_name(cohort))
 
 
@@ -294,18 +294,18 @@ def _sums(panes: Sequence[list[CountTable]]) -> tuple[tuple[int, tuple[int, ...]
 def conclude_filtered(
     _: object, tables: list[CountTable], made: list[Published], state: bytes | None, *__: object
 ) -> tuple[Published, bytes]:
-    """Replaces `publishing.filtering.conclude_filtered`. The state lists the steps and reports seen."""
+    """Replaces `publishing.estimates.filtering.conclude_filtered`. The state lists the steps and reports seen."""
     return replace(made[0], span="filtered", counts=tuple(map(numbers_of, tables))), replay((), made[0], state)
 
 
 def replay(_: object, step: Published, state: bytes | None) -> bytes:
-    """Replaces `publishing.filtering.replay`."""
+    """Replaces `publishing.estimates.filtering.replay`."""
     seen = [] if state is None else json.loads(state)
     return json.dumps([*seen, (step.step, step.reports)]).encode()
 
 
 def next_step(_: object, state: bytes | None, __: int) -> int:
-    """Replaces `publishing.filtering.next_step`."""
+    """Replaces `publishing.estimates.filtering.next_step`."""
     return 0 if state is None else int(json.loads(state)[-1][0]) + 1
 
 

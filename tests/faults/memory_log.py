@@ -14,8 +14,8 @@ import numpy as np
 
 from ldpstream.agents.log import Found
 from ldpstream.agents.tally import Record
+from ldpstream.engines.checkpoint import MAX_MS
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.checkpoint import MAX_MS
 from ldpstream.surveys import REASONS
 from tests.agents.samples import PANES, make_survey, sound, spoilt
 

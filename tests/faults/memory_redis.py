@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ldpstream.agents.tally import Record
+from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.stores.count_store import StoreUnavailable
 
 from .memory_log import PARTITIONS
 from .memory_store import MemoryResults

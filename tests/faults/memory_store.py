@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ldpstream.engines.checkpoint import Checkpoint, PaneKey, first_open_step
+from ldpstream.engines.count_store import CountStore
 from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.results import in_order
-from ldpstream.stores.checkpoint import Checkpoint, PaneKey, first_open_step
-from ldpstream.stores.count_store import CountStore
 from ldpstream.surveys import Survey
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from ldpstream.agents.fold import STEP_BACK_MS, PartitionFold
 from ldpstream.agents.log import Chunk, DeadLetter
 from ldpstream.agents.tally import Record, tally
+from ldpstream.engines.checkpoint import MAX_MS, STORED_KEY_BYTES, Checkpoint
 from ldpstream.publishing.progress import Progress
-from ldpstream.stores.checkpoint import MAX_MS, STORED_KEY_BYTES, Checkpoint
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 
 from .code import Code

@@ -12,8 +12,8 @@ import numpy as np
 from ldpstream.agents import Record, tally
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.log import Chunk, DeadLetter, Found
+from ldpstream.engines import Checkpoint, StoreUnavailable
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores import Checkpoint, StoreUnavailable
 from ldpstream.surveys import REASONS
 from tests.agents.samples import make_log, make_survey
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.publishing.survey_estimator import _OneStep
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.publishing.process.survey_estimator import _OneStep
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 

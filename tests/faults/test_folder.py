@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from ldpstream.agents.fold import PartitionFold
-from ldpstream.producers.gateway.gateway_log import Outcome
+from ldpstream.engines.checkpoint import MAX_MS, Checkpoint, Missing, missing_from_json, missing_to_json
+from ldpstream.engines.folder import backup
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_store import FolderCountStore
+from ldpstream.engines.folder.gateway_logs import FolderLogs
+from ldpstream.engines.gateway_log import Outcome
 from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.serving.gateway_logs import FolderLogs
-from ldpstream.stores import backup
-from ldpstream.stores.checkpoint import MAX_MS, Checkpoint, Missing, missing_from_json, missing_to_json
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.services.engine import FolderEngine
 from tests.conftest import Figures
 
 from . import folder as lists

@@ -17,8 +17,8 @@ from ldpstream.agents import tally
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.agents.log import Chunk
+from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
-from ldpstream.stores import PaneKey
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_log, make_survey
 

@@ -19,12 +19,12 @@ from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.publishing.catalogue import is_numeric
-from ldpstream.publishing.cohorts import conclude_cohort
-from ldpstream.publishing.conclusions import conclude, pooled
-from ldpstream.publishing.filtering import conclude_filtered, replay
-from ldpstream.publishing.frequencies import Frequencies
-from ldpstream.publishing.publication import Publication, edges_of
+from ldpstream.publishing.estimates.catalogue import is_numeric
+from ldpstream.publishing.estimates.cohorts import conclude_cohort
+from ldpstream.publishing.estimates.conclusions import conclude, pooled
+from ldpstream.publishing.estimates.filtering import conclude_filtered, replay
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.publication import Publication, edges_of
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 

@@ -13,14 +13,14 @@ import sys
 from collections import Counter
 from typing import Any
 
-from ldpstream.producers.gateway.problems import STATUS
-from ldpstream.producers.relay.binary_http import BinaryRequest, decode_response, encode_request
-from ldpstream.producers.relay.capsules import KeyConfig, public_key, seal_request
-from ldpstream.producers.relay.relay_keys import RelayKey, RelayKeys
+from ldpstream.device.relay.binary_http import BinaryRequest, decode_response, encode_request
+from ldpstream.device.relay.capsules import KeyConfig, public_key, seal_request
+from ldpstream.gateway.http.problems import STATUS
+from ldpstream.gateway.relay_keys import RelayKey, RelayKeys
 from ldpstream.surveys import check_envelope
-from tests.producers.gateway_rig import NOW, STEP, SURVEY, Rig, envelopes
-from tests.producers.test_binary_http import KNOWN, OPEN
-from tests.producers.test_relay_keys import NOW as CREATED
+from tests.devices.python.test_binary_http import KNOWN, OPEN
+from tests.gateway.gateway_rig import NOW, STEP, SURVEY, Rig, envelopes
+from tests.gateway.test_relay_keys import NOW as CREATED
 
 KEYS = RelayKeys([RelayKey(7, CREATED, bytes(range(32)))])
 CONFIG = KeyConfig(7, public_key(KEYS.private[7]))

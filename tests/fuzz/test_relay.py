@@ -2,8 +2,8 @@
 
 import pytest
 
-from ldpstream.producers.gateway import oblivious
-from ldpstream.producers.relay.capsules import CapsuleError, open_request
+from ldpstream.device.relay.capsules import CapsuleError, open_request
+from ldpstream.gateway import oblivious
 
 from .run_relay import Wrong, share
 

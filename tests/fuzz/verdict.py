@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ldpstream.agents.tally import Record, tally
-from ldpstream.stores import PaneKey
+from ldpstream.engines import PaneKey
 from ldpstream.surveys import REASONS, Survey
 from tests.agents.reference import Counted, judge
 

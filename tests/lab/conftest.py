@@ -7,7 +7,7 @@ import pytest
 
 from lab.audit import samplers
 from ldpstream.device import Device
-from ldpstream.producers.device.secure_random import SecureRandom
+from ldpstream.device.secure_random import SecureRandom
 
 
 class Seeded(SecureRandom):

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from lab.bench import __main__ as bench_commands
 from lab.bench import week
 from lab.peers import environment as peers
-from ldpstream import terminal
+from ldpstream.engines.folder.data_folder import FILE, looking
 from ldpstream.mechanisms import NAMES
-from ldpstream.stores.data_folder import FILE, looking
+from ldpstream.output import terminal
 
 
 def test_all_packages_of_the_other_libraries_are_pinned() -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from ldpstream.cli import run
-from ldpstream.demo import Demo
+from ldpstream.commands.cli import run
 from ldpstream.producers.values import MarkovValues
+from ldpstream.services.demo import Demo
 from tests.conftest import give_up
-
-from .page_rig import PATIENCE_MS, SURVEY, OpenPage, demo_page
+from tests.publishing.page.page_rig import PATIENCE_MS, SURVEY, OpenPage, demo_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -28,7 +27,7 @@ RunCommand = Callable[..., Ran]
 @pytest.fixture
 def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Runs a command line in this process. Returns the exit status, the output, and the lines of standard error."""
-    monkeypatch.setattr("ldpstream.terminal.console.width", 160)
+    monkeypatch.setattr("ldpstream.output.terminal.console.width", 160)
 
     def ran(*arguments: str | Path) -> Ran:
         monkeypatch.setattr(sys, "argv", ["ldpstream", *map(str, arguments)])

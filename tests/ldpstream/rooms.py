@@ -13,13 +13,15 @@ PICTURE = re.compile(r"```mermaid\n.*?```\n", re.DOTALL)
 MAY_IMPORT: dict[str, set[str]] = {  # for each room, the earlier rooms that it may import
     "mechanisms": set(),
     "surveys": {"mechanisms"},
-    "promises": {"surveys", "mechanisms"},
-    "runtime": {"surveys"},
-    "stores": {"surveys", "mechanisms", "runtime"},
-    "producers": {"surveys", "mechanisms", "promises", "runtime"},
-    "agents": {"surveys", "mechanisms", "runtime", "stores"},
     "estimators": {"mechanisms"},
-    "publishing": {"surveys", "mechanisms", "promises", "runtime", "stores", "estimators"},
+    "promises": {"mechanisms", "surveys"},
+    "runtime": {"surveys"},
+    "device": {"mechanisms", "surveys"},
+    "engines": {"mechanisms", "surveys", "runtime"},
+    "gateway": {"mechanisms", "surveys", "promises", "runtime", "device", "engines"},
+    "producers": {"mechanisms", "surveys", "runtime", "device", "engines", "gateway"},
+    "agents": {"mechanisms", "surveys", "runtime", "engines"},
+    "publishing": {"mechanisms", "surveys", "estimators", "promises", "runtime", "engines"},
 }
 MAY_IMPORT["ldpstream"] = set(MAY_IMPORT)
 MAY_IMPORT["deploy"] = set(MAY_IMPORT)
@@ -27,11 +29,24 @@ MAY_IMPORT["lab"] = set(MAY_IMPORT)
 MAY_IMPORT["devices"] = set(MAY_IMPORT)
 NOT_INSTALLED = ("deploy", "lab", "devices")  # rooms that a checkout imports under their short names
 INSTALLED = [room for room in MAY_IMPORT if room not in NOT_INSTALLED]
+FOLDERS = {room: room for room in MAY_IMPORT} | {"device": "devices/python", "ldpstream": "src/ldpstream"}
 
 
 def sources(room: str) -> list[Path]:
-    """Returns the Python files of a folder of ours, without installed packages of other languages."""
-    return [path for path in (ROOT / room).rglob("*.py") if "node_modules" not in path.parts]
+    """Returns the Python files of a room, or of another folder of ours.
+
+    Leaves out a room inside the folder, and installed packages of other languages.
+    """
+    folder = ROOT / FOLDERS.get(room, room)
+    others = [ROOT / other for other in FOLDERS.values() if folder in (ROOT / other).parents]
+    found = (path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
+    return [path for path in found if not any(path.is_relative_to(other) for other in others)]
+
+
+def module_of(path: Path, room: str) -> str:
+    """Returns the name under which a module of an installed room is imported."""
+    inner = path.relative_to(ROOT / FOLDERS[room]).with_suffix("").parts
+    return ".".join(["ldpstream", *([] if room == "ldpstream" else [room]), *inner]).removesuffix(".__init__")
 
 
 def imports(path: Path) -> set[str]:
@@ -67,7 +82,7 @@ def picture() -> str:
     for room, targets in arrows.items():
         direct = targets - {further for target in targets for further in _reachable(target, arrows)}
         lines += [f"    {room} --> {target}" for target in sorted(direct)]
-        parts = sorted(path.parent.name for path in (ROOT / room).glob("*/__init__.py"))
+        parts = sorted(p.parent.name for p in (ROOT / FOLDERS[room]).glob("*/__init__.py") if not p.parent.is_symlink())
         if parts:
             lines.append(f'    {room}["{room}<br/><small>{", ".join(parts)}</small>"]')
     return "\n".join([*lines, "```", ""])

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import typer.main
 
-from ldpstream.cli import app
-from ldpstream.producers.gateway.openapi import description
+from ldpstream.commands.cli import app
+from ldpstream.gateway.http.openapi import description
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.metrics import METRICS
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.metrics import METRICS
 from ldpstream.runtime.settings import PREFIX, Settings
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import REASONS, VERSION

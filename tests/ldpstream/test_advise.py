@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from ldpstream import cli
-from ldpstream.advice.advice_tables import option_table, reasons, stanza
-from ldpstream.advice.advise import SURVEY, advise, best, document, equal_shares, possible, variances, window
-from ldpstream.advice.question import AdviceError, Question
-from ldpstream.forecast import INTERVAL, forecast
+from ldpstream.commands import cli
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, mechanism
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, choose
+from ldpstream.output.advice_tables import option_table, reasons, stanza
+from ldpstream.planning.advise import SURVEY, advise, best, document, equal_shares, possible, variances, window
+from ldpstream.planning.forecast import INTERVAL, forecast
+from ldpstream.planning.question import AdviceError, Question
+from ldpstream.planning.toml_text import toml_lines
 from ldpstream.surveys import parse_survey
-from ldpstream.toml_text import toml_lines
 
 PEOPLE = 5000
 QUESTIONS = {
@@ -41,7 +41,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_errors_are_the_forecast_of_check(question: Question) -> None:
-    """`ldpstream.forecast` has formulas of its own; its tests compare them with simulated reports."""
+    """`ldpstream.planning.forecast` has formulas of its own; its tests compare them with simulated reports."""
     domain = {"bins": np.linspace(0, 1, question.k + 1).tolist()} if question.numbers else question.domain
     for option in advise(question).options:
         keys = {"window_steps": window(question), "attribute": [document(option.m, "value", domain)]}

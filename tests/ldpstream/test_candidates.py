@@ -19,7 +19,12 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from ldpstream.agents import tally
-from ldpstream.candidates import (
+from ldpstream.commands.cli import app
+from ldpstream.device import Wallet, WalletFull
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.output.outputs import OutputError
+from ldpstream.planning.candidates import (
     CandidatesError,
     NextSurvey,
     least_found,
@@ -28,22 +33,16 @@ from ldpstream.candidates import (
     open_attribute,
     read_candidates,
 )
-from ldpstream.cli import app
-from ldpstream.demo import Demo
-from ldpstream.device import Wallet, WalletFull
-from ldpstream.mechanisms import mechanism
-from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.outputs import OutputError
+from ldpstream.planning.toml_text import document_text
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.summaries import Alert, alerts
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.vitals import Vitals
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import Vitals
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, SurveyError, load_survey, parse_survey
-from ldpstream.toml_text import document_text
 from tests.faults.invariant import numbers_of
 from tests.publishing.cohort_rig import client_of
-
-from .page_rig import OpenPage, served
+from tests.publishing.page.page_rig import OpenPage, served
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "other.md"
 SURVEY = """
@@ -187,7 +186,7 @@ def test_a_wallet_admits_the_next_survey_with_the_same_budget(tmp_path: Path, mo
     old, later = parse_survey(tomllib.loads(SURVEY)), made().survey
     hurried = parse_survey(tomllib.loads(made().text.replace("05T16:00", "05T12:00")))
     now = old.start_ms
-    monkeypatch.setattr("ldpstream.producers.device.wallet._now_ms", lambda: now)
+    monkeypatch.setattr("ldpstream.device.wallet._now_ms", lambda: now)
     wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
     wallet.device(old)
     now = hurried.start_ms

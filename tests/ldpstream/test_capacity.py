@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ldpstream.capacity import RECORD_BYTES, Deployment, plan
 from ldpstream.estimators.filter.local_level import LocalLevel
+from ldpstream.planning.capacity import RECORD_BYTES, Deployment, plan
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.questions import MAX_VALUES
 from tests.ldpstream.test_cli import ldpstream, one_line

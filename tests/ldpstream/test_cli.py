@@ -14,8 +14,8 @@ import pytest
 
 from lab.processes import THREADS
 from ldpstream import __version__
-from ldpstream.publishing.catalogue import estimators
-from ldpstream.rehearse import rehearse
+from ldpstream.publishing.estimates.catalogue import estimators
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import SurveyError, load_survey
 
 ROOT = Path(__file__).parents[2]
@@ -185,7 +185,7 @@ def test_the_command_prints_the_version_and_the_commit() -> None:
     assert re.fullmatch(rf"ldpstream {__version__} \({git.stdout.strip() or 'unknown'}(-dirty)?\)\n", done.stdout)
 
 
-@pytest.mark.parametrize("module", ["numpy", "ldpstream.cli", "fastapi"])
+@pytest.mark.parametrize("module", ["numpy", "ldpstream.commands.cli", "fastapi"])
 def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
     """The start includes a command's imports."""
     check, demo = ["check", str(DEMO)], ["demo", "--page", "--users", "1", "--steps", "1"]
@@ -195,7 +195,7 @@ def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     """Background commands of a shell script ignore Ctrl-C."""
-    done = interrupted("ldpstream.cli", "ignored", "check", str(DEMO))
+    done = interrupted("ldpstream.commands.cli", "ignored", "check", str(DEMO))
     assert done.returncode == 0, done.stderr
 
 
@@ -279,7 +279,7 @@ def test_the_help_loads_no_slow_module() -> None:
     """Neither the help of the whole command line nor that of any command loads NumPy, the mechanisms or a survey."""
     program = (
         "import sys\n"
-        "from ldpstream.cli import app\n"
+        "from ldpstream.commands.cli import app\n"
         "from typer.main import get_command\n"
         "for name in ('', *get_command(app).commands):\n"
         "    try: app([*name.split(), '--help'], standalone_mode=False)\n"
@@ -289,7 +289,7 @@ def test_the_help_loads_no_slow_module() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=ROOT, check=True)
     assert "canonical" in done.stdout
     loaded = set(done.stdout.splitlines()[-1].split())
-    assert "ldpstream.cli" in loaded
+    assert "ldpstream.commands.cli" in loaded
     assert not loaded & {"numpy", "scipy", "faust", "ldpstream.mechanisms.base", "ldpstream.surveys.survey"}
 
 
@@ -335,7 +335,8 @@ def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) ->
 
 def test_a_process_that_ignores_its_deadline_is_ended() -> None:
     """The control is a process without a deadline, which continues."""
-    program = "import os, signal, time; from ldpstream.signals import ends_on_signal; from ldpstream.runtime import process\n"
+    program = "import os, signal, time; from ldpstream.services.signals import ends_on_signal\n"
+    program += "from ldpstream.runtime import process\n"
     program += "process.ALARM_AFTER_S = 600; stop = ends_on_signal({}); "  # the deadline's thread must end the process
     program += (
         "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + {}\nwhile time.monotonic() < end: time.sleep(0.1)\n"

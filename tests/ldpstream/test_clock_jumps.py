@@ -12,20 +12,20 @@ from threading import Event
 import numpy as np
 import pytest
 
-from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.gateway_logs import FolderLogs
+from ldpstream.engines.folder.survey_keeper import ClockBehind, FolderKeeper
+from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.clock import SteadyClock, now_ms
 from ldpstream.runtime.settings import KEPT_MS, Settings
-from ldpstream.serving.counting import FolderCounting
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.serving.gateway_logs import FolderLogs
-from ldpstream.serving.keeper import ClockBehind, FolderKeeper
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
+from ldpstream.services.counting import FolderCounting
+from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from tests.agents.samples import sound
-from tests.producers.gateway_rig import Rig, title
+from tests.gateway.gateway_rig import Rig, title
 
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "changing.toml"
 SURVEY = load_survey(SAMPLE)

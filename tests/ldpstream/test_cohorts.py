@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.demo import Demo
-from ldpstream.demo_command import demo
+from ldpstream.commands.demo import demo
+from ldpstream.commands.promise import ledger
+from ldpstream.output.terminal import console
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promise_commands import ledger
 from ldpstream.promises.promise import promise
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
-from ldpstream.terminal import console
 
 DEMO = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = 300\n'

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.advice.columns import Domain, Dropped, propose, read_columns
-from ldpstream.advice.proposal import Proposal, plan_survey, propose_survey
-from ldpstream.advice.question import AdviceError
+from ldpstream.planning.columns import Domain, Dropped, propose, read_columns
+from ldpstream.planning.proposal import Proposal, plan_survey, propose_survey
+from ldpstream.planning.question import AdviceError
 from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import parse_survey
 

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ldpstream.demo import Demo
-from ldpstream.ledger_tables import ledger_rows, right_and_largest
+from ldpstream.output.ledger_tables import ledger_rows, right_and_largest
+from ldpstream.output.tables import histogram_table
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import device_line, promise
 from ldpstream.promises.statements import device_loss
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
-from ldpstream.tables import histogram_table
 from tests.small_survey import small_survey
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())

@@ -5,19 +5,18 @@ from importlib import import_module
 
 import pytest
 
-from .rooms import INSTALLED, ROOT, sources
+from .rooms import INSTALLED, module_of, sources
 
-FILES = [path for room in INSTALLED if room != "mechanisms" for path in sources(room)]
-EXAMPLES = sorted(path.relative_to(ROOT).with_suffix("") for path in FILES if ">>> " in path.read_text())
+FILES = [(path, room) for room in INSTALLED if room != "mechanisms" for path in sources(room)]
+EXAMPLES = sorted(module_of(*found) for found in FILES if ">>> " in found[0].read_text())
 
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) > 5
 
 
-@pytest.mark.parametrize("place", EXAMPLES, ids=str)
-def test_the_examples_in_the_docstrings_run(place: object) -> None:
-    name = str(place).replace("/", ".").removesuffix(".__init__")
-    found = doctest.testmod(import_module(name if name.startswith("ldpstream") else f"ldpstream.{name}"))
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_examples_in_the_docstrings_run(name: str) -> None:
+    found = doctest.testmod(import_module(name))
     assert found.attempted > 0
     assert found.failed == 0

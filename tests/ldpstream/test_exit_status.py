@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from ldpstream.cli import run
-from ldpstream.stores.data_folder import LOCK
+from ldpstream.commands.cli import run
+from ldpstream.engines.folder.data_folder import LOCK
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "surveys" / "samples" / "demo.toml"

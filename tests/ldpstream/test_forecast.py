@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.filter.local_level import Filtered, LocalLevel
 from ldpstream.estimators.filter.step_noise import step_noise
-from ldpstream.forecast import FILTER_STEPS, INTERVAL, Forecast, forecast
-from ldpstream.forecast_tables import mean_lines
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.output.forecast_tables import mean_lines
+from ldpstream.planning.forecast import FILTER_STEPS, INTERVAL, Forecast, forecast
 from ldpstream.surveys import Survey, parse_survey
 
 SIGMAS, RUNS, PEOPLE = 5.0, 60, 4000

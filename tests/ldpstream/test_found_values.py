@@ -12,13 +12,13 @@ import pytest
 from scipy.special import ndtri
 from typer.testing import CliRunner
 
-from ldpstream.candidates import FALSE_ALARM, CandidatesError, least_found
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.found_values import HistogramFile, found_values, read_shares
 from ldpstream.mechanisms import mechanism
-from ldpstream.outputs import OutputError
+from ldpstream.output.outputs import OutputError
+from ldpstream.planning.candidates import FALSE_ALARM, CandidatesError, least_found
+from ldpstream.planning.found_values import HistogramFile, found_values, read_shares
 from ldpstream.surveys import parse_survey
 
 from .test_candidates import LABELS, PAIR, SURVEY, made

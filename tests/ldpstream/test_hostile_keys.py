@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ldpstream.agents import remembered_keys
-from ldpstream.serving.counting import LogCounter
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog, NoRoom
-from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog, NoRoom
+from ldpstream.engines.folder.folder_store import FolderCountStore
+from ldpstream.services.counting import LogCounter
 from ldpstream.surveys import report_key
 from ldpstream.surveys.report_key import KeyRoom
 from tests.agents.samples import during, make_survey, sound

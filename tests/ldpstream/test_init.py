@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ldpstream.advice.columns import Domain, Dropped, propose, read_columns
-from ldpstream.advice.proposal import finer_bins
-from ldpstream.advice.question import AdviceError
 from ldpstream.agents.tally import Record, tally
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.device import Device
 from ldpstream.estimators.matrix_inversion import matrix_inversion
-from ldpstream.forecast import INTERVAL, forecast
+from ldpstream.planning.columns import Domain, Dropped, propose, read_columns
+from ldpstream.planning.forecast import INTERVAL, forecast
+from ldpstream.planning.proposal import finer_bins
+from ldpstream.planning.question import AdviceError
 from ldpstream.surveys import load_survey
 
 SIGMAS = 5.0  # a normal variable differs from its mean by more than this many standard deviations with probability 6e-7

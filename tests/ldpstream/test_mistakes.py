@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.cli import run
+from ldpstream.commands.cli import run
+from ldpstream.commands.trial import ENDING
 from ldpstream.services.ports import LOOPBACK
-from ldpstream.try_command import ENDING
 
 ROOT = Path(__file__).parents[2]
 DEMO = (ROOT / "surveys" / "samples" / "demo.toml").read_text()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ldpstream import terminal
-from ldpstream.cli import run
-from ldpstream.outputs import OutputError, write_json
-from ldpstream.terminal import table
+from ldpstream.commands.cli import run
+from ldpstream.output import terminal
+from ldpstream.output.outputs import OutputError, write_json
+from ldpstream.output.terminal import table
 
 
 def test_a_full_disk_is_found_before_the_work(

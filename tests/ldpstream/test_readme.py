@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.surveys import load_survey
 
 ROOT = Path(__file__).parents[2]

@@ -21,24 +21,24 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ldpstream.agents import Record, metrics, tally
-from ldpstream.producers.gateway.intake import Intake
-from ldpstream.producers.gateway.surveys import GatewaySurveys
-from ldpstream.publishing import estimator_loop
-from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.commands.serve import _first_line
+from ldpstream.engines.count_store import StoreUnavailable
+from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_store import FolderCountStore
+from ldpstream.gateway.intake import Intake
+from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.process import estimator_loop
+from ldpstream.publishing.process.estimator_loop import EstimatorLoop
+from ldpstream.publishing.process.survey_metrics import SurveyMetrics
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
-from ldpstream.publishing.survey_metrics import SurveyMetrics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import KEPT_MS, Settings, SettingsError
-from ldpstream.serve_command import _first_line
-from ldpstream.serving import counting as counting_module
-from ldpstream.serving import process
-from ldpstream.serving.counting import FolderCounting
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore
+from ldpstream.services import counting as counting_module
+from ldpstream.services import process
+from ldpstream.services.counting import FolderCounting
+from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from tests.faults.invariant import numbers_of

@@ -12,13 +12,13 @@ import pytest
 
 from ldpstream.agents import Record, tally
 from ldpstream.device import Device, Sender
+from ldpstream.engines.checkpoint import tables_of
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.estimators.pairs import Counted, pair_estimate
 from ldpstream.mechanisms.channel import project
 from ldpstream.runtime.clock import now_ms
-from ldpstream.stores.checkpoint import tables_of
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore
 from tests.faults.invariant import numbers_of
 from tests.services.rig import wait_until
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ldpstream.candidates import CandidatesError, open_attribute
-from ldpstream.cli import app
-from ldpstream.forecast import INTERVAL, forecast
+from ldpstream.commands.cli import app
+from ldpstream.planning.candidates import CandidatesError, open_attribute
+from ldpstream.planning.forecast import INTERVAL, forecast
 from ldpstream.promises.check_document import check_document
 from ldpstream.promises.promise import promise
 from tests.set_survey import MODE, ONCE, set_survey

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ldpstream.producers.device.device import Device
-from ldpstream.signing import SigningError, read_file
+from ldpstream.device.device import Device
+from ldpstream.planning.signing import SigningError, read_file
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.signatures import sha256
 

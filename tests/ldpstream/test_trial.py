@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.arguments import DEMO_SURVEY
-from ldpstream.demo import Demo
-from ldpstream.demo_command import serve_demo
+from ldpstream.commands.arguments import DEMO_SURVEY
+from ldpstream.commands.demo import serve_demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import load_settings
 from ldpstream.services.commands import CommandNode
+from ldpstream.services.demo import Demo
 from ldpstream.services.nodes import NodeError
 from ldpstream.services.ports import LOOPBACK, free_ports
 from ldpstream.services.trial import Ports, Trial, chosen_port

@@ -20,9 +20,7 @@ from devices.conformance.calls import Call
 from devices.conformance.conformance import check_device
 from lab.audit.audit import K, audit
 from lab.audit.samplers import code_paths
-from ldpstream.demo import Demo
 from ldpstream.device import Device
-from ldpstream.ledger_tables import ledger_rows
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -38,12 +36,14 @@ from ldpstream.mechanisms.families.grr import (
     symbol_coins,
     unsigned,
 )
+from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
 from ldpstream.publishing.api.app import create_api
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
-from tests.producers.gateway_rig import Rig
+from tests.gateway.gateway_rig import Rig
 
 SPEAKS, SILENT = 0.9375, 0.0625  # Pr[a report is a symbol], Pr[a report is silent]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from ldpstream.device.secure_random import SecureRandom
 from ldpstream.estimators.maximum.standard_errors import standard_errors
 from ldpstream.mechanisms import SETS, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -18,7 +19,6 @@ from ldpstream.mechanisms.families.padded_sampling import (
     set_eps,
 )
 from ldpstream.mechanisms.sets import code_of, n_sets, set_codes
-from ldpstream.producers.device.secure_random import SecureRandom
 
 SIZES = [(2, 1), (2, 2), (3, 2), (4, 4), (5, 3)]
 LOSSES = [(0.02, 0.01), (2.0, 1.0), (8.0, 4.0)]

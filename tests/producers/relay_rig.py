@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ldpstream.device import Relay
-from ldpstream.producers.device import sender
-from ldpstream.producers.relay.capsules import KeyConfig, encode_configs, public_key
-from ldpstream.producers.relay.relay_keys import RelayKey, RelayKeys
+from ldpstream.device import Relay, sender
+from ldpstream.device.relay.capsules import KeyConfig, encode_configs, public_key
+from ldpstream.gateway.relay_keys import RelayKey, RelayKeys
 from ldpstream.surveys import Survey
-from tests.producers.test_relay_keys import NOW as CREATED
+from tests.gateway.gateway_rig import Served
+from tests.gateway.test_relay_keys import NOW as CREATED
 from tests.small_survey import small_survey
 
-from .gateway_rig import Served
 from .samples import level
 
 GATEWAY = "gateway.example"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.advice.columns import Domain, Dropped, propose, read_columns
+from ldpstream.planning.columns import Domain, Dropped, propose, read_columns
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import SurveyError, load_survey

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.producers.device.device import value_index
+from ldpstream.device.device import value_index
 from ldpstream.producers.people_file import CellReader, read_people
 from ldpstream.producers.table_file import MISSING, DataError, number_text, open_table
 from ldpstream.surveys import Attribute, Survey

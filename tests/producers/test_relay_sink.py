@@ -6,14 +6,14 @@ from http import HTTPStatus
 import numpy as np
 import pytest
 
+from ldpstream.device.device import Waiting
+from ldpstream.device.routes import Answer, ThroughRelay
 from ldpstream.producers import relay_sink
-from ldpstream.producers.device.device import Waiting
-from ldpstream.producers.device.routes import Answer, ThroughRelay
 from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys import seal
+from tests.gateway.gateway_rig import STEP, TOKEN
 
-from .gateway_rig import STEP, TOKEN
 from .relay_rig import RelaySite, relay_site, relay_survey
 
 SURVEY = relay_survey()

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from ldpstream.ledger_tables import ledger_rows
 from ldpstream.mechanisms.wording import up
+from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.promises.check_document import check_document
 from ldpstream.promises.promise import device_line, promise
 from ldpstream.surveys import load_survey, parse_survey

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.bench.pairs import associated
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.estimators.pairs import Counted, independence
-from ldpstream.forecast import forecast, pair_forecasts
+from ldpstream.planning.forecast import forecast, pair_forecasts
 from ldpstream.promises.pair_costs import cost_lines, people_factor
 from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
 from tests.small_survey import small_survey

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from typer.testing import CliRunner
 
-from ldpstream.cli import app
+from ldpstream.commands.cli import app
 from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from ldpstream.demo import Demo
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
 
 STEPS = 4

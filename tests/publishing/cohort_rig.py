@@ -14,14 +14,14 @@ from fastapi.testclient import TestClient
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ldpstream.demo import Demo
+from ldpstream.engines.checkpoint import tables_of
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.cohorts import conclude_cohort
+from ldpstream.publishing.estimates.cohorts import conclude_cohort
+from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication
 from ldpstream.publishing.history.month_files import rows_of
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import COHORT_SPANS, Publication
-from ldpstream.stores.checkpoint import tables_of
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import Cohort, Survey, parse_survey
 
 PEOPLE, STEPS, LEAST = 1000, 3, 150

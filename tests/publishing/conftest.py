@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from ldpstream.demo import Demo
 from ldpstream.producers.values import MarkovValues
+from ldpstream.services.demo import Demo
 
 from .api_rig import STEPS, SURVEY, api_of
 

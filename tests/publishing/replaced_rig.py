@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from fastapi import FastAPI
 
-from ldpstream.demo import Demo
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.api.app import create_api
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, parse_survey
 
 PEOPLE = 2000

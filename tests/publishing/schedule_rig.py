@@ -10,13 +10,13 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.count_store import CountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import schedule
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.publication import Publication
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.count_store import CountStore
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Survey, load_survey
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")

@@ -17,20 +17,20 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis.core.result import Ok
 
-from ldpstream.demo import Demo
+from ldpstream.engines.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.estimators.filter.changes import threshold
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.producers.gateway.openapi import description
+from ldpstream.gateway.http.openapi import description
 from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.survey_info import survey_info
 from ldpstream.publishing.api.app import SECURITY, create_api
 from ldpstream.publishing.api.routes import News
-from ldpstream.publishing.catalogue import MAX_FILTERED, estimators
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.estimates.catalogue import MAX_FILTERED, estimators
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.stores.count_store import StoreDamaged, StoreUnavailable
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey

@@ -14,15 +14,15 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from ldpstream.demo import Demo
 from ldpstream.estimators.differences import clear_differences, difference_errors
 from ldpstream.promises.device_chance import guesses
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import PAGE
-from ldpstream.publishing.frequencies import Frequencies
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
+from ldpstream.services.demo import Demo
 from tests.faults.memory_store import MemoryResults
 
 from .api_rig import STEPS, SURVEY, published

@@ -12,9 +12,9 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from ldpstream.demo import Demo
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
+from ldpstream.services.demo import Demo
 
 from .api_rig import STEPS, SURVEY, api_of
 

@@ -11,20 +11,20 @@ from fastapi.testclient import TestClient
 from lab.bench.methods import estimates
 from ldpstream.estimators import Estimate
 from ldpstream.mechanisms import mechanism
-from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.catalogue import AttributeCounts, PublishedEstimator
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates import catalogue
+from ldpstream.publishing.estimates.catalogue import AttributeCounts, PublishedEstimator
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication
 from tests.faults.memory_store import MemoryResults
-from tests.ldpstream.rooms import ROOT
+from tests.ldpstream.rooms import ROOT, sources
 
 from .test_publication import one_attribute
 
 K = 4
 NAMES = {row.name for row in catalogue.ESTIMATORS}
-SOURCES = [path for room in ("publishing", "ldpstream", "runtime", "surveys", "deploy") for path in (ROOT / room).rglob("*.py")]
+SOURCES = [path for room in ("publishing", "ldpstream", "runtime", "surveys", "deploy") for path in sources(room)]
 STATIC = ROOT / "publishing" / "page" / "static"
 
 

@@ -13,12 +13,12 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.cohorts import conclude_cohort
-from ldpstream.publishing.conclusions import conclude, least_people
+from ldpstream.publishing.estimates.cohorts import conclude_cohort
+from ldpstream.publishing.estimates.conclusions import conclude, least_people
+from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication, publication_keys
 from ldpstream.publishing.history.month_files import merged, rows_of
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import COHORT_SPANS, Publication, publication_keys
 from tests.faults.memory_store import MemoryResults
 
 from .cohort_rig import (

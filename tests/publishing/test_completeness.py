@@ -2,11 +2,11 @@
 
 import pytest
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint, Missing
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint, Missing
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane

@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from polars import DataFrame
 
-from ldpstream.demo import Demo, EmbeddedService
+from ldpstream.engines.checkpoint import tables_of
 from ldpstream.estimators.pairs import Counted, independence, pair_estimate
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.producers.population import Population
@@ -23,13 +23,13 @@ from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.queries import TableQuery
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.conclusions import conclude, pooled
-from ldpstream.publishing.cross_table import CrossTable, cross_table
-from ldpstream.publishing.finite import finite
+from ldpstream.publishing.estimates.conclusions import conclude, pooled
+from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
+from ldpstream.publishing.estimates.finite import finite
+from ldpstream.publishing.estimates.publication import Publication, publication_key, publication_keys
 from ldpstream.publishing.history.month_files import SCHEMA, TABLE, Format, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication, publication_key, publication_keys
-from ldpstream.stores.checkpoint import tables_of
+from ldpstream.services.demo import Demo, EmbeddedService
 from tests.faults.memory_store import MemoryResults
 from tests.pair_survey import BOTH, LEVEL, MODE, ZONE, pair_survey
 from tests.publishing import cohort_rig as rig

@@ -11,13 +11,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from ldpstream.demo import Demo
+from ldpstream.engines import PaneKey
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.cohorts import crowd_of
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Crowd, Publication, decode_publication
-from ldpstream.stores import PaneKey
+from ldpstream.publishing.estimates.cohorts import crowd_of
+from ldpstream.publishing.estimates.publication import Crowd, Publication, decode_publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.services.demo import Demo
 from ldpstream.surveys import Cohort
 from tests.small_survey import small_survey
 

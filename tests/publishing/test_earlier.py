@@ -11,7 +11,7 @@ from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
-from ldpstream.publishing.estimator_loop import EstimatorLoop
+from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.surveys import parse_survey
 from tests.faults.memory_store import MemoryResults
 

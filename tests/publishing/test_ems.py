@@ -16,10 +16,10 @@ from ldpstream.estimators.maximum.ems import CELLS, TOLERANCE, ems
 from ldpstream.mechanisms import ChannelMechanism, CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.square_wave import SquareWave
-from ldpstream.publishing.catalogue import estimators
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.filtering import conclude_filtered, replay
-from ldpstream.publishing.publication import COHORT_SPANS, edges_of, spans
+from ldpstream.publishing.estimates.catalogue import estimators
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.filtering import conclude_filtered, replay
+from ldpstream.publishing.estimates.publication import COHORT_SPANS, edges_of, spans
 from ldpstream.surveys import Survey, SurveyError
 from tests.small_survey import small_survey
 

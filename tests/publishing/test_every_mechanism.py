@@ -15,8 +15,8 @@ from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Group
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, CountTable, Mechanism, mechanism
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
 from tests.small_survey import small_survey
 
 K = 6

@@ -8,15 +8,15 @@ import msgspec
 import polars as pl
 import pytest
 
-from ldpstream.arguments import DEMO_SURVEY
-from ldpstream.history_commands import export_command
+from ldpstream.commands.arguments import DEMO_SURVEY
+from ldpstream.commands.history import export_command
+from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.formats import OtherFormat
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.history.export import Exported, ExportError, export
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.data_folder import FILE, DataFolder, FolderError
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.formats import OtherFormat
 from ldpstream.surveys import Survey
 from tests.services.test_export import SAMPLE, exported, publication
 
@@ -77,7 +77,7 @@ def test_the_progress_names_what_it_counts(
         seen(1, 2)
         return Exported(publications=1, skipped=0, files=[])
 
-    monkeypatch.setattr("ldpstream.history_commands.job_bar", bar)
+    monkeypatch.setattr("ldpstream.commands.history.job_bar", bar)
     monkeypatch.setattr("ldpstream.publishing.history.export.export", exports)
     export_command(DEMO_SURVEY, tmp_path, data=data)
     assert told == [counted]

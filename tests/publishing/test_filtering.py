@@ -14,9 +14,9 @@ from ldpstream.estimators.filter.step_noise import StepNoise, step_noise
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population
-from ldpstream.publishing import filtering
-from ldpstream.publishing.filtering import conclude_filtered
-from ldpstream.publishing.publication import Diagnostics, Publication
+from ldpstream.publishing.estimates import filtering
+from ldpstream.publishing.estimates.filtering import conclude_filtered
+from ldpstream.publishing.estimates.publication import Diagnostics, Publication
 from tests.producers.samples import level, make_survey
 
 K, PEOPLE, STEPS, FIRST, JUMP = 8, 2500, 80, 15, 50

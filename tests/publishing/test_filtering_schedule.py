@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint, Missing
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing import conclusions, filter_states
-from ldpstream.publishing import publication as publications
+from ldpstream.publishing import filter_states
+from ldpstream.publishing.estimates import conclusions
+from ldpstream.publishing.estimates import publication as publications
+from ldpstream.publishing.estimates.filtering import conclude_filtered
+from ldpstream.publishing.estimates.publication import Publication, publication_keys, spans
 from ldpstream.publishing.filter_states import FilterStates
-from ldpstream.publishing.filtering import conclude_filtered
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.publication import Publication, publication_keys, spans
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint, Missing
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 

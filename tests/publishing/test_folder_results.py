@@ -9,14 +9,14 @@ import pytest
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from ldpstream.engines.count_store import StoreDamaged
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.formats import OtherFormat
 from ldpstream.publishing.api.routes import News
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
-from ldpstream.publishing.publication import Jump, Publication
-from ldpstream.stores.count_store import StoreDamaged
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.formats import OtherFormat
 
 from .schedule_rig import SURVEY
 

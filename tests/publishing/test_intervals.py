@@ -11,8 +11,8 @@ from ldpstream.estimators.diagnostics import MAX_BIAS, bias, free_maximum
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 

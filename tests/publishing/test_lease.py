@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing import redis_results as module
 from ldpstream.publishing import schedule as schedule_module
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore
 from tests.services.rig import PATIENCE_S, RedisNode, missing

@@ -14,12 +14,12 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.catalogue import estimators
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.catalogue import estimators
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication
-from ldpstream.publishing.thresholds import ALARM_CHANCE
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 

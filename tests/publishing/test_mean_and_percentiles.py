@@ -11,18 +11,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
-from ldpstream.publishing import catalogue
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.frequencies import NUMBERS, Ends, Frequencies
+from ldpstream.publishing.estimates import catalogue
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.frequencies import NUMBERS, Ends, Frequencies
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey

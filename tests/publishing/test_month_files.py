@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication, Span
 from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFileError, MonthFiles, merged, month_of, rows_of
-from ldpstream.publishing.publication import Publication, Span
 from tests.small_survey import small_survey
 
 SURVEY = small_survey(

@@ -11,12 +11,12 @@ from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
+from ldpstream.output.tables import histogram_table
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication
-from ldpstream.tables import histogram_table
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.frequencies import NUMBERS, NumberEstimate
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.frequencies import NUMBERS, NumberEstimate
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.surveys import Cohort
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from scipy.special import log_ndtr, ndtri_exp
 
 from lab.drawn_tables import drawn_table
+from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.estimate import Estimate
@@ -17,16 +18,15 @@ from ldpstream.estimators.smooth.draws import Draws
 from ldpstream.estimators.smooth.smooth_prior import FARTHEST, TINY, _independent, _Mode, _prior, _Problem
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing import catalogue
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.finite import finite
-from ldpstream.publishing.frequencies import Frequencies, NumberEstimate
+from ldpstream.publishing.estimates import catalogue
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.finite import finite
+from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate
+from ldpstream.publishing.estimates.publication import Jump, Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.stored import StoredReader
-from ldpstream.stores.count_store import StoreDamaged
 
 from .test_publication import one_attribute
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ldpstream.publishing.publication import Publication
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.checkpoint import Checkpoint
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 

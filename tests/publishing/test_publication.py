@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey

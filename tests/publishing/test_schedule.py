@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.promises import device_chance
 from ldpstream.promises.outlook import spent
 from ldpstream.publishing import schedule as module
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.survey_estimator import pause_ms, reached
 from ldpstream.publishing.schedule import RETRY_MS
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
-from ldpstream.publishing.survey_estimator import pause_ms, reached
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, concluded_once, keys, pane

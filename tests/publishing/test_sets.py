@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from lab.bench.sets import population
-from ldpstream.demo import Demo
+from ldpstream.engines.checkpoint import tables_of
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.filter.local_level import Filtered
@@ -22,12 +22,12 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_choices, mean_of_filtered, shares_of_people
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
-from ldpstream.publishing.conclusions import pooled
-from ldpstream.publishing.filtering import replay
-from ldpstream.publishing.frequencies import with_nan
+from ldpstream.publishing.estimates.conclusions import pooled
+from ldpstream.publishing.estimates.filtering import replay
+from ldpstream.publishing.estimates.frequencies import with_nan
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.month_files import rows_of
-from ldpstream.publishing.publication import Publication
-from ldpstream.stores.checkpoint import tables_of
+from ldpstream.services.demo import Demo
 from tests.publishing import cohort_rig as rig
 from tests.set_survey import LEVEL, ONCE, set_survey
 

@@ -17,24 +17,24 @@ import redis
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
-from ldpstream.publishing import estimator_loop
-from ldpstream.publishing.cluster import Cluster
-from ldpstream.publishing.leases import MAX_TURN_S, LeaseKeeper
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.publishing.estimates.publication import Jump
+from ldpstream.publishing.process import estimator_loop
+from ldpstream.publishing.process.cluster import Cluster
+from ldpstream.publishing.process.leases import MAX_TURN_S, LeaseKeeper
+from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
+from ldpstream.publishing.process.survey_estimator import SurveyEstimator
+from ldpstream.publishing.process.survey_metrics import SurveyMetrics
+from ldpstream.publishing.process.turns import Turns
+from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.progress import Progress, PublicationSummary
-from ldpstream.publishing.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
-from ldpstream.publishing.publication import Jump
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.results import JUMP_STEPS
-from ldpstream.publishing.survey_estimator import SurveyEstimator
-from ldpstream.publishing.survey_metrics import SurveyMetrics
-from ldpstream.publishing.turns import Turns
-from ldpstream.publishing.workload import Workload
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.checkpoint import Checkpoint
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
-from tests.ldpstream.page_rig import extend, many
+from tests.publishing.page.page_rig import extend, many
 from tests.services.rig import RedisNode, missing
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane

@@ -8,7 +8,7 @@ from scipy.stats import binom
 from starlette.testclient import TestClient
 
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey

@@ -8,8 +8,8 @@ from ldpstream.estimators import matrix_inversion, mle
 from ldpstream.mechanisms import ONE_TIME, CountTable, mechanism
 from ldpstream.producers.population import Population
 from ldpstream.promises.outlook import spent
-from ldpstream.publishing.conclusions import conclude
-from ldpstream.publishing.publication import Span
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Span
 from tests.producers.samples import WrittenValues, level, make_survey
 
 EPS, W = 1.0, 6

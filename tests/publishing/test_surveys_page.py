@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from ldpstream.publishing.answers.summaries import Alert
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.estimates.publication import Diagnostics, Jump, Publication
+from ldpstream.publishing.estimates.thresholds import OVERDUE_MS
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Diagnostics, Jump, Publication
-from ldpstream.publishing.thresholds import OVERDUE_MS
 from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryResults
-from tests.ldpstream.page_rig import HONEST, extend, many
+from tests.publishing.page.page_rig import HONEST, extend, many
 
 from .schedule_rig import SURVEY
 

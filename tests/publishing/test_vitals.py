@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.publishing.estimates.publication import Jump, Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.publishing.progress import Progress, Results
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.publication import Jump, Publication
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
-from ldpstream.publishing.vitals import LAG_EVERY_MS, Vitals
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
@@ -183,7 +183,7 @@ def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() 
 
 
 def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.publishing.publication.MAX_FILTERED", SURVEY.attributes[0].k)
+    monkeypatch.setattr("ldpstream.publishing.estimates.publication.MAX_FILTERED", SURVEY.attributes[0].k)
     PrometheusPublisher(SURVEY, registry := CollectorRegistry())
     for attribute in SURVEY.attributes:
         found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})

@@ -7,16 +7,16 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client import CollectorRegistry
 
-from ldpstream.publishing import survey_estimator
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.catalogue import ESTIMATORS
-from ldpstream.publishing.cluster import Cluster
-from ldpstream.publishing.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.survey_estimator import SurveyEstimator
-from ldpstream.publishing.thresholds import LOAD_MOST
-from ldpstream.publishing.workload import RECENT, TRY_AGAIN_S, Workload
+from ldpstream.publishing.estimates.catalogue import ESTIMATORS
+from ldpstream.publishing.estimates.thresholds import LOAD_MOST
+from ldpstream.publishing.process import survey_estimator
+from ldpstream.publishing.process.cluster import Cluster
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.survey_estimator import SurveyEstimator
+from ldpstream.publishing.process.workload import RECENT, TRY_AGAIN_S, Workload
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.checkpoint import Checkpoint
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, pane

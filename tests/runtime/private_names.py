@@ -2,7 +2,7 @@
 
 `python -m tests.runtime.private_names` writes `private_names.json`. `test_versions.py` fails if a range in `pyproject.toml` or
 one of these modules changes. Before you write the file again, read what changed in these modules, and run `make test` with the
-oldest and the newest version of the range. `agents/app.py`, `agents/consumer/` and `producers/gateway/` use the private names.
+oldest and the newest version of the range. `agents/app.py`, `agents/consumer/` and `gateway/` use the private names.
 """
 
 import hashlib

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lab.panels import Curve, Panel, draw_panels
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.files import check_writable, write_file
+from ldpstream.services.rehearse import rehearse
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"

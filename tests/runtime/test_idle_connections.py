@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 from fastapi import FastAPI
 
-from ldpstream.producers.gateway import gateway_process
+from ldpstream.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.runtime import descriptors, monitoring, web

@@ -3,7 +3,7 @@
 import logging
 from contextlib import ExitStack
 
-from ldpstream.runtime.kafka_clients import hearing
+from ldpstream.engines.kafka.clients import hearing
 from ldpstream.runtime.settings import Settings
 
 

@@ -16,7 +16,7 @@ def run():
 
 import signal
 from ldpstream import __main__, cli
-from ldpstream.signals import ends_on_signal
+from ldpstream.services.signals import ends_on_signal
 cli.run = run
 __main__.main()
 """
@@ -53,7 +53,7 @@ process.ALARM_AFTER_S = 600  # the deadline's thread must end the process
 {}
 """
 EVENT = """
-from ldpstream.signals import ends_on_signal
+from ldpstream.services.signals import ends_on_signal
 
 stop = ends_on_signal(600)
 with stop._cond, threading._active_limbo_lock:
@@ -102,7 +102,7 @@ def test_signals_end_a_process_whose_main_thread_holds_the_locks_of_threading(pr
 
 TWO_AT_ONCE = """
 import signal
-from ldpstream.try_command import ENDING, until_ctrl_c
+from ldpstream.commands.trial import ENDING, until_ctrl_c
 
 with until_ctrl_c():
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ldpstream.engines.kafka.topics import TopicError, _check_reports, _specs
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import TopicError, _check_reports, _specs
 from tests.agents.samples import make_survey
 
 

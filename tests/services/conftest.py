@@ -16,7 +16,7 @@ import redis
 from kafka import KafkaAdminClient
 
 from deploy.local.kafka_jars import JarsError
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.devices.conftest import typescript as typescript  # a fixture for devices in a browser

@@ -23,20 +23,20 @@ from typing import NamedTuple
 
 from ldpstream.agents import tally
 from ldpstream.agents.tally import Record
+from ldpstream.commands.service import relay_of
+from ldpstream.engines import CountStore
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_store import FolderCountStore
+from ldpstream.gateway.relay_keys import rotate
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
-from ldpstream.producers.relay.relay_keys import rotate
 from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.service_commands import relay_of
 from ldpstream.services.ports import LOOPBACK
 from ldpstream.services.relay import Reply, TrialRelay
-from ldpstream.stores import CountStore
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.folder_store import FolderCountStore
 from ldpstream.surveys import Survey
 from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served

@@ -29,7 +29,7 @@ from kafka import KafkaAdminClient
 
 from ldpstream.agents import tally
 from ldpstream.agents.tally import Record
-from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of

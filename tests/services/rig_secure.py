@@ -22,8 +22,8 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from ldpstream.engines.kafka.topics import TopicError, check_broker
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import TopicError, check_broker
 
 from .certificates import Authority
 from .rig import LOOPBACK, KafkaNode, RedisNode, wait_until

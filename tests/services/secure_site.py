@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from ldpstream.engines import Checkpoint, PaneKey
+from ldpstream.engines.kafka import topics
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.runtime import topics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
-from ldpstream.stores import Checkpoint, PaneKey
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
 
 from .certificates import Authority

@@ -27,13 +27,13 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.agents import Record
-from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
-from ldpstream.publishing.survey_estimator import reached
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.count_store import StoreUnavailable
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.publishing.process.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.count_store import StoreUnavailable
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import REASONS
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.agents.samples import PANES, sound, spoilt

@@ -10,10 +10,10 @@ import pytest
 import redis
 from kafka import KafkaAdminClient
 
-from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.topics import TopicError, check_session, ensure_topics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import TopicError, check_session, ensure_topics
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site

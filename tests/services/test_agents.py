@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
+from ldpstream.engines.kafka.topics import TopicError, ensure_topics
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import TopicError, ensure_topics
 from ldpstream.surveys import load_survey
 
 from .agent_site import PARTITIONS, SURVEY, MakeSite

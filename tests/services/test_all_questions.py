@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ldpstream.rehearse import rehearse
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.rehearse import rehearse
 
 from .rig import STOPPED, Services, wait_until
 from .test_pipeline import SEED, STEP_S, by_key, check_published, direct_tally, embedded

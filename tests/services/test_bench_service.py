@@ -16,9 +16,9 @@ from lab.bench.service_load import make_load
 from lab.bench.service_site import BenchError, Site
 from lab.bench.service_survey import ATTRIBUTES
 from lab.bench.service_tables import PHASES
+from ldpstream.engines import PaneKey
+from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import PaneKey
-from ldpstream.stores.checkpoint import Checkpoint
 
 ROOT = Path(__file__).parents[2]
 

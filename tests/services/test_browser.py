@@ -12,13 +12,13 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from ldpstream.estimators.matrix_inversion import matrix_inversion
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import open_envelope
 from tests.conftest import give_up
 from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.ldpstream.conftest import CHROMIUM, QUIET
-from tests.ldpstream.page_rig import PATIENCE_MS
+from tests.publishing.page.page_rig import PATIENCE_MS
 
 from .rig import LOOPBACK, Services, free_ports, get, wait_until
 

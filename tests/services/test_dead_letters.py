@@ -6,8 +6,8 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import KEPT_MS, Settings
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 

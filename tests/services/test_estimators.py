@@ -13,21 +13,21 @@ import redis
 from kafka import KafkaAdminClient
 from msgspec.structs import replace
 
-from ldpstream.arguments import DEMO_SURVEY
+from ldpstream.commands.arguments import DEMO_SURVEY
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import COMPARE_MS
-from ldpstream.publishing.estimator_process import serve
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
+from ldpstream.publishing.process.estimator_process import serve
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.watch import SurveyWatch
 from tests.publishing.schedule_rig import MARGIN_MS, Log, pane

@@ -10,14 +10,14 @@ import polars as pl
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.engines.kafka.topics import TopicError, ensure_topics
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history import export as module
 from ldpstream.publishing.history.export import ExportError, export
 from ldpstream.publishing.history.month_files import MonthFiles
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.publication import Publication
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import TopicError, ensure_topics
 from ldpstream.surveys import Survey, load_survey
 
 from .rig import wait_until

@@ -24,11 +24,11 @@ import pytest
 import trustme
 from kafka import KafkaAdminClient
 
-from ldpstream.producers.gateway.bodies import BATCH, ENVELOPE
-from ldpstream.producers.gateway.intake import OVERHEAD_BYTES
-from ldpstream.rehearse import rehearse
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
+from ldpstream.gateway.intake import OVERHEAD_BYTES
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.process import TOLD_TO_END
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
 

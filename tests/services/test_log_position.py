@@ -8,10 +8,10 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from msgspec.structs import replace
 
-from ldpstream.publishing.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import load_survey
 from tests.services.rig import wait_until
 

@@ -13,9 +13,9 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
-from ldpstream.publishing.survey_estimator import reached
+from ldpstream.engines.kafka.topics import ensure_topics
+from ldpstream.publishing.process.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.topics import ensure_topics
 from tests.agents.samples import PANES, sound
 from tests.conftest import Figures
 

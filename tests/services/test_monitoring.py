@@ -24,16 +24,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ldpstream.engines.kafka.topics import ensure_topics
+from ldpstream.gateway.relay_keys import rotate
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
-from ldpstream.producers.relay.relay_keys import rotate
 from ldpstream.producers.values import MarkovValues
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey
 from tests.conftest import give_up
 from tests.deploy.panels import choose, open_canvas

@@ -13,21 +13,21 @@ import pytest
 from kafka import KafkaAdminClient
 
 from ldpstream.agents import Record, tally
+from ldpstream.engines.checkpoint import MAX_MS, Checkpoint
+from ldpstream.engines.folder.backup import backup
+from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.kafka.log_position import MarkerProducer
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topic_keeper import TopicKeeper
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.publishing.log_position import MarkerProducer
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topic_keeper import TopicKeeper
-from ldpstream.serving import move as moving
-from ldpstream.serving.move import MoveRefused
-from ldpstream.stores.backup import backup
-from ldpstream.stores.checkpoint import MAX_MS, Checkpoint
-from ldpstream.stores.data_folder import FILE, PARTITION, DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services import move as moving
+from ldpstream.services.move import MoveRefused
 from ldpstream.surveys.envelope import decode_envelope
 from ldpstream.surveys.life.keeper import OpenSurveyChanged
 from ldpstream.surveys.life.watch import SurveyWatch

@@ -13,19 +13,19 @@ import numpy as np
 import redis
 
 from ldpstream.agents.tally import tally
-from ldpstream.demo import EmbeddedService
+from ldpstream.engines import PaneKey
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
-from ldpstream.publishing.publication import Publication, publication_key
+from ldpstream.publishing.estimates.publication import Publication, publication_key
 from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import PaneKey
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.demo import EmbeddedService
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
 from tests.conftest import DATA
 

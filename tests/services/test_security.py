@@ -20,26 +20,26 @@ from redis.exceptions import NoPermissionError
 
 from deploy.local.kafka_jars import JarsError
 from ldpstream.agents.tally import tally
-from ldpstream.demo import EmbeddedService
-from ldpstream.producers.gateway.gateway_log import Keyed, Outcome
-from ldpstream.producers.gateway.kafka_clients import kafka_consumer, kafka_producer
-from ldpstream.producers.gateway.kafka_connection import KafkaConnection
+from ldpstream.engines import StoreUnavailable
+from ldpstream.engines.count_store import StoreRefused
+from ldpstream.engines.gateway_log import Keyed, Outcome
+from ldpstream.engines.kafka.gateway_clients import kafka_consumer, kafka_producer
+from ldpstream.engines.kafka.kafka_connection import KafkaConnection
+from ldpstream.engines.kafka.log_position import connect_admin
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import TopicError, check_broker, ensure_topics
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink, SinkError
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.log_position import connect_admin
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings, SettingsError
-from ldpstream.runtime.topics import TopicError, check_broker, ensure_topics
-from ldpstream.stores import StoreUnavailable
-from ldpstream.stores.count_store import StoreRefused
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.demo import EmbeddedService
+from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 

@@ -10,11 +10,11 @@ from typing import Any
 from kafka import KafkaProducer
 from pydantic import SecretStr
 
-from ldpstream.rehearse import rehearse
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import ensure_topics
-from ldpstream.stores.checkpoint import Checkpoint
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.rehearse import rehearse
 
 from .rig import PATIENCE_S, Services, free_ports, get, wait_until
 

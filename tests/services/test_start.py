@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ldpstream.rehearse import rehearse
 from ldpstream.runtime.process import TOLD_TO_END
+from ldpstream.services.rehearse import rehearse
 
 from .rig import KafkaNode, RedisNode, Services, free_ports, get, wait_until
 

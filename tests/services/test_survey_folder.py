@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from ldpstream.engines.kafka.topic_keeper import TopicKeeper
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topic_keeper import TopicKeeper
-from ldpstream.runtime.topics import ensure_topics
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.life.keeper import OpenSurveyChanged

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
+from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
+from ldpstream.engines.checkpoint import STORED_KEY_BYTES
+from ldpstream.engines.count_store import StoreRefused
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.estimators.filter.local_level import LocalLevel
-from ldpstream.publishing.conclusions import conclude
+from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import Checkpoint, CountStore, PaneKey, StoreUnavailable
-from ldpstream.stores.checkpoint import STORED_KEY_BYTES
-from ldpstream.stores.count_store import StoreRefused
-from ldpstream.stores.redis_connection import connect
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as structs_replace
 
-from ldpstream.producers.device.device import value_index
+from ldpstream.device.device import value_index
 from ldpstream.surveys import Attribute, Survey, SurveyError, load_survey, parse_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.survey_file import read_survey

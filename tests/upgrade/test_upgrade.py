@@ -17,21 +17,21 @@ import redis
 
 from ldpstream.agents import PartitionFold, Record
 from ldpstream.device import Device, Wallet
+from ldpstream.device.errors import DeviceError, WrongSurvey
+from ldpstream.engines import PaneKey
+from ldpstream.engines.folder.data_folder import APPLICATION, FILE, FORMAT, DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.survey_keeper import FolderKeeper
+from ldpstream.engines.formats import OtherFormat
+from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
-from ldpstream.producers.device.errors import DeviceError, WrongSurvey
 from ldpstream.publishing.history.export import STATE, _state
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.serving.counting import LogCounter
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.serving.keeper import FolderKeeper
-from ldpstream.stores import PaneKey
-from ldpstream.stores.data_folder import APPLICATION, FILE, FORMAT, DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.formats import OtherFormat
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.counting import LogCounter
+from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.keeper import KeptUnreadable

@@ -31,22 +31,22 @@ import redis
 
 from ldpstream.agents import PartitionFold, Record
 from ldpstream.device import Device, Wallet
-from ldpstream.producers.device import wallet as wallets
-from ldpstream.producers.gateway.report_keys import request_hash
+from ldpstream.device import wallet as wallets
+from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.survey_keeper import FolderKeeper
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.gateway.report_keys import request_hash
 from ldpstream.publishing import filter_states
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import FORMAT, State
 from ldpstream.publishing.history.month_files import SCHEMA, MonthFiles, month_of, rows_of
-from ldpstream.publishing.publication import Publication
 from ldpstream.publishing.redis_results import RedisResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.serving.counting import LogCounter
-from ldpstream.serving.engine import FolderEngine
-from ldpstream.serving.keeper import FolderKeeper
-from ldpstream.stores.data_folder import DataFolder
-from ldpstream.stores.folder_log import FolderLog
-from ldpstream.stores.redis_store import RedisCountStore
+from ldpstream.services.counting import LogCounter
+from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.life.folder import SurveyFolder

@@ -5,7 +5,7 @@ from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.terms import SupportTerm
-from ldpstream.publishing.catalogue import AttributeCounts
+from ldpstream.publishing.estimates.catalogue import AttributeCounts
 
 DEFAULT_ORDERED = f"{BEST.name} ordered"
 MOST_EXACT = 10  # the largest k with estimates from the exact likelihood of local hashing

@@ -10,9 +10,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.topics import RIGHTS, TopicError, check_broker
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import RIGHTS, TopicError, check_broker
-from ldpstream.stores.redis_connection import connect
 from ldpstream.surveys import Survey
 from tests.deploy.verify.engine import VerifyError
 from tests.deploy.verify.secure_stores import GROUP, NAMESPACE, REDIS, ROLES, SecureStores

@@ -171,7 +171,7 @@ def check(what: str, found: object, expected: object) -> None:
 
 def check_commands(docker: Engine) -> None:
     """Checks that every command of the full image shows its help, and that the gateway's image names a missing package."""
-    list_commands = "from ldpstream.cli import app; import typer; print(*typer.main.get_command(app).commands)"
+    list_commands = "from ldpstream.commands.cli import app; import typer; print(*typer.main.get_command(app).commands)"
     image = ("--rm", "--network", "none", *RIGHTS)
     commands = docker.docker("run", *image, "--entrypoint", "python", FULL, "-c", list_commands).split()
     show = 'for command in "$@"; do ldpstream "$command" --help >/dev/null || exit 1; done'

@@ -21,8 +21,8 @@ import yaml
 from kafka import KafkaAdminClient
 from kafka.errors import TopicAlreadyExistsError
 
+from ldpstream.engines.kafka.topics import Role, TopicError, check_broker, ensure_topics
 from ldpstream.runtime.settings import Settings
-from ldpstream.runtime.topics import Role, TopicError, check_broker, ensure_topics
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores

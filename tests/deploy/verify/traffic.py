@@ -12,14 +12,14 @@ from contextlib import closing
 import msgspec
 import numpy as np
 
+from ldpstream.engines import PaneKey
+from ldpstream.engines.kafka.clients import TopicReader
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.gateway.http.bodies import BATCH
 from ldpstream.mechanisms import CountTable
-from ldpstream.producers.gateway.bodies import BATCH
-from ldpstream.publishing.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.kafka_clients import TopicReader
 from ldpstream.runtime.settings import Settings
-from ldpstream.stores import PaneKey
-from ldpstream.stores.redis_store import RedisCountStore
 from ldpstream.surveys import Survey, seal
 from tests.deploy.verify.engine import VerifyError
 from tests.deploy.verify.image import check

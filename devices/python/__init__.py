@@ -1,0 +1,27 @@
+"""Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors."""
+
+from ldpstream.device.device import Device, Silence, Spent, Waiting
+from ldpstream.device.errors import (
+    ClockWentBack,
+    CostlySurvey,
+    DeviceError,
+    NotSigned,
+    RelayRequired,
+    StepForgotten,
+    StoreCleared,
+    StoreFull,
+    StoreHeld,
+    UnknownSurvey,
+    WalletFull,
+    WrongSurvey,
+)
+from ldpstream.device.routes import Relay
+from ldpstream.device.sender import Attempt, Sender
+from ldpstream.device.wallet import Wallet, WalletSpent
+from ldpstream.device.wallet_file import Budget, SurveySpent
+
+__all__ = [
+    "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "RelayRequired",
+    "Sender", "Silence", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey",
+    "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+]  # fmt: skip

@@ -1,0 +1,205 @@
+"""The two ways of a report to the gateway: directly, or through a relay that hides who sent it.
+
+Through a relay, all requests with the same survey, gateway and token have the same size. The report, its key and the token
+travel inside the encryption (RFC 9458).
+"""
+
+import http.client
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from base64 import b64decode
+from email.message import Message
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import SplitResult
+
+from ldpstream.device.answers import document, is_own, retry_after_s
+from ldpstream.device.device import Waiting
+from ldpstream.device.relay.binary_http import BinaryRequest, decode_response, encode_request
+from ldpstream.device.urls import split_url
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import largest_envelope
+
+if TYPE_CHECKING:
+    from ldpstream.device.relay.capsules import Exchange
+
+ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
+MAX_ANSWER_BYTES: Final = 2**20
+AGENT: Final = "ldpstream"  # the same User-Agent for all devices: the default names the Python version
+ENVELOPE_TYPE: Final = "application/vnd.ldpstream.envelope"
+REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
+STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
+STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
+NOT_INSTALLED: Final = "a relay needs the package pyhpke: in your checkout, pip install '.[relay]'"
+TIMEOUT: Final = "timeout"
+NOT_OWN: Final = "an answer that is not the gateway's"
+_READ_ERRORS = (OSError, http.client.HTTPException)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_opener: Final = urllib.request.build_opener(_NoRedirects)
+
+
+class Answer(NamedTuple):
+    """The answer to one attempt for one report.
+
+    Attributes:
+        status: the HTTP status; 0 without a usable answer.
+        retry_after_s: the answer's `Retry-After` in seconds, at most a day; 0 for none.
+        from_gateway: false if the answer is that of a relay or proxy: it settles no report. Such an answer has a 202 or 422
+            without the gateway's body, or is not encrypted by the gateway behind a relay.
+        reason: why there was no answer of the gateway; empty if unknown.
+    """
+
+    status: int
+    retry_after_s: float = 0.0
+    from_gateway: bool = True
+    reason: str = ""
+
+
+class Direct:
+    """The way straight to the gateway, which sees the device's address.
+
+    Args:
+        url: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``.
+
+    Raises:
+        ValueError: if the URL is malformed. The message leaves out a user name and password.
+    """
+
+    def __init__(self, url: str, token: str | None, wait_s: float = ANSWER_S) -> None:
+        _split(url, "a gateway's URL")
+        self._url, self._token, self._wait_s = url.rstrip("/") + "/v1/reports", token, wait_s
+
+    def post(self, report: Waiting) -> Answer:
+        headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
+        try:
+            status, given, body = _exchange(self._url, report.envelope, headers, self._wait_s)
+        except _READ_ERRORS as error:
+            return Answer(0, reason=_reason(error))
+        return _answer(status, _wait_s(status, given), body)
+
+
+class Relay:
+    """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install '.[relay]'`` in the checkout.
+
+    Put the key into the application's package, beside the survey's fingerprint. Then all devices have the same key, and neither
+    relay nor gateway can give one device a key of its own (docs/relay.md).
+
+    Args:
+        url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.
+        gateway: the gateway's URL, ``http[s]://host[:port]``, with the host that the relay sends to the gateway as ``Host``.
+        keys: the gateway's key configuration in base64, as ``ldpstream relay-key`` prints it.
+
+    Raises:
+        ValueError: if a URL is malformed, or `keys` is not a key configuration that this version knows.
+        ModuleNotFoundError: if pyhpke is not installed.
+    """
+
+    def __init__(self, url: str, *, gateway: str, keys: str) -> None:
+        try:
+            from pyhpke import PyHPKEError  # imported only here, because a device without a relay does not need pyhpke
+
+            from ldpstream.device.relay import capsules
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(NOT_INSTALLED, name=error.name) from None
+        _split(url, "a relay's URL")
+        self.url, self._gateway, self._capsules = url, _split(gateway, "a gateway's URL"), capsules
+        if self._gateway.path not in ("", "/"):
+            raise ValueError(f"a gateway's URL must have no path behind a relay, got {gateway!r}")
+        try:
+            self._config = capsules.decode_configs(b64decode(keys, validate=True))[0]
+            self.seal(b"")  # refuses a public key of low order
+        except (ValueError, IndexError, PyHPKEError):
+            raise ValueError("keys must be a key configuration in base64, as `ldpstream relay-key` prints it") from None
+
+    def message(self, survey: Survey, envelope: bytes, key: str, token: str | None) -> bytes:
+        """Returns the unencrypted request, padded with zeros to the size of the survey's largest request."""
+        headers = tuple((name.lower().encode(), value.encode()) for name, value in _headers(key, token).items())
+        scheme, authority = self._gateway.scheme.encode(), self._gateway.netloc.encode()
+        request = BinaryRequest(b"POST", scheme, authority, b"/v1/reports", headers, envelope)
+        largest = encode_request(request._replace(content=bytes(largest_envelope(survey))))
+        return encode_request(request).ljust(len(largest), b"\0")
+
+    def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
+        return self._capsules.seal_request(self._config, message)
+
+
+class ThroughRelay:
+    def __init__(self, relay: Relay, survey: Survey, token: str | None, wait_s: float = ANSWER_S) -> None:
+        self._relay, self._survey, self._token, self._wait_s = relay, survey, token, wait_s
+
+    def post(self, report: Waiting) -> Answer:
+        capsule, exchange = self._relay.seal(self._relay.message(self._survey, report.envelope, report.key, self._token))
+        try:
+            headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
+            status, given, body = _exchange(self._relay.url, capsule, headers, self._wait_s)
+        except _READ_ERRORS as error:
+            return Answer(0, from_gateway=False, reason=_reason(error))
+        if status != http.HTTPStatus.OK:
+            reason = STALE_KEY if document(body).get("type") == STALE_KEY_TYPE else ""
+            return Answer(status, _wait_s(status, given), False, reason)
+        try:
+            inner = decode_response(exchange.open_response(body))
+        except ValueError:  # a `CapsuleError` or a `BinaryHttpError`
+            return Answer(0, from_gateway=False, reason=NOT_OWN)
+        told = next((value for name, value in inner.headers if name == b"retry-after"), b"")
+        return _answer(inner.status, retry_after_s(told.decode("latin-1")), inner.content)
+
+
+def _answer(status: int, wait_s: float, body: bytes) -> Answer:
+    return Answer(status, wait_s) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
+
+
+def _wait_s(status: int, given: Message) -> float:
+    return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
+
+
+def _headers(key: str, token: str | None) -> dict[str, str]:
+    headers = {"Content-Type": ENVELOPE_TYPE, "Idempotency-Key": key}
+    return headers if token is None else headers | {"Authorization": f"Bearer {token}"}
+
+
+def _split(url: str, name: str) -> SplitResult:
+    parts = split_url(url)
+    if parts is None or not parts.netloc.isascii() or "@" in parts.netloc or parts.query or parts.fragment:
+        told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
+        raise ValueError(f"{name} must be {told}")
+    return parts
+
+
+def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, Message, bytes]:
+    request = urllib.request.Request(url, body, headers)
+    try:
+        with _opener.open(request, timeout=wait_s) as answer:
+            return answer.status, answer.headers, answer.read(MAX_ANSWER_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers, error.read(MAX_ANSWER_BYTES)
+
+
+def _reason(error: OSError | http.client.HTTPException) -> str:
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    match reason:
+        case ssl.SSLCertVerificationError():
+            return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma
+        case ssl.SSLError():
+            return "TLS failed"
+        case socket.gaierror():
+            return "name not found"
+        case TimeoutError():
+            return TIMEOUT
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ConnectionError():
+            return "connection closed"
+        case OSError(strerror=str(text)):
+            return text.lower()  # such as "network is unreachable"
+        case http.client.InvalidURL():
+            return "a malformed URL"
+    return "an answer that is not HTTP"

@@ -1,0 +1,103 @@
+"""One SQLite file of a person, safe against restarts, crashes and parallel processes.
+
+A transaction's writes are on the disk before the transaction ends.
+
+A connection lasts for one transaction, so threads may share the object. Our code opens an existing file only through SQLite: on
+POSIX, closing a second descriptor would drop SQLite's locks.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
+
+DEVICE, WALLET = 4, 1002  # formats of the two kinds of files (SQLite's user_version); 0: empty
+FORMER = {DEVICE: 3, WALLET: 1001}  # the formats with 8 bytes of each pin, which `Device` and `Wallet` convert
+BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
+DAY_S = 86_400
+
+
+class SQLiteFile:
+    """A person's file, which only its owner may read and write.
+
+    Args:
+        path: the file; its folder must exist.
+        file_format: `DEVICE` or `WALLET`.
+        wait_s: longest wait for another transaction, in seconds.
+
+    Raises:
+        StoreCleared: if the file is missing and `create` is false.
+        StoreFull: if the disk is full.
+        DeviceError: if the path is a folder, or the file cannot be created.
+    """
+
+    def __init__(self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S) -> None:
+        self.path, self.format, self.wait_s = path.absolute(), file_format, wait_s
+        try:
+            if self.path.is_dir():
+                raise DeviceError(f"{self.path}: is a folder, not a file")
+            if create:
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            self.path.chmod(0o600)
+        except OSError as error:
+            if not create and isinstance(error, FileNotFoundError):
+                raise StoreCleared(f"{self.path}: the file is missing, but the device had enrolled") from None
+            kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DeviceError
+            raise kind(f"{self.path}: cannot be created: {error.strerror}") from None
+
+    @contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """Runs one immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an
+        exception occurs.
+
+        Raises:
+            StoreHeld: if another transaction holds the file for longer than `wait_s`.
+            StoreFull: if the disk is full.
+            StoreCleared: if the file is missing.
+            DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
+        """
+        connection = None
+        try:
+            connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=self.wait_s, isolation_level=None)
+            for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN IMMEDIATE")
+            found = format_of(connection)
+            if found in (WALLET, FORMER[WALLET]) and self.format == DEVICE:
+                raise DeviceError(f"{self.path}: is a wallet; use Wallet.device to answer a survey")
+            if found not in (0, self.format, FORMER[self.format]):
+                raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
+            yield connection
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+        finally:
+            if connection is not None:
+                connection.close()  # rolls back if not committed
+
+    def _explained(self, error: sqlite3.Error) -> DeviceError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
+        if code == sqlite3.SQLITE_BUSY:
+            return StoreHeld(f"{self.path}: another process holds the file for more than {self.wait_s:g} s")
+        if code == sqlite3.SQLITE_FULL:
+            return StoreFull(f"{self.path}: the disk is full")
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            return StoreCleared(f"{self.path}: the file is missing; make a new {self._owner} to enroll again")
+        except OSError:  # the folder is not readable, which SQLite's message says
+            pass
+        return DeviceError(f"{self.path}: {error}")
+
+    @property
+    def _owner(self) -> str:
+        return "Wallet" if self.format == WALLET else "Device"
+
+
+def format_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -1,0 +1,1 @@
+"""The engine of many machines: Kafka has the log, and Redis the counts and results."""

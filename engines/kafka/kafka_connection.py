@@ -1,0 +1,148 @@
+"""The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys. A task checks both regularly.
+
+If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from ldpstream.engines.kafka import topic_log
+from ldpstream.engines.kafka.gateway_clients import CLOSE_S, Clients, kafka_consumer, kafka_producer
+from ldpstream.engines.kafka.topic_log import TopicLog
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import Survey
+
+log = structlog.get_logger("ldpstream.gateway")
+
+PROBE_S = 1.0  # time between two looks at the topics
+GIVE_UP_S = 120.0  # longest wait for an acknowledgement before the clients are replaced
+
+
+def kafka_logs(settings: Settings) -> "KafkaConnection":
+    return KafkaConnection(lambda: kafka_producer(settings), lambda: kafka_consumer(settings))
+
+
+class KafkaConnection:
+    """The reports topics of all surveys of a gateway.
+
+    Attributes:
+        answers: True after a look in which a topic answered, or for which there was no topic.
+        reachable: True after a look in which the broker answered, or for which there was no topic.
+    """
+
+    def __init__(
+        self,
+        make_producer: Callable[[], AIOKafkaProducer],
+        make_consumer: Callable[[], AIOKafkaConsumer],
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._make_producer, self._make_consumer, self._now_ms = make_producer, make_consumer, now_ms
+        self.answers = self.reachable = False
+        self._topics: list[TopicLog] = []
+        self._silent = set[TopicLog]()  # topics that do not answer although the broker does
+        self._clients: Clients | None = None
+        self._ending = set[asyncio.Task[None]]()  # replaced clients
+        self._watching: asyncio.Task[None] | None = None
+
+    def add(self, survey: Survey) -> TopicLog:
+        """Returns the log of a survey whose reports topic exists."""
+        topic = TopicLog(survey)
+        topic.use(self._clients)
+        self._topics.append(topic)
+        return topic
+
+    async def start(self) -> None:
+        """Connects. While the broker does not answer, the gateway retries in the background."""
+        try:
+            await self._connect()
+        except (KafkaError, TimeoutError) as error:
+            log.warning("the log does not answer", error=str(error) or type(error).__name__)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Waits for acknowledgements, for a limited time, then closes the clients."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching}, timeout=CLOSE_S)
+        for task in self._ending:
+            task.cancel()
+        await asyncio.gather(self._dispose(), *self._ending, return_exceptions=True)
+
+    async def _connect(self) -> None:
+        clients = Clients(self._make_producer(), self._make_consumer())
+        await clients.start()
+        old, self._clients = self._clients, clients
+        for topic in self._topics:
+            topic.use(clients)
+        if old is not None:
+            ending = asyncio.create_task(old.finish())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+        await self._look(clients, topic_log.ANSWER_S)
+
+    async def _dispose(self) -> None:
+        self.answers = False
+        clients, self._clients = self._clients, None
+        for topic in self._topics:
+            topic.use(None)
+        if clients is not None:
+            await clients.close()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(PROBE_S)
+            self._topics = [topic for topic in self._topics if not topic.idle]
+            for topic in self._topics:
+                topic.drop_collected(time.monotonic() - topic_log.QUEUE_S)
+            before = self.answers
+            try:
+                await self._check()
+            except (KafkaError, TimeoutError, OSError):
+                self.answers = self.reachable = False
+            except Exception:  # without this task the gateway would never be ready again
+                log.exception("internal error")
+                self.answers = self.reachable = False
+            self._tell(before)
+
+    async def _check(self) -> None:
+        overdue = [topic for topic in self._topics if topic.waits_s() > GIVE_UP_S]
+        failed = bool(overdue) or any(topic.failed for topic in self._topics)
+        # connect to the bootstrap address again if idle: the brokers may have new addresses
+        idle = self._clients is not None and not self._clients.pending
+        if not self.answers and (failed or idle):
+            await self._dispose()
+        if self._clients is None or failed:
+            await self._connect()
+            for topic in overdue:
+                topic.give_up_pending()
+        else:
+            await self._look(self._clients, PROBE_S)
+
+    async def _look(self, clients: Clients, patience_s: float) -> None:
+        if not self._topics:
+            self.answers = self.reachable = True
+            return
+        began_ms = self._now_ms()
+        clients.follow({topic.topic for topic in self._topics})
+        async with asyncio.timeout(topic_log.ANSWER_S):
+            self.reachable = bool(await clients.producer.client.force_metadata_update())
+        await asyncio.wait([topic.look(clients, began_ms) for topic in self._topics], timeout=patience_s)
+        self.answers = self.reachable and any(topic.answers for topic in self._topics)
+
+    def _tell(self, answered: bool) -> None:
+        if self.answers != answered:
+            log.warning("the log answers again" if self.answers else "the log does not answer")
+        if self.answers:
+            unknown = {topic for topic in self._silent.intersection(self._topics) if topic.answers is None}
+            silent = unknown.union(topic for topic in self._topics if topic.answers is False)
+            for topic in silent - self._silent:
+                log.error("the topic does not answer", topic=topic.topic)
+            for topic in self._silent.intersection(self._topics) - silent:
+                log.warning("the topic answers again", topic=topic.topic)
+            self._silent = silent

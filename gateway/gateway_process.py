@@ -1,0 +1,235 @@
+"""The gateway process: sockets, signals, shutdown.
+
+On SIGTERM or SIGINT the gateway refuses new requests, answers those in progress and exits.
+"""
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import ip_address
+from threading import Event
+from typing import Protocol
+
+import structlog
+import uvicorn
+import uvloop
+from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from ldpstream.gateway.credentials import Credentials
+from ldpstream.gateway.http.app import SECURITY, create_gateway
+from ldpstream.gateway.http.protocol import gateway_protocol
+from ldpstream.gateway.intake import Intake, Limits
+from ldpstream.gateway.served_surveys import Logs, ServedSurveys
+from ldpstream.gateway.surveys import GatewaySurveys
+from ldpstream.runtime.clock import SteadyClock
+from ldpstream.runtime.descriptors import end_unread, shares
+from ldpstream.runtime.errors import Stopped, wait_for
+from ldpstream.runtime.monitoring import tell_version
+from ldpstream.runtime.process import TOLD_TO_END
+from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
+from ldpstream.runtime.web import bounded_protocol
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import Unreachable
+from ldpstream.surveys.life.keeper import NotCounted
+from ldpstream.surveys.life.watch import SurveyWatch
+
+log = structlog.get_logger("ldpstream.gateway")
+
+GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
+
+
+class ProcessLogs(Logs, Protocol):
+    """The logs of all surveys."""
+
+    async def start(self) -> None:
+        """Prepares the logs for appends."""
+
+    async def close(self) -> None:
+        """Waits for appends in progress, for a limited time, then closes the logs."""
+
+
+def serve(
+    watch: SurveyWatch,
+    settings: Settings,
+    check: Callable[[Survey], None],
+    logs: Callable[[], ProcessLogs],
+    clock: SteadyClock | None = None,
+    bound: Callable[[], None] = lambda: None,
+    works: Callable[[], bool] = lambda: True,
+    counted: Callable[[Survey], None] | None = None,
+) -> None:
+    """Runs the gateway until SIGTERM or SIGINT. Accepts connections once a survey's log can be used.
+
+    Args:
+        check: checks a survey's log; raises `Unreachable` while Kafka is unreachable, and `NotCounted` while agents count
+            another survey of this name.
+        clock: the clock that `logs` also uses; by default a new one.
+        works: returns False while the rest of the process cannot do its work; `/ready` is then 503.
+        counted: checks again, while the gateway runs, that agents count a survey; raises `NotCounted`.
+
+    Raises:
+        SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
+        UserError: if no survey's log can be used at the start.
+    """
+    credentials = Credentials(settings)
+    behind = [text.survey.name for text in watch.surveys.values() if text.survey.relay is not None]
+    if behind and credentials.relay_keys is None:
+        what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
+        raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
+    tell_version()
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
+    with ExitStack() as opened:
+        back = None
+        if settings.metrics_port:
+            back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
+        front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
+        bound()
+        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), works, counted, front, back)
+
+
+@contextmanager
+def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[socket.socket]:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise cannot_listen(name, host, port, error) from None
+    with listening:
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            end_unread(listening)
+            listening.bind(address)
+            if listen:
+                listening.listen()
+        except OSError as error:
+            raise cannot_listen(name, host, port, error) from None
+        yield listening
+
+
+def _run(
+    watch: SurveyWatch,
+    settings: Settings,
+    credentials: Credentials,
+    check: Callable[[Survey], None],
+    make_logs: Callable[[], ProcessLogs],
+    clock: SteadyClock,
+    works: Callable[[], bool],
+    counted: Callable[[Survey], None] | None,
+    front: socket.socket,
+    back: socket.socket | None,
+) -> None:
+    logs = make_logs()
+    surveys = GatewaySurveys()
+    served = ServedSurveys(watch, surveys, logs, check, counted)
+    limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
+    intake = Intake(
+        surveys, credentials.tokens, limits, now_ms=clock, collectors=credentials.collectors, relays=settings.gateway_relays
+    )
+    intake.relay_keys, intake.works = credentials.relay_keys, works
+    # behind a proxy all connections have the proxy's address; the proxy must limit its clients
+    connections = None if settings.gateway_proxies else settings.gateway_connections
+    origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
+    most = shares()
+    protocol = gateway_protocol(
+        intake, SECURITY, settings.gateway_proxies, connections, origins, most.gateway, settings.gateway_relays
+    )
+    config = uvicorn.Config(
+        create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
+        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most.gateway,
+        proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
+        ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
+    )  # fmt: skip
+    config.load()  # makes the context of TLS
+    operator_config = uvicorn.Config(
+        operations(intake), http=bounded_protocol(most.monitoring), ws="none", log_config=None, access_log=False,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise uvicorn logs a warning for all non-HTTP input
+
+    async def main() -> None:
+        server, operator = _GatewayServer(config), _GatewayServer(operator_config)
+        loop, told_to_stop = asyncio.get_running_loop(), Event()
+        starting: asyncio.Task[None] | None = None
+        following: list[asyncio.Task[None]] = []
+
+        def end(number: signal.Signals) -> None:
+            log.info(TOLD_TO_END, signal=number.name)
+            server.should_exit = True
+            told_to_stop.set()
+            intake.stop()
+            if starting is not None:
+                starting.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end, number)
+        operating = None if back is None else asyncio.create_task(operator.serve([back]))
+        try:
+            with suppress(Stopped, asyncio.CancelledError):
+                kafka_at = f"Kafka at {settings.kafka}"
+                usable = await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait)
+                served.begin(usable)
+                starting = asyncio.create_task(logs.start())
+                await starting
+                following = [
+                    asyncio.create_task(served.follow()),
+                    asyncio.create_task(credentials.follow(intake, config.ssl)),
+                ]
+                _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
+                await server.serve([front])
+        finally:
+            operator.should_exit = True
+            for task in following:
+                task.cancel()
+            await logs.close()
+            if operating is not None:
+                await operating
+        log.info("ended")
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def _may_wait(error: Exception) -> bool:
+    return isinstance(error, Unreachable | NotCounted)
+
+
+def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int], relays: str) -> None:
+    log.info("serving", surveys=len(surveys.by_fingerprint), host=address[0], port=address[1], tokens=len(tokens))
+    try:
+        local = ip_address(address[0]).is_loopback
+    except ValueError:
+        local = False
+    if not tokens and not local:
+        log.warning(
+            "anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE names no device's token"
+        )
+    if not relays and any(survey.relay is not None for survey in surveys.by_fingerprint.values()):
+        log.warning("all devices behind a relay share the limits of one client: LDPSTREAM_GATEWAY_RELAYS lists no relay")
+
+
+class _GatewayServer(uvicorn.Server):
+    """A server that leaves signals to us: uvicorn would raise the signal again and skip our orderly shutdown."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def operations(intake: Intake) -> Starlette:
+    async def tell(_: Request) -> Response:
+        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def health(_: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def ready(_: Request) -> Response:
+        return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
+
+    return Starlette(routes=[Route("/metrics", tell), Route("/health", health), Route("/ready", ready)])

@@ -1,0 +1,1 @@
+"""The gateway's HTTP: requests, answers, problems, and the document of the API."""

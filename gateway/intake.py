@@ -1,0 +1,381 @@
+"""The gateway's handling of a request; `gateway.http.app` explains the guarantees.
+
+`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from starlette.requests import ClientDisconnect, Request
+
+from ldpstream.engines.gateway_log import GatewayLog, Keyed
+from ldpstream.gateway import metrics
+from ldpstream.gateway.admission import (
+    NOT_ASKED,
+    Busy,
+    Client,
+    MemoryLimit,
+    Networks,
+    RateLimit,
+    Reservation,
+    Tokens,
+    neighbourhood,
+)
+from ldpstream.gateway.budgets import KEYS, Budgets
+from ldpstream.gateway.http.bodies import (
+    Checks,
+    Headers,
+    announced,
+    idempotency_key,
+    is_batch,
+    largest_body,
+    oversized,
+    read_headers,
+    unpack,
+)
+from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
+from ldpstream.gateway.relay_keys import RelayKeys
+from ldpstream.gateway.report_keys import request_hash
+from ldpstream.gateway.shuffle import Shuffle
+from ldpstream.gateway.surveys import GatewaySurveys
+from ldpstream.gateway.waiting import Answer, WaitingRequest, WaitingRequests, share_used
+from ldpstream.runtime.clock import ClockJumped, now_ms
+from ldpstream.surveys import Survey
+
+MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
+OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
+BODY_S = 10.0
+STOPPING_BODY_S = 0.5  # time limit once the process is stopping
+TIDY_S = 5.0
+PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
+BREATH = 250  # number of envelopes checked before other tasks run
+DEVICE_BATCH: Final = 100  # largest number of envelopes in a request of a device
+
+Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
+
+
+class Limits(NamedTuple):
+    """Rates of one client, per second. Collectors have no limit of reports, relays have no limit."""
+
+    requests: float = 50.0
+    body_bytes: float = 5e6
+    reports: float = 100.0
+
+
+DEFAULT_LIMITS = Limits()
+BURSTS: Final = Limits(2, 2, 10)  # size of a burst, in seconds at the rate
+
+
+class Intake:
+    """Accepts requests with reports, and answers them.
+
+    Args:
+        tokens, collectors: the tokens of devices and of collectors, as in `Tokens`.
+        limits: rates of one client, per second; a burst may be `BURSTS` times as large, plus one request.
+        memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
+        shuffle: holds the requests that come through a relay and pass the checks, and later their answers.
+        relays: addresses and networks of relays, as in `Settings.gateway_relays`.
+    """
+
+    def __init__(
+        self,
+        surveys: GatewaySurveys,
+        tokens: Iterable[str] = (),
+        limits: Limits = DEFAULT_LIMITS,
+        memory_bytes: int = MEMORY_BYTES,
+        now_ms: Callable[[], int] = now_ms,
+        shuffle: Shuffle | None = None,
+        collectors: Iterable[str] = (),
+        relays: str = "",
+    ) -> None:
+        self.surveys, self.tokens = surveys, Tokens(tokens, collectors)
+        self._requests, self._bytes, self._reports = (
+            RateLimit(rate, burst * rate) for rate, burst in zip(limits, BURSTS, strict=True)
+        )
+        self._budgets: dict[bytes, Budgets] = {}  # by fingerprint of the survey
+        self._memory, self._relays = MemoryLimit(memory_bytes), Networks(relays)
+        self.relay_keys: RelayKeys | None = None
+        self.works: Callable[[], bool] = lambda: True
+        self.now_ms = now_ms
+        self._shuffle = shuffle or Shuffle()
+        self._waiting = WaitingRequests()
+        self._reading: set[asyncio.Timeout] = set()
+        self._stopping = False
+        metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
+        metrics.log_available.set_function(lambda: self.surveys.ready)
+        metrics.survey_ready.states = lambda: ((name, ready and self._clock_agrees()) for name, ready in self.surveys.states())
+        metrics.largest_client.shares = self.largest_shares
+
+    @property
+    def ready(self) -> bool:
+        """True if the gateway accepts reports of a survey, and the rest of the process works."""
+        return self.surveys.ready and not self._stopping and self._clock_agrees() and self.works()
+
+    def _clock_agrees(self) -> bool:
+        with suppress(ClockJumped):
+            self.now_ms()
+            return True
+        return False
+
+    def largest_shares(self) -> dict[str, float]:
+        """Returns for each survey the `Budgets.largest_share`, 0 before the first report. Any thread may call it."""
+        return {
+            survey.name: 0.0 if (budgets := self._budgets.get(fingerprint)) is None else budgets.largest_share()
+            for fingerprint, survey in list(self.surveys.by_fingerprint.items())
+        }
+
+    def stop(self) -> None:
+        """Refuses further requests, and shortens the time limits of bodies and acknowledgements in progress."""
+        self._stopping = True
+        now = asyncio.get_running_loop().time()
+        for reading in self._reading:
+            if not reading.expired():
+                reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
+        self._waiting.stop()
+
+    async def tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_S)
+            now = time.monotonic()
+            for limit in (self._requests, self._bytes, self._reports):
+                limit.forget(now)
+            self._budgets = {one: of for one, of in self._budgets.items() if one in self.surveys.by_fingerprint}
+            with suppress(ClockJumped):
+                for budgets in self._budgets.values():
+                    budgets.forget(self.now_ms() - PATIENCE_MS)
+
+    # ---- a request
+
+    def take(self, pairs: Pairs, host: str, body: bytes, answer: Answer, relayed: bool = False) -> None:
+        """Handles a request that has arrived whole.
+
+        Args:
+            answer: called once, now or later, with the number of reports that count, or with the problem.
+            relayed: True if the request came through a relay, inside another request.
+        """
+        waiting = WaitingRequest(partial(self._answer_later, answer) if relayed else answer, relayed)
+        try:
+            client, _ = self._admit(waiting, pairs, host)
+            if len(body) > largest_body(waiting.batch):
+                raise oversized(largest_body(waiting.batch))
+            waiting.reservation = self.reserve(client, len(body))
+            for _ in self._handle(waiting, client, body):
+                pass
+        except BaseException as error:
+            waiting.answer = answer  # a refusal of the present moment does not wait for the shuffle
+            waiting.fail(error)
+
+    def _answer_later(self, answer: Answer, result: int | Problem) -> None:
+        """Answers at the end of the present batch: the order of the answers must not show which record is whose."""
+        self._shuffle.hold(partial(answer, result))
+
+    async def accept(self, request: Request) -> int:
+        """Admits a request, reads its body and appends its reports to the log.
+
+        Raises:
+            Problem: if the request is refused or its outcome is unknown.
+        """
+        future = asyncio.get_running_loop().create_future()
+
+        def answer(result: int | Problem) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        waiting = WaitingRequest(answer)
+        try:
+            client, headers = self._admit(waiting, request.scope["headers"], _host(request))
+            waiting.reservation = self.reserve(client)
+            body = await self._read(request, headers, largest_body(waiting.batch), client, waiting.reservation)
+            waiting.since_s = time.monotonic()
+            for _ in self._handle(waiting, client, body):
+                await asyncio.sleep(0)  # let other tasks run
+        except BaseException as error:
+            waiting.fail(error)
+        result = await future
+        if isinstance(result, Problem):
+            raise result
+        return int(result)
+
+    def _admit(self, waiting: WaitingRequest, pairs: Pairs, host: str) -> tuple[Client, Headers]:
+        headers = read_headers(pairs)
+        client = self._client(headers, host, waiting.begun_s, waiting.relayed)
+        waiting.batch, waiting.key = is_batch(headers), idempotency_key(headers)
+        return client, headers
+
+    @asynccontextmanager
+    async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
+        headers, client = read_headers(request.scope["headers"]), self.admit_anybody(_host(request), relay=True)
+        reservation = self.reserve(client)
+        try:
+            yield await self._read(request, headers, limit, client, reservation)
+        finally:
+            reservation.release()
+
+    def admit(self, request: Request) -> None:
+        """Checks the token and the rates for a request without a body, and charges the client.
+
+        Raises:
+            Problem: if the token is not accepted, the client has exceeded a rate, or the process is stopping.
+        """
+        self._client(read_headers(request.scope["headers"]), _host(request), time.monotonic())
+
+    def admit_anybody(self, host: str, relay: bool = False) -> Client:
+        """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
+
+        Args:
+            relay: True for a request that a relay may send.
+
+        Raises:
+            Problem: if the client has exceeded a rate, or the process is stopping.
+        """
+        client = Client(NOT_ASKED, neighbourhood(host), relay=relay and host in self._relays)
+        self._charge(client, time.monotonic())
+        return client
+
+    def _client(self, headers: Headers, host: str, now_s: float, relayed: bool = False) -> Client:
+        found = self.tokens.find(headers.get(b"authorization", b""))
+        if found is None:
+            raise Problem("unauthorized", "this gateway needs a bearer token", headers={"WWW-Authenticate": "Bearer"})
+        token, collector = found
+        client = Client(token, neighbourhood(host), collector, relayed and host in self._relays)
+        self._charge(client, now_s)
+        return client
+
+    def _charge(self, client: Client, now_s: float) -> None:
+        if not client.relay:
+            waits = (
+                self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s)
+            )  # fmt: skip
+            if any(waits):
+                kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
+                retry_s = min(int(max(waits)) + 1, MAX_RETRY_S)
+                raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
+            self._requests.charge(client, 1, now_s)
+        if self._stopping:
+            raise _stopping()
+
+    def reserve(self, client: Client, size: int = 0) -> Reservation:
+        """Reserves memory for a request; charges the client for a body of this size that has arrived.
+
+        Raises:
+            Problem: if there is too little memory.
+        """
+        if size and not client.relay:
+            self._bytes.charge(client, size, time.monotonic())
+        reservation = Reservation(self._memory, client)
+        try:
+            reservation.grow(OVERHEAD_BYTES + size)
+        except Busy:
+            raise _busy() from None
+        return reservation
+
+    async def _read(self, request: Request, headers: Headers, limit: int, client: Client, reservation: Reservation) -> bytes:
+        declared, size, parts = headers.get(b"content-length", b""), 0, list[bytes]()
+        if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
+            raise oversized(limit)
+        try:
+            async with asyncio.timeout(STOPPING_BODY_S if self._stopping else BODY_S) as reading:
+                self._reading.add(reading)
+                try:
+                    async for chunk in request.stream():
+                        size += len(chunk)
+                        if not client.relay:
+                            self._bytes.charge(client, len(chunk), time.monotonic())
+                        if size > limit:
+                            raise oversized(limit)
+                        reservation.grow(len(chunk))
+                        parts.append(chunk)
+                finally:
+                    self._reading.discard(reading)
+        except ClientDisconnect:
+            raise Problem("malformed request", "the client disconnected before the end of the body") from None
+        except Busy:
+            raise _busy() from None
+        except TimeoutError:
+            if self._stopping:
+                raise _stopping() from None
+            # a body that stays unread would block the connection
+            raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
+        return b"".join(parts)
+
+    def _handle(self, waiting: WaitingRequest, client: Client, body: bytes) -> Iterator[None]:
+        """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
+        batch = waiting.batch
+        if batch and announced(body) > DEVICE_BATCH and not client.collector:  # first: to decode a long batch takes a second
+            raise _collector_required()
+        envelopes = unpack(body, batch)
+        checks = Checks(self.surveys.by_fingerprint, self.time_ms(), self.surveys.incomplete, PATIENCE_MS)
+        for first in range(0, len(envelopes), BREATH):
+            if first:
+                yield
+            checks.check(envelopes[first : first + BREATH], first)
+        survey = checks.require_countable(batch)
+        if checks.reports > len(envelopes) and not client.collector:
+            raise _collector_required()
+        if survey.relay is not None and not waiting.relayed:
+            raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
+        log = self.surveys.log_of(survey)
+        waiting.checks, waiting.envelopes = checks, len(envelopes)
+        append = partial(self._append, log, survey, envelopes, body, checks, client, waiting)
+        if waiting.relayed:
+            self._shuffle.hold(partial(waiting.go_on, append))
+        else:
+            append()
+
+    def time_ms(self) -> int:
+        """Returns the present time in Unix ms; raises Problem while the clock has jumped."""
+        try:
+            return self.now_ms()
+        except ClockJumped:
+            detail = "this gateway's clock has jumped; no report of this attempt is in the log"
+            raise Problem("log unavailable", detail) from None
+
+    # ---- to the log
+
+    def _append(
+        self,
+        log: GatewayLog,
+        survey: Survey,
+        envelopes: Sequence[bytes],
+        body: bytes,
+        checks: Checks,
+        client: Client,
+        waiting: WaitingRequest,
+    ) -> None:
+        keyed, amounts, key = None, checks.panes, waiting.key
+        if key is not None:
+            keyed = Keyed(request_hash(body, key), checks.earliest_step, checks.now_ms)
+            amounts[KEYS, survey.step_at(checks.now_ms)] = len(envelopes)
+        if (budgets := self._budgets.get(survey.fingerprint)) is None:
+            budgets = self._budgets[survey.fingerprint] = Budgets(survey)
+        budgeted = None if client.collector or client.relay else client.near
+        if not budgets.charge(budgeted, amounts):
+            raise share_used(survey)
+        waiting.charged = budgets, budgeted
+        if budgeted is not None:
+            self._reports.charge(client, checks.reports, waiting.since_s)
+        log.append(envelopes, keyed, waiting.done)
+        self._waiting.add(waiting)
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _busy() -> Problem:
+    return Problem(
+        "busy", "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
+    )
+
+
+def _collector_required() -> Problem:
+    detail = f"several reports in an envelope, or more than {DEVICE_BATCH} envelopes in a batch, need a collector's token"
+    return Problem("collector required", detail)
+
+
+def _stopping() -> Problem:
+    return Problem("stopping", "this gateway is shutting down; no report of this attempt is in the log")

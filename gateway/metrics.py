@@ -1,0 +1,75 @@
+"""The gateway's Prometheus metrics. No metric identifies a client."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from ldpstream.gateway.http.problems import STATUS
+
+
+class RequestCounts(Collector):
+    """The counters of requests."""
+
+    def __init__(self) -> None:
+        # all outcomes start at zero: a rate needs a sample before the first request
+        self.requests = dict.fromkeys(("accepted", *STATUS), 0)
+        self.envelopes = self.reports = 0
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        requests = CounterMetricFamily("ldpstream_gateway_requests", "Requests with reports, by outcome", labels=["outcome"])
+        for outcome, count in self.requests.items():
+            requests.add_metric([outcome], count)
+        yield requests
+        yield CounterMetricFamily("ldpstream_gateway_envelopes", "Envelopes that the log has acknowledged", self.envelopes)
+        yield CounterMetricFamily("ldpstream_gateway_reports", "Reports that the log has acknowledged", self.reports)
+
+
+class SurveyReady(Collector):
+    """The gauge of the surveys."""
+
+    def __init__(self) -> None:
+        self.states: Callable[[], Iterable[tuple[str, bool]]] = tuple
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0", labels=["survey"]
+        )
+        for name, ready in self.states():
+            family.add_metric([name], ready)
+        yield family
+
+
+class LargestClient(Collector):
+    """The gauge of the largest client."""
+
+    def __init__(self) -> None:
+        self.shares: Callable[[], dict[str, float]] = dict
+
+    def of(self, survey: str) -> float | None:
+        """Returns the value for a survey, None before its first report. Any thread may call it."""
+        return self.shares().get(survey) or None
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "ldpstream_gateway_largest_client_ratio",
+            "Upper bound of the largest share of one client in the reports of an attribute and step, or of 1000 reports.",
+            labels=["survey"],
+        )
+        for name, share in self.shares().items():
+            family.add_metric([name], share)
+        yield family
+
+
+counts, survey_ready, largest_client = RequestCounts(), SurveyReady(), LargestClient()
+for collector in (counts, survey_ready, largest_client):
+    REGISTRY.register(collector)
+request_seconds = Histogram(
+    "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"
+)
+waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
+log_available = Gauge("ldpstream_gateway_log_available", "1 while the log of a survey answers, else 0")
+connections_refused = Counter(
+    "ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address or in all"
+)

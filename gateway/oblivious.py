@@ -1,0 +1,182 @@
+"""The gateway as an Oblivious HTTP gateway (RFC 9458): reports that come through a relay, which hides who sent them.
+
+    GET  /.well-known/ohttp-gateway   the key configuration (application/ohttp-keys, RFC 9540)
+    POST /.well-known/ohttp-gateway   one encapsulated request (message/ohttp-req); 200 with its encapsulated response
+    POST /ohttp                       the same
+
+The gateway is its own target: the request inside must be POST /v1/reports for the host that the outer request names. The
+request inside gets the checks and answers of a plain request, with these differences:
+
+- The request inside must have an ``Idempotency-Key``.
+- The request inside must hold one envelope: a batch would link its reports.
+- The survey may have ``relay = "required"``.
+- Requests through a relay that the settings list have no limits of a client. All requests of another relay share the limits
+  of a client at the relay's address.
+- The gateway delays the requests that pass its checks, and their answers, and mixes them with others
+  (`gateway.shuffle`).
+
+A refusal before the decryption is a problem document in clear, as RFC 9458, section 5.2, requires. All answers after the
+decryption, except some internal errors, are padded to a multiple of `PADDED_BYTES` and encapsulated.
+"""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ldpstream.device.relay.binary_http import BinaryHttpError, BinaryRequest, BinaryResponse, decode_request, encode_response
+from ldpstream.device.relay.capsules import (
+    KEYS_TYPE,
+    OVERHEAD_BYTES,
+    REQUEST_TYPE,
+    RESPONSE_TYPE,
+    CapsuleError,
+    Exchange,
+    UnknownKeyError,
+    open_request,
+)
+from ldpstream.gateway import metrics
+from ldpstream.gateway.http.bodies import is_batch, read_headers
+from ldpstream.gateway.http.problems import Problem
+from ldpstream.gateway.intake import Intake, Pairs
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
+
+WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
+INNER_PATH: Final = b"/v1/reports"
+MAX_HEAD_BYTES = 32 * 1024  # limit of the inner request's head, with the padding
+MAX_CAPSULE_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_HEAD_BYTES + OVERHEAD_BYTES
+PADDED_BYTES = 512
+
+
+def oblivious_routes(intake: Intake) -> list[Route]:
+    """Without `intake.relay_keys` the routes answer 404."""
+
+    async def keys(request: Request) -> Response:
+        try:
+            if intake.relay_keys is None:
+                raise _no_relay()
+            intake.admit_anybody(request.client.host if request.client else "")
+            return Response(intake.relay_keys.published(intake.time_ms() / 1000), media_type=KEYS_TYPE)
+        except Problem as problem:
+            return problem.response()
+
+    async def answer(request: Request) -> Response:
+        address, pairs = request.client.host if request.client else "", request.scope["headers"]
+        future = asyncio.get_running_loop().create_future()
+        try:
+            async with intake.capsule(request, MAX_CAPSULE_BYTES) as capsule:
+                _respond(intake, pairs, address, capsule, lambda sealed: None if future.done() else future.set_result(sealed))
+                return Response(await future, media_type=RESPONSE_TYPE)
+        except Problem as problem:
+            metrics.counts.requests[problem.cause] += 1
+            return problem.response()
+
+    return [
+        Route(WELL_KNOWN, keys),
+        Route(WELL_KNOWN, answer, methods=["POST"]),
+        Route(PATH, answer, methods=["POST"]),
+    ]
+
+
+def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes | Problem], None]) -> None:
+    """Handles an encapsulated request that has arrived whole, without a task, as `Intake.take` does.
+
+    Args:
+        capsule: the encapsulated request, of at most `MAX_CAPSULE_BYTES`.
+        answer: called once, now or later, with the encapsulated response, or with a problem in clear.
+    """
+
+    def refuse(problem: Problem) -> None:
+        metrics.counts.requests[problem.cause] += 1
+        answer(problem)
+
+    try:
+        reservation = intake.reserve(intake.admit_anybody(address, relay=True), len(capsule))
+    except Problem as problem:
+        refuse(problem)
+        return
+
+    def done(sealed: bytes) -> None:
+        reservation.release()
+        answer(sealed)
+
+    try:
+        _respond(intake, pairs, address, capsule, done)
+    except Problem as problem:
+        reservation.release()
+        refuse(problem)
+    except BaseException:
+        reservation.release()
+        raise
+
+
+def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:
+    headers = read_headers(pairs)
+    exchange = _open(intake, headers.get(b"content-type", b""), capsule)
+
+    def seal(result: int | Problem) -> None:
+        inner = encode_response(_refused(result) if isinstance(result, Problem) else _accepted(result))
+        answer(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)))
+
+    try:
+        asked = _checked(exchange.message, headers.get(b"host", b""))
+        exchange.message = b""  # the request may wait for half a second
+    except Problem as problem:
+        metrics.counts.requests[problem.cause] += 1
+        seal(problem)
+    else:
+        intake.take(asked.headers, address, asked.content, seal, relayed=True)
+
+
+def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
+    if intake.relay_keys is None:
+        raise _no_relay()
+    if kind.partition(b";")[0].strip().lower() != REQUEST_TYPE.encode():
+        raise Problem("unsupported content type", f"the content type must be {REQUEST_TYPE}")
+    try:
+        return open_request(intake.relay_keys.private, capsule)
+    except UnknownKeyError as error:
+        raise Problem("unknown key configuration", f"{error}; GET {WELL_KNOWN} has the present one") from None
+    except CapsuleError as error:
+        raise Problem("malformed request", str(error)) from None
+
+
+def _checked(message: bytes, host: bytes) -> BinaryRequest:
+    try:
+        asked = decode_request(message)
+    except BinaryHttpError as error:
+        raise Problem("malformed request", f"the request inside: {error}") from None
+    headers = read_headers(asked.headers)
+    named = asked.authority or headers.get(b"host", b"")
+    if (asked.method, asked.path) != (b"POST", INNER_PATH) or named.lower() != host.lower():
+        raise Problem(
+            "not found", f"the request inside must be POST {INNER_PATH.decode()} for the host {host.decode('latin-1')}"
+        )
+    if b"idempotency-key" not in headers:
+        detail = "a request through a relay needs an Idempotency-Key: a relay could repeat the request"
+        raise Problem("malformed idempotency key", detail)
+    if is_batch(headers):
+        raise Problem(
+            "unsupported content type", "a request through a relay takes one envelope: a batch would link its reports"
+        )
+    return asked
+
+
+def _accepted(reports: int) -> BinaryResponse:
+    content = msgspec.json.encode({"accepted": reports})
+    return BinaryResponse(HTTPStatus.ACCEPTED, ((b"content-type", b"application/json"),), content)
+
+
+def _refused(problem: Problem) -> BinaryResponse:
+    response = problem.response()
+    headers = tuple(pair for pair in response.raw_headers if pair[0] != b"content-length")
+    return BinaryResponse(response.status_code, headers, bytes(response.body))
+
+
+def _no_relay() -> Problem:
+    return Problem("not found", "this gateway takes no reports through a relay")

@@ -1,0 +1,149 @@
+"""Requests with reports on their way to their answers."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from ldpstream.engines.gateway_log import Outcome
+from ldpstream.gateway import metrics
+from ldpstream.gateway.admission import Reservation
+from ldpstream.gateway.budgets import Budgets
+from ldpstream.gateway.http.bodies import Checks
+from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
+from ldpstream.surveys import Survey
+
+ACKNOWLEDGE_S = 10.0
+STOPPING_ACKNOWLEDGE_S = 3.0  # time limit once the process is stopping
+WAITS_A_STEP: Final = 8  # a client that has used its share waits for this part of a step
+
+Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
+
+
+class WaitingRequest:
+    """A request on its way to its answer.
+
+    Attributes:
+        since_s: the monotonic time since which the request waits for the log.
+        charged: the budgets, and the client that was charged.
+    """
+
+    __slots__ = (
+        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "key", "relayed", "reservation", "since_s",
+    )  # fmt: skip
+
+    def __init__(self, answer: Answer, relayed: bool = False) -> None:
+        self.begun_s = self.since_s = time.monotonic()
+        self.answer: Answer | None = answer
+        self.relayed, self.batch, self.envelopes = relayed, False, 0
+        self.key: bytes | None = None
+        self.reservation: Reservation | None = None
+        self.checks: Checks | None = None
+        self.charged: tuple[Budgets, Hashable] | None = None
+
+    def go_on(self, append: Callable[[], None]) -> None:
+        self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
+        try:
+            append()
+        except BaseException as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> None:
+        """Answers with the problem. Raises any other error again."""
+        self._release()
+        self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
+        if not isinstance(error, Problem):
+            raise error
+
+    def give(self, result: int | Problem) -> None:
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
+            metrics.request_seconds.observe(time.monotonic() - self.begun_s)
+            answer(result)
+
+    def done(self, outcome: Outcome, appended_ms: int | None) -> None:
+        self._release()
+        checks = self.checks
+        assert checks is not None
+        assert checks.survey is not None
+        if outcome is Outcome.APPENDED:
+            metrics.counts.envelopes += self.envelopes
+            metrics.counts.reports += checks.reports
+            self.give(checks.count(appended_ms, self.batch, self.key is not None))
+        elif outcome is Outcome.UNKNOWN:
+            self.give(_unacknowledged())
+        else:
+            if self.charged is not None:
+                budgets, client = self.charged
+                budgets.take_back(client, checks.panes)
+            self.give(_keys_full(checks.survey, checks.now_ms) if outcome is Outcome.KEYS_FULL else _unavailable())
+
+    def _release(self) -> None:
+        if self.reservation is not None:
+            self.reservation.release()
+
+
+class WaitingRequests:
+    """The requests that wait for the log. Answers those that have waited too long. Use it in one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[WaitingRequest] = deque()  # oldest first
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def add(self, waiting: WaitingRequest) -> None:
+        if waiting.answer is None:
+            return
+        self._drop_answered()
+        self._waiting.append(waiting)
+        if self._timer is None:
+            self._expire_later()
+
+    def stop(self) -> None:
+        """Shortens the time limit."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expire_later()
+
+    def _drop_answered(self) -> None:
+        while self._waiting and self._waiting[0].answer is None:
+            self._waiting.popleft()
+
+    def _expire_later(self) -> None:
+        self._timer = None
+        self._drop_answered()
+        if self._waiting:
+            wait_s = max(0.0, self._waiting[0].since_s + self._limit_s - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
+
+    @property
+    def _limit_s(self) -> float:
+        return STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S
+
+    def _expire(self) -> None:
+        latest_s = time.monotonic() - self._limit_s
+        while self._waiting and (self._waiting[0].answer is None or self._waiting[0].since_s <= latest_s):
+            self._waiting.popleft().give(_unacknowledged())
+        self._expire_later()
+
+
+def share_used(survey: Survey) -> Problem:
+    detail = "this client has sent its share of a step's reports; no report of this attempt is in the log"
+    return Problem("share used", detail, retry_s=min(MAX_RETRY_S, -(-survey.step_seconds // WAITS_A_STEP)))
+
+
+def _keys_full(survey: Survey, now_ms: int) -> Problem:
+    wait_s = -(-(survey.opens_ms(survey.step_at(now_ms) + 1) - now_ms) // 1000)
+    detail = "the log cannot remember more idempotency keys in this step; no report of this attempt is in the log"
+    return Problem("keys full", detail, retry_s=min(MAX_RETRY_S, wait_s))
+
+
+def _unavailable() -> Problem:
+    return Problem("log unavailable", "the log does not answer; no report of this attempt is in the log")
+
+
+def _unacknowledged() -> Problem:
+    return Problem("outcome unknown", "the log has not acknowledged in time; retry with the same Idempotency-Key")

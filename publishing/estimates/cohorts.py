@@ -1,0 +1,82 @@
+"""The histograms of cohorts, each from the reports of one cohort alone.
+
+A cohort's histogram comes from the default estimator. There is no histogram if the reports may come from fewer people than the
+survey's `least`. A report counts for the cohort that it carries, also after its sender has changed to another cohort.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import UNSET, UnsetType
+
+from ldpstream.estimators.estimate import Estimate
+from ldpstream.estimators.levels import levels_difference
+from ldpstream.estimators.sets import mean_choices
+from ldpstream.mechanisms import CountTable
+from ldpstream.publishing.estimates.catalogue import AttributeCounts, estimators
+from ldpstream.publishing.estimates.conclusions import least_people, pooled
+from ldpstream.publishing.estimates.finite import Attempts, finite
+from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
+from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Publication, edges_of
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
+from ldpstream.surveys import Survey
+
+
+def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: list[list[CountTable]]) -> Publication:
+    """Estimates one attribute of one cohort over the panes of a span.
+
+    Args:
+        panes: for each step of the span, the cohort's count table of every level.
+    """
+    assert survey.cohort is not None
+    attribute = survey.index(everybody.attribute)
+    asked, mechanisms = survey.attributes[attribute], survey.mechanisms[attribute]
+    groups, most_reports = pooled(mechanisms, panes)
+    reports = sum(table.n for _, table in groups)
+    found: dict[str, Frequencies] = {}
+    numbers: dict[str, NumberEstimate] = {}
+    attempts = Attempts()
+    if least_people(panes, most_reports) >= survey.cohort.least:
+        differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
+        chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
+        withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
+        default, counts = estimators(mechanisms)[0], AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
+        estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
+        edges = edges_of(asked, mechanisms, everybody.span)
+        if asked.most is not None:
+            numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, most_reports), withheld), numbers)
+        else:
+            numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, asked.bins is not None, withheld), numbers)
+        of_people = default.of_people(estimate, asked.most)
+        found = {default.name: Frequencies.of(of_people, withheld or default.withheld(estimate, counts))}
+    alone = [panes[-1]] if everybody.span == "step" else []
+    made = Publication(
+        survey=everybody.survey,
+        fingerprint=everybody.fingerprint,
+        attribute=everybody.attribute,
+        step=everybody.step,
+        span=everybody.span,
+        cohort=survey.cohort.values[cohort],
+        below_least=not found,
+        panes=sum(any(table.n for table in pane) for pane in panes),
+        reports=reports,
+        complete=everybody.complete,
+        estimators=found,
+        numbers=numbers,
+        privacy=everybody.privacy,
+        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+        crowd=crowd_of(survey, attribute, alone),
+    )
+    return finite(made, attempts.failed)
+
+
+def crowd_of(survey: Survey, attribute: int, cohorts: Sequence[Sequence[CountTable]]) -> Crowd | UnsetType:
+    """Returns the crowd of one attribute and step; unset for a survey without `crowd`, or if `cohorts` is empty."""
+    if survey.crowd is None or not cohorts:
+        return UNSET
+    levels = survey.attributes[attribute].levels
+    counted = zip(levels, zip(*cohorts, strict=True), strict=True)
+    least = {level.name: min((table.n for table in tables if table.n), default=0) for level, tables in counted}
+    return Crowd(
+        assumed=survey.crowd, reports=least, reached=all(n == 0 or n >= survey.crowd for n in least.values()),
+        memoized=[level.name for level, m in zip(levels, survey.mechanisms[attribute], strict=True) if m.memoized],
+    )  # fmt: skip

@@ -1,0 +1,54 @@
+"""The engine of the services (`publishing.engine`): counts and results in Redis, log and estimates in Kafka."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kafka import KafkaAdminClient
+
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer
+from ldpstream.engines.kafka.redis_connection import Client
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.publishing.kafka_publisher import KafkaPublisher
+from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.schedule import LogPosition
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import Survey
+
+
+class Cluster:
+    """Gives each survey its parts in Kafka and Redis."""
+
+    deadline_steps: Final = 1  # the agents of a partition may be away
+
+    def __init__(
+        self,
+        settings: Settings,
+        redis: Client,
+        admin: KafkaAdminClient,
+        markers: MarkerProducer,
+        check_topics: Callable[[Survey], None],
+    ) -> None:
+        self._settings, self._redis, self._admin, self._markers = settings, redis, admin, markers
+        self._check_topics = check_topics
+
+    def count_store(self, survey: Survey) -> RedisCountStore:
+        return RedisCountStore(survey, self._settings, client=self._redis)
+
+    def results(self, survey: Survey, reader: StoredReader) -> RedisResults:
+        return RedisResults(survey, self._redis, reader)
+
+    def check(self, survey: Survey) -> None:
+        self._check_topics(survey)
+
+    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
+        self._check_topics(survey)
+        self.count_store(survey).check_estimating()
+        self.results(survey, reader).check(self._settings)
+        position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
+        return position, KafkaPublisher(survey, self._settings, reader)
+
+    def close(self) -> None:
+        self._markers.close()
+        self._admin.close()
+        self._redis.close()

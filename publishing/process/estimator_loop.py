@@ -1,0 +1,187 @@
+"""The loop that estimates the surveys of a process: turns, survey files, and the page."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Event
+from time import monotonic
+
+import structlog
+from prometheus_client import REGISTRY
+
+from ldpstream.engines.count_store import StoreUnavailable
+from ldpstream.publishing.answers.earlier import Replaced, chain
+from ldpstream.publishing.api.app import create_api, create_surveys_api
+from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.engine import Engine
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.process.leases import LeaseKeeper
+from ldpstream.publishing.process.survey_estimator import SurveyEstimator
+from ldpstream.publishing.process.survey_metrics import SurveyMetrics
+from ldpstream.publishing.process.turns import Turns
+from ldpstream.publishing.process.workload import Workload
+from ldpstream.runtime.clock import ClockJumped, now_ms
+from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.surveys import Survey
+from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.watch import LOOK_S
+
+log = structlog.get_logger("ldpstream.estimator")
+
+IDLE_S = 0.2
+STALL_MS = 300_000  # a turn that takes longer is a stall
+
+
+def _ticks_ms() -> int:
+    return round(1000 * monotonic())
+
+
+class EstimatorLoop:
+    """Estimates the surveys in turns, follows the survey files, and serves the page.
+
+    Args:
+        watch, stop, seen, settings: as for `estimator_process.serve`.
+        clock: returns the present time in Unix ms, or raises `ClockJumped`; then no survey has a turn.
+        largest_client: returns `Status.largest_client` of the survey with this name.
+    """
+
+    def __init__(
+        self,
+        watch: SurveyFolder,
+        engine: Engine,
+        stop: Event,
+        seen: Callable[[Publication], None],
+        settings: Settings,
+        clock: Callable[[], int] = now_ms,
+        largest_client: Callable[[str], float | None] = lambda _: None,
+    ) -> None:
+        self._largest_client = largest_client
+        self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
+        self._clock = clock
+        self._alone = watch.only_file is not None
+        self._estimators: dict[bytes, SurveyEstimator] = {}
+        self._turns, self._leases, self._metrics = Turns(), LeaseKeeper(), SurveyMetrics()
+        self._workload = Workload()
+        self._turn_began_ms: int | None = None  # None between two turns
+        self._looked_ms = _ticks_ms()
+        self._page: PageServer | None = None
+        self.served: dict[str, Served] = {}
+        REGISTRY.register(self._metrics)
+        for survey in watch.listed():
+            self._add(survey)
+
+    @property
+    def unready(self) -> str | None:
+        """None if the last turn of at least one survey raised no error, or if there is no survey; else the first reason, or
+        that a turn stalls."""
+        troubles, began_ms = [estimator.trouble for estimator in list(self._estimators.values())], self._turn_began_ms
+        if began_ms is not None and _ticks_ms() - began_ms >= STALL_MS:
+            return "the estimates stall"
+        return None if not troubles or None in troubles else troubles[0]
+
+    def run(self, until: int | None) -> list[Publication]:
+        try:
+            if self._page is None:
+                self.serve_page()
+            if self._page is not None:
+                log.info("serving the page", url=self._page.url)
+            return self._run(until)
+        finally:
+            self.close()
+
+    def serve_page(self) -> None:
+        settings = self._settings
+        if not settings.page_port:
+            return
+        if self._alone:
+            (served,) = self.served.values()
+            api = create_api(
+                served.survey, served.source, served.rejected, replaced=served.responses.replaced,
+                largest_client=served.largest_client,
+            )  # fmt: skip
+        else:
+            api = create_surveys_api(self.served)
+        try:
+            self._page = PageServer(api, settings.page_host, settings.page_port)
+        except OSError as error:
+            raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
+
+    def _run(self, until: int | None) -> list[Publication]:
+        self._leases.start()
+        while not self._stop.is_set():
+            if not self._alone:
+                self._follow_files(_ticks_ms())
+            key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
+            if (wait_ms := at_ms - _ticks_ms()) <= 0:
+                self._turn(key)
+                if until is not None and self._reached(until):
+                    break
+            elif not any(estimator.prepare() for estimator in self._estimators.values()):
+                self._stop.wait(min(wait_ms / 1000, IDLE_S))
+        return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
+
+    def _turn(self, key: bytes) -> None:
+        estimator, self._turn_began_ms = self._estimators[key], _ticks_ms()
+        with self._leases.turn(estimator.results, estimator.leads):
+            try:
+                pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
+            except ClockJumped as error:
+                pause_ms = estimator.delay(error)
+        self._turn_began_ms = None
+        self._turns.put(key, _ticks_ms() + pause_ms)
+
+    def _reached(self, until: int) -> bool:
+        with suppress(StoreUnavailable):
+            return all(estimator.reached(until) for estimator in self._estimators.values())
+        return False
+
+    def _follow_files(self, at_ms: int) -> None:
+        if at_ms - self._looked_ms < 1000 * LOOK_S:
+            return
+        self._looked_ms = at_ms
+        changes = self._watch.look()
+        changed = [found for found in changes.updated if found.survey != self._estimators[found.survey.fingerprint].survey]
+        for found in (*changes.removed, *changed):
+            self._remove(found.survey)
+        for found in (*changes.added, *changed):
+            self._add(found.survey)
+
+    def _add(self, survey: Survey) -> None:
+        registry = self._metrics.add()
+        estimator = SurveyEstimator(survey, self._engine, registry, self._seen, self._workload, self._alone)
+        self._estimators[survey.fingerprint] = estimator
+        self.served[survey.name] = Served(
+            survey,
+            estimator.results,
+            estimator.store.rejected,
+            replaced=partial(self.replaced, survey),
+            largest_client=partial(self._largest_client, survey.name),
+        )
+        self._turns.put(survey.fingerprint, _ticks_ms())
+
+    def replaced(self, survey: Survey) -> list[Replaced]:
+        served = list(self.served.values())
+        return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
+
+    def _remove(self, survey: Survey) -> None:
+        estimator = self._estimators.pop(survey.fingerprint)
+        self._turns.remove(survey.fingerprint)
+        self._workload.drop(survey.fingerprint)
+        del self.served[survey.name]
+        self._metrics.remove(estimator.registry)
+        self._leases.drop(estimator.results)
+        with suppress(StoreUnavailable):
+            estimator.results.resign()
+        estimator.close()
+
+    def close(self) -> None:
+        if self._page is not None:
+            self._page.close()
+        self._leases.close()
+        with suppress(StoreUnavailable):  # the other leases expire
+            for estimator in self._estimators.values():
+                estimator.results.resign()
+        for estimator in self._estimators.values():
+            estimator.close()
+        REGISTRY.unregister(self._metrics)

@@ -1,0 +1,226 @@
+"""The estimates of one survey in a process that estimates several: connections, schedule, gauges and turns."""
+
+from collections.abc import Callable
+from time import monotonic
+
+import structlog
+from prometheus_client import CollectorRegistry, Gauge
+
+from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
+from ldpstream.publishing.engine import Engine
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import Vitals
+from ldpstream.publishing.process.workload import Workload
+from ldpstream.publishing.progress import EstimatesTopic, Progress, TopicUnavailable
+from ldpstream.publishing.schedule import Publisher, Schedule
+from ldpstream.publishing.stored import StoredReader
+from ldpstream.runtime.errors import LogUnavailable
+from ldpstream.surveys import Survey
+from ldpstream.surveys.errors import Unreachable, UserError
+
+log = structlog.get_logger("ldpstream.estimator")
+
+TICK_MS, SHORTEST_TICK_MS = 200, 20
+MOST_TICKS = 10  # with many surveys, the pause of a waiting survey is at most 2 s
+RETRY_MS = 2_000
+REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
+BALANCE_MS = 2_000
+WARN_S = 60.0
+
+
+class SurveyEstimator:
+    """Estimates one survey, one step a turn.
+
+    Args:
+        alone: True if the process estimates only this survey. Then a refusal at the start, or an unexpected error, ends the
+            process.
+    """
+
+    def __init__(
+        self,
+        survey: Survey,
+        engine: Engine,
+        registry: CollectorRegistry,
+        seen: Callable[[Publication], None],
+        workload: Workload,
+        alone: bool,
+    ) -> None:
+        self.survey, self.registry = survey, registry
+        self._engine, self._seen, self._alone = engine, seen, alone
+        self._workload, self._research = workload, True
+        self.store = engine.count_store(survey)
+        self._reader = StoredReader(survey, registry)
+        self.results = engine.results(survey, self._reader)
+        self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
+        self._topic: EstimatesTopic | None = None
+        self._vitals: Vitals | None = None
+        self._schedule: Schedule | None = None
+        self._balanced_ms = 0
+        self._warned, self._warned_s = "", 0.0
+        self.trouble: str | None = "starting"  # the reason why the last turn failed; None if it did not
+        self._topic_lost = False
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(f"ldpstream_{name}", text, ["survey"], registry=registry).labels(survey.name)
+
+        self._load = gauge(
+            "estimate_load_ratio", "Time to estimate a step with all estimators, divided by the step's duration."
+        )
+        self._left_out = gauge(
+            "research_left_out",
+            "1 if the last step has no research estimators, because all estimates would take too long, else 0.",
+        )
+        self._working = gauge("survey_working", "1 if the survey's last turn had no error, else 0.")
+
+    def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+        """Publishes at most one step, if a step is due. If Kafka lacks publications, also sends those that are kept in Redis.
+
+        Returns:
+            The number of milliseconds until the next turn.
+        """
+        began_s, trouble = monotonic(), "failed"
+        try:
+            pause = self._turn(now_ms, stop, n_surveys)
+            trouble, self._warned = "", ""
+            return pause
+        except (LogUnavailable, StoreUnavailable, Unreachable) as error:
+            trouble, self._topic_lost = str(error), isinstance(error, TopicUnavailable)
+            if self._alone and self._schedule is None and isinstance(error, StoreRefused):
+                raise
+            self._warn(error)
+            # a survey whose requests only time out must not take all of the loop's time
+            return RETRY_MS + (0 if self._alone else round(1000 * (monotonic() - began_s)))
+        except Exception as error:
+            if self._alone:
+                raise
+            trouble = str(error) if isinstance(error, UserError) else type(error).__name__
+            said = {"exc_info": True} if not isinstance(error, UserError) else {"error": str(error)}
+            log.error("survey not estimated", survey=self.survey.name, **said)
+            return REFUSED_MS
+        finally:
+            self.trouble = trouble or None
+            self._working.set(not trouble)
+
+    def delay(self, error: Exception) -> int:
+        """Takes no turn, because of this error. Returns the number of milliseconds until the next turn."""
+        self.trouble = str(error)
+        self._working.set(False)
+        self._warn(error)
+        return RETRY_MS
+
+    def _warn(self, error: Exception) -> None:
+        why = str(error)
+        if why != self._warned or monotonic() - self._warned_s >= WARN_S:
+            log.warning("estimate delayed", survey=self.survey.name, error=why)
+            self._warned, self._warned_s = why, monotonic()
+
+    def _turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+        if self._schedule is None or self._vitals is None:
+            self._open()
+            return 0
+        if self._topic_lost:
+            self._create_topics()
+        self._vitals.look(now_ms, self._schedule.shown)
+        once = _OneStep(stop)
+        self._research, began_s = self._workload.research, monotonic()
+        if self._schedule.run(now_ms, once):
+            self._note((monotonic() - began_s) * 1000 / self.survey.step_ms)
+        if not self._schedule.leads:  # another estimator works on this survey
+            self._workload.drop(self.survey.fingerprint)
+            self._load.set(0)
+            if self._topic is not None:
+                self._topic.close()
+        if not self._alone and now_ms - self._balanced_ms >= BALANCE_MS:
+            self._balanced_ms = now_ms
+            self.results.balance()
+        return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
+
+    def _note(self, load: float) -> None:
+        fingerprint = self.survey.fingerprint
+        if self._research:
+            self._workload.add(fingerprint, load)
+            self._load.set(self._workload.of(fingerprint))
+        self._left_out.set(not self._research)
+
+    def _create_topics(self) -> None:
+        try:
+            self._engine.check(self.survey)
+        except Unreachable:
+            raise
+        except UserError as error:
+            raise TopicUnavailable(str(error)) from None  # a running estimator goes on, and tries again
+        self._topic_lost = False
+
+    def _open(self) -> None:
+        position, self._topic = self._engine.open(self.survey, self._reader)
+        self._prometheus.show(self.results.landmarks())
+        self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
+        publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
+        self._schedule = Schedule(
+            self.survey,
+            self.store,
+            position,
+            self.results,
+            publishers,
+            self._topic,
+            lambda: self._research,
+            self._engine.deadline_steps,
+        )
+
+    def leads(self) -> bool:
+        """True if this estimator led the survey in its last turn, and the turn did not fail."""
+        return self.trouble is None and self._schedule is not None and self._schedule.leads
+
+    def prepare(self) -> bool:
+        return self._schedule is not None and self._schedule.prepare()
+
+    def reached(self, until: int) -> bool:
+        """True if all steps through `until`, or through the survey's last step, are final."""
+        last = until if self.survey.n_steps is None else min(until, self.survey.n_steps - 1)
+        progress = self.results.progress()
+        if progress is None and self._schedule is not None and self.leads():
+            return self._schedule.due_ms() is None
+        return reached(progress, last)
+
+    def close(self) -> None:
+        if self._topic is not None:
+            self._topic.close()
+
+
+class _OneStep:
+    def __init__(self, stop: Callable[[], bool]) -> None:
+        self._stop, self._began, self.more = stop, False, False
+
+    def __call__(self) -> bool:
+        self.more, self._began = self._began, True
+        return self.more or self._stop()
+
+
+class _Watcher:
+    def __init__(self, seen: Callable[[Publication], None]) -> None:
+        self._seen = seen
+
+    def publish(self, publications: list[Publication]) -> None:
+        for p in publications:
+            if p.span == "step" and p.cohort is None:
+                log.info(
+                    "published", survey=p.survey, attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete
+                )
+            self._seen(p)
+
+
+def reached(progress: Progress | None, step: int) -> bool:
+    return progress is not None and progress.next_step > step and all(late > step for late in progress.incomplete)
+
+
+def pause_ms(due_ms: int | None, now_ms: int, n_surveys: int) -> int:
+    """Returns the pause until a survey's next turn: short near the time when the next step is due, otherwise long.
+
+    If a step is overdue, the pause is a quarter of its delay, and up to the whole delay with several surveys.
+    """
+    longest = TICK_MS * min(n_surveys, MOST_TICKS)
+    if due_ms is None:
+        return longest
+    early_ms, late_ms = due_ms - now_ms, (now_ms - due_ms) * min(n_surveys, 4) // 4
+    return min(max(early_ms, late_ms, SHORTEST_TICK_MS), longest)

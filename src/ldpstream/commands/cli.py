@@ -1,0 +1,100 @@
+"""The command line. A user's mistake ends a command with one line and exit status 2."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ldpstream.commands import (
+    advice as advice_commands,
+)
+from ldpstream.commands import (
+    candidates as candidates_commands,
+)
+from ldpstream.commands import (
+    capacity as capacity_command,
+)
+from ldpstream.commands import (
+    demo as demo_command,
+)
+from ldpstream.commands import (
+    history as history_commands,
+)
+from ldpstream.commands import (
+    promise as promise_commands,
+)
+from ldpstream.commands import (
+    serve as serve_command,
+)
+from ldpstream.commands import (
+    service as service_commands,
+)
+from ldpstream.commands import (
+    signature as signature_commands,
+)
+from ldpstream.commands import (
+    survey as survey_commands,
+)
+from ldpstream.commands import (
+    trial as try_command,
+)
+from ldpstream.output.terminal import console, fail
+from ldpstream.runtime.errors import Stopped, exit_status
+from ldpstream.surveys.errors import UserError, did_you_mean
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def run(commands: typer.Typer = app) -> None:
+    """Runs a command line. A `UserError` gives one line and exit status 2; an error that may end by itself, 1."""
+    try:
+        sys.exit(commands(standalone_mode=False))
+    except typer.TyperException as error:
+        fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
+    except Stopped:
+        sys.exit(0)
+    except UserError as error:
+        fail(str(error), exit_status(error))
+    except OSError as error:
+        said = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        fail(said, exit_status(error))
+    except KeyboardInterrupt:  # an interrupt outside the part that Typer handles
+        sys.exit(130)
+
+
+def usage(error: typer.TyperException) -> str:
+    context: typer.Context | None = getattr(error, "ctx", None)
+    message = " ".join(error.format_message().split())
+    if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words
+        wrong = getattr(error, "option_name", "")
+        options = [name for parameter in (context.command.params if context else ()) for name in parameter.opts]
+        message = f"no option {wrong}{did_you_mean(wrong, options)}"
+    return message if context is None else f"{message.rstrip('.')} (see {context.command_path} --help)"
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        from ldpstream.runtime.versions import running_version  # only here: it may run git
+
+        console.print(f"ldpstream {running_version()}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback(help=__doc__)
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version")] = False,
+) -> None:
+    """Options without a command."""
+
+
+app.add_typer(demo_command.app)
+app.add_typer(promise_commands.app)
+app.add_typer(service_commands.app)
+app.add_typer(serve_command.app)
+app.add_typer(try_command.app)
+app.add_typer(advice_commands.app)
+app.add_typer(survey_commands.app)
+app.add_typer(candidates_commands.app)
+app.add_typer(capacity_command.app)
+app.add_typer(signature_commands.app)
+app.add_typer(history_commands.app)

@@ -1,0 +1,137 @@
+"""The commands `check` and `ledger` print what a survey promises; `canonical` and `rehearse` write a survey in other forms."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from ldpstream import surveys
+from ldpstream.commands.arguments import SurveyFile
+from ldpstream.output.outputs import JsonFile, drawable, write_json
+from ldpstream.output.terminal import console, fail, show_table, tell, tell_wrapped
+
+if TYPE_CHECKING:
+    from ldpstream.surveys import Survey
+
+app = typer.Typer()
+
+
+@app.command()
+def check(
+    survey_file: SurveyFile,
+    people: Annotated[
+        int | None,
+        typer.Option(min=1, help="print only the accuracy with this number of people, and the privacy in their crowd"),
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
+    ] = None,
+    colluding: Annotated[
+        int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
+    ] = 0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
+    from ldpstream.promises.check_document import check_document  # only here: these modules load slowly
+
+    survey = surveys.load_survey(survey_file)
+    if people is not None:
+        _print_forecast(survey, people, width, colluding, delta, json)
+        return
+    given = {"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None}
+    for option in (option for option, used in given.items() if used):
+        fail(f"{option} needs --people")
+    document = check_document(survey)
+    for line in document.promise:
+        tell_wrapped(line)
+    write_json(json, document)
+
+
+def _print_forecast(
+    survey: "Survey", people: int, width: float | None, colluding: int, delta: float | None, json: Path | None
+) -> None:
+    from ldpstream.output import forecast_tables
+    from ldpstream.planning.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
+    from ldpstream.promises.crowds import DELTA
+    from ldpstream.promises.second_promise import conditions, second_promise
+
+    wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
+    try:
+        rows, hidden = forecast(survey, people, wished), second_promise(survey, people, colluding, added)
+    except ValueError as error:
+        fail(str(error))
+    for line in forecast_tables.people_lines(survey, people, rows):
+        console.print(line, markup=False, highlight=False)
+    show_table(forecast_tables.forecast_table(survey, rows, wished))
+    pairs = pair_forecasts(survey, rows)
+    for line in (
+        *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs),
+    ):  # fmt: skip
+        console.print(line, markup=False, highlight=False)
+    show_table(forecast_tables.second_promise_table(people, hidden))
+    for line in conditions(survey, people, colluding, added):
+        console.print(line, markup=False, highlight=False)
+    document = PeopleDocument(
+        survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
+        forecast=rows, pairs=pairs, relay_required=survey.relay is not None, second_promise=hidden,
+    )  # fmt: skip
+    write_json(json, document)
+
+
+@app.command()
+def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
+    """Print the survey as devices in other languages need it, as one line of JSON."""
+    survey = surveys.load_survey(survey_file)
+    tell(msgspec.json.encode(survey.device_survey).decode())
+    write_json(json, survey.device_survey)
+
+
+@app.command()
+def ledger(
+    survey_file: SurveyFile,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw the curves (PNG, SVG or PDF)")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Print the privacy loss and the chances of t reports, for every attribute and level."""
+    from ldpstream.output import ledger_tables
+    from ldpstream.output.plots import draw_ledger
+    from ldpstream.promises.promise import cohort_line
+
+    survey = surveys.load_survey(survey_file)
+    rows = ledger_tables.ledger_rows(survey)
+    for table in ledger_tables.ledger_tables(rows):
+        show_table(table)
+    console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
+    console.print(
+        "Right guess: of 100 people, how many the best guesser gets right from the reports of this attribute. Largest: the "
+        "largest chance for any one person, the one whose reports reveal most. Both are for a guesser who at first considers "
+        "all values equally likely."
+    )
+    if not all(row["eps_sequence_exact"] for row in rows):
+        console.print("* an upper bound; the other numbers of that column are exact")
+    if survey.cohort is not None:
+        console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
+    if plot is not None:
+        draw_ledger(survey, plot)
+    write_json(json, {"survey": survey.name, "ledger": rows})
+
+
+@app.command(name="rehearse")
+def rehearse_command(
+    survey_file: SurveyFile,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="the file to write")],
+    step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step in the rehearsal, in seconds")] = 5,
+) -> None:
+    """Write a copy of a survey, with its start now and short steps, to try the services out."""
+    from ldpstream.services.rehearse import rehearse
+
+    rehearse(survey_file, out, step_seconds, time.time())
+    console.print(f"{out}: starts now, a step every {step_seconds} s", markup=False)

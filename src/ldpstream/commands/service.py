@@ -1,0 +1,217 @@
+"""The commands of the services: `agent`, `estimate`, `gateway` and its `relay-key`, and of simulated devices, `produce`."""
+
+from base64 import b64encode
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ldpstream.commands.arguments import DataFile, FirstStep, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
+from ldpstream.mechanisms.wording import plural
+from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.terminal import console, fail, progress_bar, say, show_table, tell
+from ldpstream.producers.sinks import Sink
+from ldpstream.services.signals import ends_on_signal
+
+if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
+    from ldpstream.device.routes import Relay
+    from ldpstream.publishing.estimates.publication import Publication
+    from ldpstream.runtime.settings import Settings
+    from ldpstream.surveys import Survey
+
+app = typer.Typer()
+
+STOP_S = 8.5  # longest time from the signal to the end of the estimator, without --json
+PRODUCE_STOP_S = 1.0  # the same for `produce`
+
+
+@app.command()
+def produce(
+    survey_file: SurveyFile,
+    users: Users = 20_000,
+    steps: Steps = 12,
+    seed: Seed = 1,
+    data: DataFile = None,
+    first_step: FirstStep = None,
+    missing: Missing = None,
+    json: JsonFile = None,
+    gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
+    relay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="send each report alone through this relay to the gateway, with the key of its relay keys file"
+        ),
+    ] = None,
+) -> None:
+    """Simulate devices that report to Kafka or to a gateway in real time, from the survey's current step on."""
+    from ldpstream.producers.population import Population  # only here: these modules load slowly
+    from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
+    from ldpstream.runtime.clock import now_ms
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys import load_survey
+
+    survey, settings = load_survey(survey_file), load_settings()
+    source = values(survey, data, first_step, users, steps, seed, missing)
+    answered: list[dict[str, Any]] = []
+
+    def write_answers() -> None:
+        write_json(json, {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "produced": answered})
+
+    # between two steps the command ends by itself; while it sends or retries, the deadline ends it
+    stop = ends_on_signal(PRODUCE_STOP_S, last_words=write_answers, late_status=lambda signum: 128 + signum)
+    if relay is not None and gateway is None:
+        fail("--relay needs --gateway: the gateway behind the relay")
+    if gateway is None:
+        sink = kafka_sink(survey, settings, stop)
+    else:
+        sink = gateway_sink(gateway, settings) if relay is None else relay_sink(survey, relay, gateway, settings)
+    population = Population(survey, source, seed)
+    now = survey.step_at(now_ms())
+    first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
+    start = f"{survey.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    console.print(f"Step 0 of {survey.name} begins at {start}: {first}.", markup=False, soft_wrap=True)
+    with closing(sink), progress_bar() as bar:
+        task = bar.add_task("steps", total=source.n_steps)
+        size = ENVELOPE_BYTES if relay is None else 1  # through a relay, each envelope has one report
+        for step, truths in produce_live(survey, population, sink, now_ms, stop.wait, say, size):
+            bar.advance(task)
+            for (attribute, level, cohort), truth in truths.items():
+                asked = survey.attributes[attribute]
+                answered.append({
+                    "attribute": asked.name, "level": asked.levels[level].name, "cohort": survey.cohort_name(cohort),
+                    "step": step,
+                    "reports": truth.reports, "truth": truth.truth.tolist(),
+                })  # fmt: skip
+    by = "broker" if gateway is None else "gateway"
+    reports = sum(row["reports"] for row in answered)
+    console.print(f"{plural(reports, 'report')} acknowledged by the {by}.")
+    write_answers()
+
+
+def kafka_sink(survey: "Survey", settings: "Settings", stop: Event) -> Sink:
+    from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
+
+    return await_kafka_sink(survey, settings, stop.wait, say)
+
+
+def gateway_sink(url: str, settings: "Settings") -> Sink:
+    from ldpstream.gateway.credentials import token_to_send
+    from ldpstream.producers.gateway_sink import GatewaySink
+
+    return GatewaySink(url, token_to_send(settings))
+
+
+def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -> Sink:
+    from ldpstream.gateway.credentials import token_to_send
+    from ldpstream.producers.relay_sink import RelaySink
+
+    return RelaySink(survey, relay_of(url, gateway, settings), token_to_send(settings))
+
+
+def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":
+    from ldpstream.device.routes import Relay
+    from ldpstream.gateway.relay_keys import read_keys
+    from ldpstream.runtime.clock import now_ms
+
+    if settings.gateway_relay_keys_file is None:
+        fail("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: the gateway's file of relay keys")
+    keys = b64encode(read_keys(settings.gateway_relay_keys_file).published(now_ms() / 1000)).decode()
+    try:
+        return Relay(url, gateway=gateway, keys=keys)
+    except ValueError as error:
+        fail(str(error))
+
+
+@app.command()
+def agent(surveys: SurveyPaths) -> None:
+    """Run a counting agent: a Faust worker that counts Kafka's reports into tables in Redis. Several agents share the work."""
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys.life.watch import SurveyWatch  # only in the services: it registers their metric
+
+    settings = load_settings()
+    start_log(settings.log_level)
+    watch = SurveyWatch(surveys)
+    from ldpstream.agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
+
+    run_agent(watch, settings)
+
+
+@app.command()
+def estimate(
+    survey_files: SurveyPaths,
+    until: Annotated[int | None, typer.Option(min=0, help="end when no step up to this one will be published again")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    import structlog  # only here: these modules load slowly
+
+    from ldpstream.engines.kafka.topic_keeper import TopicKeeper
+    from ldpstream.output import tables
+    from ldpstream.runtime.logs import start_log
+    from ldpstream.runtime.process import TOLD_TO_END
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys.life.watch import SurveyWatch
+
+    settings = load_settings()
+    start_log(settings.log_level)
+    watch = SurveyWatch(survey_files)
+    if watch.only_file is None and (until is not None or json is not None):
+        fail("--until and --json need exactly one survey file")
+    from ldpstream.publishing.process.estimator_process import serve
+
+    def seen(publication: "Publication") -> None:
+        if until is not None and publication.span == "window" and publication.cohort is None:
+            (found,) = watch.surveys.values()
+            show_table(tables.histogram_table(found.survey, publication, None))
+
+    # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
+    # that this estimator has not saved.
+    log = structlog.get_logger("ldpstream.estimator")
+    stop = ends_on_signal(STOP_S if json is None else None, lambda: log.info(TOLD_TO_END))
+    check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
+    history = serve(watch, settings, stop, seen, check, until)
+    if json is not None:
+        (found,) = watch.surveys.values()
+        write_json(json, tables.as_json(found.survey, history, None))
+
+
+@app.command()
+def gateway(survey_files: SurveyPaths) -> None:
+    """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them.
+
+    With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    from ldpstream.engines.kafka.topic_keeper import TopicKeeper
+    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys.life.watch import SurveyWatch
+
+    settings = load_settings()
+    start_log(settings.log_level)
+    watch = SurveyWatch(survey_files)
+    from ldpstream.engines.kafka.kafka_connection import kafka_logs
+    from ldpstream.gateway.gateway_process import serve as serve_gateway
+
+    keeper = TopicKeeper(settings, watch)
+    check = partial(keeper.check_topics, role="gateway")
+    serve_gateway(watch, settings, check, partial(kafka_logs, settings), counted=keeper.check_counted)
+
+
+@app.command(name="relay-key")
+def relay_key(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file of LDPSTREAM_GATEWAY_RELAY_KEYS_FILE")],
+) -> None:
+    """Make the key with which devices encrypt reports that they send through a relay, or replace it by a new key.
+
+    Copy the file to all gateways; they notice the change. The file also keeps the former key until the next replacement. Put
+    the printed key configuration into the apps."""
+    from ldpstream.gateway.relay_keys import rotate, told
+
+    for line in told(rotate(file, datetime.now(UTC))):
+        tell(line)

@@ -1,0 +1,164 @@
+"""The commands for people who approve surveys: `key`, `sign` and `verify`."""
+
+import sys
+from base64 import b64encode
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Column, Table
+
+from ldpstream.commands.arguments import SurveyFile
+from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.terminal import fail, say, show_table, tell
+
+if TYPE_CHECKING:
+    from ldpstream.planning.signing import Entry
+
+app = typer.Typer()
+VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
+KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key, as `ldpstream key` writes it")]
+
+
+@app.command(name="key")
+def key_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: the private key, encrypted")],
+) -> None:
+    """Make a key for signing surveys, and print its public key."""
+    from ldpstream.planning.signing import new_key
+
+    if file.exists():
+        fail(f"{file}: exists; a key is never overwritten")
+    tell(new_key(file, _passphrase(file, twice=True)))
+
+
+@app.command(name="sign")
+def sign_command(
+    survey_file: SurveyFile,
+    key: KeyFile,
+    signed_by: Annotated[
+        list[str] | None, typer.Option("--signed-by", metavar="KEY", help="public key of earlier lines, besides that of --key")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
+    from ldpstream.planning.signing import (
+        append,
+        draft,
+        entries,
+        is_encrypted,
+        load_key,
+        public_text,
+        read_bytes,
+        read_file,
+        signers,
+    )
+    from ldpstream.surveys.signatures import FILE
+    from ldpstream.surveys.survey_file import read_survey
+
+    others = _public(signed_by) if signed_by else []
+    survey, toml = read_survey(survey_file)
+    path = survey_file.parent / FILE
+    lines = read_file(path)
+    owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
+    for number, signer in enumerate(signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
+        if signer is None:  # the line has no verified survey to compare with
+            fail(f"{path}: line {number} has no valid signature by {key}; if it is right, name its public key: --signed-by KEY")
+    line = draft(survey, toml, lines, datetime.now(UTC))
+    *_, entry = entries([*lines, line])
+    _show_changes(entry)
+    append(path, lines, line, owner)
+    tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines) + 1} of {path}.")
+    tell(f"Public key: {public_text(owner)}")
+    write_json(json, {"line": len(lines) + 1, "public_key": public_text(owner), "statement": entry.statement})
+
+
+@app.command(name="verify")
+def verify_command(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of survey files with signatures.jsonl")],
+    signed_by: Annotated[list[str], typer.Option("--signed-by", metavar="KEY", help="public key; several are allowed")],
+    json: JsonFile = None,
+) -> None:
+    """Check all signatures of a folder of surveys, and show the audit trail: what was signed when, and what changed."""
+    from ldpstream.planning.signing import entries, read_file, signers, state_of
+    from ldpstream.surveys import SurveyError
+    from ldpstream.surveys.life.folder import survey_files
+    from ldpstream.surveys.signatures import FILE, sha256
+    from ldpstream.surveys.survey_file import read_survey
+
+    if not folder.is_dir():
+        fail(f"{folder}: is not a folder")
+    lines = read_file(folder / FILE)
+    trail = list(entries(lines))
+    by = [None if signer is None else b64encode(signer).decode() for signer in signers(lines, _public(signed_by))]
+    wrong = [number for number, signer in enumerate(by, 1) if signer is None]
+    table = Table(
+        "line", "signed (UTC)", Column("survey", overflow="fold"), Column("fingerprint", no_wrap=True), "key",
+        Column("changed keys", overflow="fold"),
+    )  # fmt: skip
+    for number, (entry, signer) in enumerate(zip(trail, by, strict=True), 1):
+        stated, changed = entry.statement, ", ".join(one.key for one in entry.changes)
+        shown = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
+        at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+        table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(shown))
+    show_table(table)
+    states, broken = {}, {}
+    for path in survey_files(folder):
+        try:
+            survey, toml = read_survey(path)
+        except SurveyError as error:
+            broken[path.name] = str(error)
+            continue
+        valid = [line for number, line in enumerate(lines, 1) if number not in wrong]
+        states[path.name] = state_of(survey, toml, valid)
+        tell(f"{path.name}: {states[path.name]}")
+    last = sha256(lines[-1].statement) if lines else None
+    if last is not None:
+        tell(f"The trail has {len(lines)} line{'s' if len(lines) > 1 else ''}; the SHA-256 of its last statement is {last}.")
+    write_json(json, {
+        "trail": [
+            {"statement": entry.statement, "signed_by": signer, "changes": [one._asdict() for one in entry.changes]}
+            for entry, signer in zip(trail, by, strict=True)
+        ],
+        "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last,
+    })  # fmt: skip
+    for number in wrong:
+        say(f"{folder / FILE}: line {number} has no valid signature by the given keys")
+    for why in broken.values():
+        say(why)
+    if wrong or broken or any(state != "signed" for state in states.values()):
+        raise typer.Exit(2)
+
+
+def _show_changes(entry: "Entry") -> None:
+    from ldpstream.planning.survey_changes import differences_table
+
+    if entry.earlier is None:
+        tell("The trail has no earlier survey of this name.")
+        return
+    earlier = f"{entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}"
+    tell(f"Changes since {earlier}:" if entry.changes else f"No key changed since {earlier}.")
+    if entry.changes:
+        show_table(differences_table(entry.changes))
+
+
+def _public(signed_by: list[str]) -> list[bytes]:
+    from ldpstream.surveys.signatures import public_keys
+
+    try:
+        return public_keys(signed_by)
+    except ValueError as error:
+        fail(f"--signed-by: {error}")
+
+
+def _passphrase(file: Path, twice: bool = False) -> str:
+    from ldpstream.runtime.settings import load_settings  # only here: this module loads slowly
+
+    given = load_settings().signing_passphrase
+    if given is not None:
+        return given.get_secret_value()
+    if not sys.stdin.isatty():
+        fail(f"{file}: needs a passphrase: there is no terminal to ask at, and {VARIABLE} is not set")
+    return str(typer.prompt(f"Passphrase of {file}", hide_input=True, confirmation_prompt=twice, err=True))

@@ -1,0 +1,1 @@
+"""Tables, pictures and documents of the commands."""

@@ -1,0 +1,87 @@
+"""Output of `advise`: the table of mechanisms, the reasons, and an attribute to paste into a survey."""
+
+from typing import Any
+
+from rich.table import Table
+
+from ldpstream.mechanisms.claims.guessing import Chance, percent
+from ldpstream.mechanisms.wording import plural
+from ldpstream.output.terminal import table
+from ldpstream.planning.advise import Advice, document, reason, window
+from ldpstream.planning.question import Question
+from ldpstream.planning.toml_text import toml_lines
+from ldpstream.promises.promise import nats
+
+
+def option_table(advice: Advice) -> Table:
+    question, guessed = advice.question, percent(1 / advice.first.guessed)
+    span, steps = f"{window(question):,}\nsteps", f"{question.steps:,}\nsteps"
+    shown = table(f"Mechanisms for k = {question.k:,}, {plural(question.people, 'person', 'people')}", "mechanism",
+                  "error:\na step", span, steps, "guess:\na report", steps, "weight", "bytes")  # fmt: skip
+    for option in advice.options:
+        m, mark = option.m, "*" if option.m is advice.first else ""
+        errors = ("> 100" if error > 1 else f"{100 * error:.3g}" for error in option.errors)
+        guesses = (str(chance).replace("at most", "≤") for chance in (option.guess_one, option.guess_all))
+        shown.add_row(
+            m.name + mark, *errors, *guesses, f"{m.outweighs():.3g}", f"{m.report_dtype.itemsize:,}",
+            style="dim" if option.dominated else None,
+        )  # fmt: skip
+    of = f"of a share of {_share(question)}, in percentage points"
+    if question.numbers:
+        of = "of the mean of equally frequent bins, in per cent of the range"
+    dominated = [f"{option.m.name} by {option.dominated}" for option in advice.options if option.dominated]
+    shown.caption = (
+        f"error: exact standard error {of}, if values do not change.\n"
+        f"guess: chance of a right guess of a value that never changes; {guessed} without reports; ≤: upper bound.\n"
+        "weight: number of honest people whom one false report outweighs. *: the advised mechanism."
+        + (f"\ndominated, that is, no better in any column: {', '.join(dominated)}." if dominated else "")
+    )
+    return shown
+
+
+def _share(question: Question) -> str:
+    return f"1/{question.k:,}" if question.choices is None else f"{question.choices}/{question.k + question.choices}"
+
+
+def reasons(advice: Advice) -> list[str]:
+    m, question = advice.first, advice.question
+    t = m.reports_in(question.steps)
+    of = f"The {plural(t, 'report')} of {plural(question.steps, 'step')}"
+    any_values = f"between any two sequences of values, they lose at most {nats(m.eps_sequence(t).value)}"
+    if m.memoized:
+        half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None and question.budget is None else ""
+        lost = (
+            f"{of} lose at most {nats(m.eps_t(t))} if the value does not change, and any number of reports "
+            f"{nats(m.eps_inf)}{half}; {any_values}. If values change, give --eps with --every-steps."
+        )
+    else:
+        lost = f"{of} lose at most {nats(m.eps_t(t))}, also if values change."
+    refused = [f"{name} is not possible: {why}." for name, why in advice.refused.items()]
+    return [reason(m, {option.m: option.errors[0] for option in advice.options}), lost, *refused]
+
+
+def stanza(advice: Advice) -> str:
+    """An attribute to paste into a survey."""
+    asked = document(advice.first, "value", advice.question.domain)
+    (level,) = asked.pop("level")
+    return "\n".join(["[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)])
+
+
+def as_json(advice: Advice) -> dict[str, Any]:
+    names = "step", "window", "steps"
+    rows = [
+        {
+            "mechanism": option.m.name, "eps_1": option.m.eps_1, "errors": dict(zip(names, option.errors, strict=True)),
+            "guess_one": _chance(option.guess_one), "guess_all": _chance(option.guess_all), "weight": option.m.outweighs(),
+            "report_bytes": option.m.report_dtype.itemsize, "dominated_by": option.dominated or None,
+        }
+        for option in advice.options
+    ]  # fmt: skip
+    return {
+        "question": advice.question, "window_steps": window(advice.question), "mechanisms": rows, "refused": advice.refused,
+        "advised": advice.first.name, "reasons": reasons(advice), "survey": stanza(advice),
+    }  # fmt: skip
+
+
+def _chance(chance: Chance) -> dict[str, Any]:
+    return {"chance": float(chance), "exact": chance.exact}

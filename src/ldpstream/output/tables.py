@@ -1,0 +1,119 @@
+"""Output of several commands: tables for people, and the same data as JSON for programs."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from rich.markup import escape
+from rich.table import Table
+
+from ldpstream.mechanisms.wording import plural, up
+from ldpstream.surveys import Survey
+
+if TYPE_CHECKING:  # these modules load slowly
+    from ldpstream.planning.proposal import Plan, Proposal
+    from ldpstream.publishing.estimates.frequencies import TrueAnswers
+    from ldpstream.publishing.estimates.publication import Publication
+
+MOST_ROWS = 20
+
+
+def share(frequency: float) -> str:
+    return "–" if math.isnan(frequency) else f"{frequency:.4f}"
+
+
+def privacy_line(publication: "Publication") -> str:
+    parts = [
+        f"{level}: ε_t={up(p.eps_t)} (t={p.t}) of ε∞={up(p.eps_inf)}, "
+        f"any changes {'' if p.eps_sequence_exact else '≤ '}{up(p.eps_sequence)}"
+        + (f", within {p.every_steps} steps {up(p.eps_window)}" if p.every_steps > 1 else "")
+        for level, p in publication.privacy.items()
+    ]
+    return "privacy loss in nats · " + " · ".join(parts)
+
+
+def numbers_lines(publication: "Publication", several: bool, truth: dict[str, float]) -> list[str]:
+    numbers = [
+        f"{name} {x.value:.4g}"
+        + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
+        + (f", truth {truth[name]:.4g}" if name in truth else "")
+        for name, x in publication.numbers.items()
+    ]
+    of = "number of values of a person, with 95 % interval" if several else "with 95 % intervals"
+    return [f"{of}: {' · '.join(numbers)}"] if numbers else []
+
+
+def histogram_table(survey: Survey, publication: "Publication", truth: "TrueAnswers | None") -> Table:
+    shares, numbers = truth or (None, {})
+    attribute = survey.attributes[survey.index(publication.attribute)]
+    spans = {
+        "step": "step",
+        "window": f"window of {plural(publication.panes, 'step')} up to",
+        "filtered": "filtered curve at step",
+    }
+    late = "" if publication.complete else ", incomplete"
+    silence = "nobody reported" if publication.complete else "no report counted"
+    reports = plural(publication.reports, "report") if publication.reports else silence
+    table = Table(
+        title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
+        caption="\n".join([*numbers_lines(publication, attribute.most is not None, numbers), privacy_line(publication)]),
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("value")
+    names, interval = list(publication.estimators), publication.main
+    for name in names:
+        table.add_column(name.upper(), justify="right")
+    table.add_column(f"95 % interval ({interval.upper()})", justify="right")
+    if shares is not None:
+        table.add_column("truth", justify="right")
+    found = {name: result.estimate() for name, result in publication.estimators.items()}
+    low, high = found[interval].interval(0.95)
+    order = np.arange(attribute.k)
+    if attribute.k > MOST_ROWS:
+        order = np.argsort(-found[publication.main].frequencies, kind="stable")[:MOST_ROWS]
+    for v in order.tolist():
+        row = [escape(attribute.label(v)), *(share(found[name].frequencies[v]) for name in names)]
+        row.append("–" if math.isnan(low[v]) else f"{low[v]:.4f} … {high[v]:.4f}")
+        if shares is not None:
+            row.append(f"{shares[v]:.4f}")
+        table.add_row(*row)
+    if attribute.k > MOST_ROWS:
+        table.add_row(f"… {attribute.k - MOST_ROWS} more")
+    return table
+
+
+def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]:
+    if survey.cohort is None:
+        return []
+    parts: dict[str, list[str]] = {attribute.name: [] for attribute in survey.attributes}
+    for p in publications:
+        if p.cohort is not None:
+            below = (
+                f" (perhaps fewer than {plural(survey.cohort.least, 'person', 'people')}: no histogram)"
+                if p.below_least
+                else ""
+            )
+            parts[p.attribute].append(f"{p.cohort} {p.reports:,}{below}")
+    return [f"{name} · reports by {survey.cohort.name}: {' · '.join(found)}" for name, found in parts.items()]
+
+
+def as_json(survey: Survey, publications: "list[Publication]", truths: "list[TrueAnswers] | None") -> dict[str, Any]:
+    estimates = [msgspec.to_builtins(p) for p in publications]
+    for i, estimate in enumerate(estimates):
+        estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
+        if truths is not None:
+            estimate["truth"], estimate["true_numbers"] = truths[i].shares, truths[i].numbers
+    return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
+
+
+def proposal_table(plan: "Plan", found: "Proposal") -> Table:
+    shown = Table(title=f"Columns of {plural(plan.n_people, 'person', 'people')}", title_justify="left")
+    for name in ("column", "missing", "in the survey", "mechanism"):
+        shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
+    for asked in found.asked:
+        shown.add_row(asked.column.name, f"{asked.column.missing.total():,}", asked.domain.words, asked.mechanism.name)
+    for column, dropped in plan.dropped:
+        shown.add_row(column.name, f"{column.missing.total():,}", f"not: {dropped.why}", "–", style="dim")
+    return shown

@@ -1,0 +1,132 @@
+"""The size of a deployment: what every service needs for a survey and a number of devices.
+
+`docs/capacity.md` has the sources of the costs.
+"""
+
+import math
+
+import msgspec
+
+from ldpstream.engines.checkpoint import STORED_KEY_BYTES
+from ldpstream.engines.gateway_log import MAX_BATCH
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import integer, real
+from ldpstream.runtime.settings import kept_ms
+from ldpstream.surveys import Survey
+from ldpstream.surveys.envelope import seal_rows
+from ldpstream.surveys.report_key import MAX_KEYS
+
+GATEWAY_US = (56.3, 5.2)  # processor time of a request, and of each envelope in the request
+SERVE_US = (50.1, 2.9)  # of `serve`, with counting: processor time of a request, and of each envelope in the request
+AGENT_US = (0.9, 0.0011)  # processor time of a record, and of each byte of its envelope
+COMMIT_S = 0.7e-3  # one commit of a partition in Redis
+COMMITS = 2  # commits of a partition in a second, with `COMMIT_INTERVAL_S` of the agents
+RECORD_BYTES = 30  # in Kafka, beside the envelope: the record's frame and its report key
+REDIS_KEY_BYTES = 11
+PROCESS_BYTES = {"gateway": 64 << 20, "agent": 364 << 20, "estimator": 314 << 20}
+ESTIMATE_S = {False: (11.4e-3, 5.6e-6), True: (20e-3, 42e-6)}  # ordered or not: time of an attribute and a step, time per value
+ESTIMATE_BYTES = (225, 150, 1300)  # a step's estimates in Redis: per value; per value and cohort; per cohort
+FILTER_BYTES = 1250  # per value, in Redis; an estimator has two states of each filter: before and after a step
+PUBLISHED_BYTES = (330, 150)  # in Kafka: per value of a step; per value and cohort
+AGENT_KEY_BYTES = 1 << 30  # largest size of the report keys in one agent; more keys need more agents
+PARTITIONS = 12  # smallest number of partitions
+UNEVEN = 1.1  # load of the fullest partition, divided by the mean load
+YEAR_S = 365 * 86_400
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+    """The needs of a deployment. The sizes of Kafka's topics include all replicas; `redis_memory` includes none.
+
+    Attributes:
+        requests, records: requests to the gateways and records in the log, each second, averaged over time.
+        gateway_cores, agent_cores, redis_cores: cores in use, averaged over time; `serve_cores`: those of `serve` instead.
+        gateways, agents, redis_servers: numbers, at `peak` times the average load.
+        redis_memory: bytes, without Redis's own overhead.
+        log_bytes_a_day, log_bytes: growth of the reports topic, and its size at its retention.
+        estimates_bytes_a_year: growth of the topic of estimates.
+        estimator_seconds: processor time of the estimates of one step.
+    """
+
+    devices: float
+    every_seconds: float
+    peak: float
+    batch: int
+    requests: float
+    records: float
+    serve_cores: float
+    gateway_cores: float
+    gateways: int
+    gateway_memory: int
+    partitions: int
+    envelope_bytes: float
+    log_bytes_a_day: float
+    log_bytes: float
+    agent_cores: float
+    agents: int
+    agent_memory: float
+    redis_cores: float
+    redis_servers: int
+    redis_memory: float
+    estimator_seconds: float
+    estimator_memory: int
+    estimates_bytes_a_year: float
+
+
+def plan(
+    survey: Survey, devices: float, every_s: float | None = None, *, batch: int = 1, peak: float = 2, replicas: int = 3
+) -> Deployment:
+    """Returns what a deployment needs. An attribute counts with its largest report and its smallest `every_steps`.
+
+    Args:
+        devices: number of devices, in [1, 1e12].
+        every_s: seconds between two reports of a device, before `every_steps`, in [1, 1e9]; the length of a step by default.
+        batch: envelopes in one request to a gateway, in [1, `MAX_BATCH`].
+        peak: the busiest load over the average load, in [1, 1000].
+        replicas: copies of each record in Kafka, in [1, 100].
+
+    Raises:
+        ValueError: if an argument is out of range.
+    """
+    real("devices", devices, 1, 1e12)
+    every = real("every", survey.step_seconds if every_s is None else every_s, 1, 1e9)
+    integer("batch", batch, 1, MAX_BATCH)
+    real("peak", peak, 1, 1000)
+    integer("replicas", replicas, 1, 100)
+    share = len(survey.attributes) if survey.collection == "smp" else 1
+    records = byte_rate = 0.0
+    for attribute, levels in enumerate(survey.mechanisms):
+        rate = devices / share / every / min(m.every_steps for m in levels)
+        records += rate
+        byte_rate += rate * max(envelope_bytes(survey, attribute, m) for m in levels)
+    requests = records / batch
+    gateway_cores = (requests * GATEWAY_US[0] + records * GATEWAY_US[1]) * 1e-6
+    agent_cores = (records * AGENT_US[0] + byte_rate * AGENT_US[1]) * 1e-6
+    step_keys = records * survey.step_seconds
+    keys = step_keys * survey.open_steps
+    agents = max(2, math.ceil(agent_cores * peak), math.ceil(keys * STORED_KEY_BYTES / AGENT_KEY_BYTES))
+    partitions = max(PARTITIONS, agents, math.ceil(UNEVEN * step_keys / MAX_KEYS))
+    redis_cores = partitions * COMMITS * COMMIT_S
+    values, cohorts = sum(a.k for a in survey.attributes), 0 if survey.cohort is None else survey.n_cohorts
+    tables = sum(8 * math.prod(m.table_shape) for levels in survey.mechanisms for m in levels) * survey.n_cohorts
+    steps = max(survey.window_steps, survey.open_steps)
+    estimates = values * (ESTIMATE_BYTES[0] + ESTIMATE_BYTES[1] * cohorts) + ESTIMATE_BYTES[2] * cohorts
+    redis_memory = partitions * tables * steps + keys * REDIS_KEY_BYTES + survey.retention_steps * estimates
+    log_bytes_a_day = (byte_rate + records * RECORD_BYTES) * 86_400 * replicas
+    seconds = sum(ESTIMATE_S[a.in_order][0] + ESTIMATE_S[a.in_order][1] * a.k for a in survey.attributes) * (1 + cohorts)
+    published = values * (PUBLISHED_BYTES[0] + PUBLISHED_BYTES[1] * cohorts)
+    return Deployment(
+        devices=devices, every_seconds=every, peak=peak, batch=batch, requests=requests, records=records,
+        serve_cores=(requests * SERVE_US[0] + records * SERVE_US[1]) * 1e-6,
+        gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * peak)), gateway_memory=PROCESS_BYTES["gateway"],
+        partitions=partitions, envelope_bytes=byte_rate / records,
+        log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_ms(survey) / 86_400_000,
+        agent_cores=agent_cores, agents=agents, agent_memory=PROCESS_BYTES["agent"] + keys * STORED_KEY_BYTES / agents,
+        redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * peak),
+        redis_memory=redis_memory + values * FILTER_BYTES,
+        estimator_seconds=seconds, estimator_memory=PROCESS_BYTES["estimator"] + 2 * values * FILTER_BYTES,
+        estimates_bytes_a_year=published * YEAR_S / survey.step_seconds * replicas,
+    )  # fmt: skip
+
+
+def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
+    return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))

@@ -1,0 +1,227 @@
+"""Proposes a whole survey from a sample of people.
+
+The survey's comments contain nothing about single people.
+"""
+
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.wording import plural
+from ldpstream.planning.advise import SURVEY, WINDOW, best, document, equal_shares, possible, reason, variances
+from ldpstream.planning.columns import Column, Domain, Dropped, propose, read_columns, rounded
+from ldpstream.planning.question import MAX_PEOPLE, AdviceError, Question
+from ldpstream.planning.toml_text import toml_lines, toml_value
+from ldpstream.producers.people_file import CellReader, missing_words
+from ldpstream.producers.table_file import MISSING
+from ldpstream.surveys import Attribute, Survey, SurveyError, parse_survey
+
+HEADER = """\
+# A survey is public: devices and service read this file. Read it before you publish it.
+# The attributes' names come from the sample's first line. Check that this line is a header and not a person's answers.
+# Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
+# At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change the ends.
+# {promise}.
+name = "{name}"
+start = {start}   # beginning of step 0
+step_seconds = 3600            # length of a time step
+window_steps = 24              # estimates are also published for the last 24 steps together
+lateness_steps = 1             # a report may arrive one step late
+collection = "smp"             # {collection}
+"""
+PROMISES = {
+    True: "All levels are memoized: eps_inf is for values that hardly ever change. For values that change, run init --eps",
+    False: f"All levels are one-time, with a report in {WINDOW} steps: the promise eps is for values that may change",
+}  # is the survey memoized?
+FINER = (5, 2)  # parts into which bins of equal width may be split, the best first
+SAMPLED = "every device samples one attribute, once, and answers only that one"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The attributes of a survey, before the adviser has chosen the levels.
+
+    Attributes:
+        kept: the attributes, in the order of the columns: column, domain, shares of the values, and question. The shares are
+            those of the sample; for several answers they are `equal_shares`, since only one mechanism answers such a question.
+    """
+
+    n_people: int
+    kept: list[tuple[Column, Domain, FloatArray, Question]]
+    dropped: list[tuple[Column, Dropped]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A column that the survey asks for, its domain, the mechanism of its level, and the reason for the mechanism."""
+
+    column: Column
+    domain: Domain
+    mechanism: Mechanism
+    reason: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A proposed survey: its text in TOML with comments, the survey that the text states, and its attributes."""
+
+    text: str
+    survey: Survey
+    asked: list[Asked]
+
+
+def plan_survey(
+    path: Path,
+    *,
+    eps: float | None = None,
+    eps_inf: float | None = None,
+    least: int,
+    n: int | None = None,
+    only: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    several: Sequence[str] = (),
+    missing: Sequence[str] = MISSING,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """Decides what a survey asks for, from a CSV file with one row for each person.
+
+    Args:
+        eps: loss of each report, in nats, for one-time levels; None for memoized levels.
+        eps_inf: loss of any number of reports of an unchanged value, in nats.
+        least: least number of people of the sample who share a value that the survey lists, at least 2.
+        n: number of devices expected; the number of people in the sample if left out.
+        only, drop, missing, tell: as in `read_columns`.
+
+    Raises:
+        DataError: as in `read_columns`.
+        AdviceError: if no column is suitable, `several` names another column, or a loss is outside its range.
+    """
+    n_people, columns = read_columns(path, only, drop, tell, missing)
+    sets = {column.name for column in columns if {column.name, column.header} & set(several)}
+    if unknown := sorted(set(several) - {name for column in columns for name in (column.name, column.header)}):
+        raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
+    if not columns:
+        raise AdviceError(f"{path}: no column is left to ask for")
+    proposals = [(column, _possible(column, propose(column, least, sets), split=eps is not None)) for column in columns]
+    domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
+    dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
+    if not domains:
+        whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
+        raise AdviceError(f"{path}: no column is suitable: {whys}")
+    devices = max(2, min(n or n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
+    kept = []
+    for column, domain in domains:
+        attribute = _attribute_of(column, domain)
+        question = Question(
+            k=attribute.k - (attribute.most or 0), people=devices, eps=eps, eps_inf=eps_inf, choices=attribute.most,
+            numbers=eps is not None and attribute.bins is not None,
+        )  # fmt: skip
+        shares = _shares(column, attribute) if attribute.most is None else equal_shares(question)
+        kept.append((column, domain, shares, question))
+    return Plan(n_people, kept, dropped)
+
+
+def propose_survey(plan: Plan, name: str, start: datetime, *, least: int) -> Proposal:
+    asked = [_asked(*one) for one in plan.kept]
+    text = _text(name, start, least, asked)
+    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
+
+
+def _asked(column: Column, domain: Domain, shares: FloatArray, question: Question) -> Asked:
+    middles = None
+    if question.numbers:
+        edges = np.array(domain.keys["bins"], float)
+        middles = (edges[1:] + edges[:-1]) / 2
+    found = variances(question, possible(question)[0], shares, middles)
+    chosen = best(found)
+    return Asked(column, domain, chosen, reason(chosen, found))
+
+
+def notes(plan: Plan, found: Proposal) -> list[str]:
+    """Lines for the author about words for no answer, and about numbers that may be codes."""
+    columns = [*(asked.column for asked in found.asked), *(column for column, _ in plan.dropped)]
+    words = [(column.name, Counter({word: n for word, n in column.missing.items() if word})) for column in columns]
+    hints = [f"{asked.column.name}: {asked.domain.hint}" for asked in found.asked if asked.domain.hint]
+    return [*(f"{name}: {missing_words(left)}" for name, left in words if left), *hints]
+
+
+def finer_bins(edges: Sequence[int | float]) -> list[int | float]:
+    """Returns finer edges: each bin in 5 parts, or else in 2 parts.
+
+    Square Wave has the smallest errors with about 50 bins (`docs/numbers.md`). If all edges are integers, the finer edges must
+    be integers, too. Bins of unequal width are not split.
+
+    >>> finer_bins([0, 10, 20]), finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
+    ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [0, 1, 2, 3, 4], [0, 1, 5])
+    """
+    width = Decimal(str(edges[1])) - Decimal(str(edges[0]))
+    if any(Decimal(str(b)) - Decimal(str(a)) != width for a, b in pairwise(edges)):
+        return list(edges)
+    whole = all(isinstance(edge, int) for edge in edges)
+    parts = next((parts for parts in FINER if not whole or width % parts == 0), 1)
+    return [rounded(Decimal(str(edges[0])) + i * width / parts) for i in range(parts * (len(edges) - 1) + 1)]
+
+
+def _split(domain: Domain) -> Domain:
+    coarse = domain.keys["bins"]
+    finer = finer_bins(coarse)
+    words = domain.words.replace(plural(len(coarse) - 1, "bin"), plural(len(finer) - 1, "bin"))
+    return replace(domain, keys={"bins": finer}, words=words)
+
+
+def _possible(column: Column, domain: Domain | Dropped, *, split: bool) -> Domain | Dropped:
+    if isinstance(domain, Domain):
+        domain = _split(domain) if split and "bins" in domain.keys else domain
+        try:
+            _attribute_of(column, domain)
+        except SurveyError as error:  # its text shows a value after the comma
+            return Dropped(f"no survey can list its values: {str(error).split(', got ')[0].rpartition(': ')[2]}")
+    return domain
+
+
+def _attribute_of(column: Column, domain: Domain) -> Attribute:
+    level = {"name": "standard", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}
+    return parse_survey(SURVEY | {"attribute": [{"name": column.name, **domain.keys, "level": [level]}]}).attributes[0]
+
+
+def _shares(column: Column, attribute: Attribute) -> FloatArray:
+    found, reader = np.zeros(attribute.k), CellReader(attribute, lambda _: False)
+    for cell, people in column.cells.items():
+        # the reader refuses a number of more than 15 digits, such as 1e20 without its exponent
+        value = reader.value(cell) if attribute.values is not None else attribute.find(column.numbers[cell])[0]
+        if value is not None:
+            found[value] += people
+    return np.asarray(found / found.sum())
+
+
+def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
+    collection = SAMPLED if len(asked) > 1 else "with one attribute, every device answers it"
+    promise = PROMISES[all(one.mechanism.memoized for one in asked)]
+    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection, promise=promise)
+    return "\n".join([header, *(_attribute(one) for one in asked)])
+
+
+def _attribute(asked: Asked) -> str:
+    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(WINDOW)
+    keys = document(m, asked.column.name, asked.domain.keys)
+    (level,) = keys.pop("level")
+    header = asked.column.header
+    lines = [
+        "[[attribute]]",
+        *([] if header == asked.column.name else [f"# column {toml_value(header)}"]),
+        f"# {asked.domain.words}",
+        *toml_lines(keys),
+        "[[attribute.level]]",
+        f"# {asked.reason}",
+        *toml_lines(level),
+    ]
+    return "\n".join([*lines, ""])

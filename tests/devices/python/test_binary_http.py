@@ -1,0 +1,136 @@
+"""Binary HTTP against the examples of RFC 9292, section 5, and against damaged messages."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ldpstream.device.relay.binary_http import (
+    MAX_PIECES,
+    BinaryHttpError,
+    BinaryRequest,
+    BinaryResponse,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+    varint,
+)
+
+KNOWN = bytes.fromhex(
+    "0003474554056874747073000a2f68656c6c6f2e747874406c0a757365722d6167656e74346375726c2f372e31362e33206c69626375726c2f372e31362e"
+    "33204f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e677561"
+    "676506656e2c206d690000"
+)
+OPEN = bytes.fromhex(
+    "0203474554056874747073000a2f68656c6c6f2e7478740a757365722d6167656e74346375726c2f372e31362e33206c69626375726c2f372e31362e3320"
+    "4f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e6775616765"
+    "06656e2c206d6900000000000000000000000000"
+)
+INFORMATIONAL = bytes.fromhex(
+    "0340660772756e6e696e670a22736c65657020313522004067046c696e6b233c2f7374796c652e6373733e3b2072656c3d7072656c6f61643b2061733d73"
+    "74796c65046c696e6b243c2f7363726970742e6a733e3b2072656c3d7072656c6f61643b2061733d7363726970740040c804646174651d4d6f6e2c203237"
+    "204a756c20323030392031323a32383a353320474d5406736572766572064170616368650d6c6173742d6d6f6469666965641d5765642c203232204a756c"
+    "20323030392031393a31353a353620474d5404657461671422333461613338372d642d3135363865623030220d6163636570742d72616e67657305627974"
+    "65730e636f6e74656e742d6c656e67746802353104766172790f4163636570742d456e636f64696e670c636f6e74656e742d747970650a746578742f706c"
+    "61696e003348656c6c6f20576f726c6421204d7920636f6e74656e7420696e636c75646573206120747261696c696e672043524c462e0d0a0000"
+)
+TRAILER = bytes.fromhex("0140c8001d5468697320636f6e74656e7420636f6e7461696e732043524c462e0d0a0d07747261696c65720474657874")
+HELLO = BinaryRequest(
+    b"GET", b"https", b"", b"/hello.txt",
+    (
+        (b"user-agent", b"curl/7.16.3 libcurl/7.16.3 OpenSSL/0.9.7l zlib/1.2.3"), (b"host", b"www.example.com"),
+        (b"accept-language", b"en, mi"),
+    ),
+)  # fmt: skip
+
+
+def test_the_examples_of_the_rfc() -> None:
+    assert decode_request(KNOWN) == decode_request(OPEN) == HELLO
+    assert encode_request(HELLO) == KNOWN
+    found = decode_response(INFORMATIONAL)
+    assert found.status == 200
+    assert found.headers[0] == (b"date", b"Mon, 27 Jul 2009 12:28:53 GMT")
+    assert found.content == b"Hello World! My content includes a trailing CRLF.\r\n"
+    assert decode_response(TRAILER) == BinaryResponse(200, (), b"This content contains CRLF.\r\n")
+    assert decode_response(bytes.fromhex("0140c8")) == BinaryResponse(200)
+    assert decode_request(b"\x40\x00" + KNOWN[1:]) == HELLO  # a number may be longer than necessary
+
+
+@pytest.mark.parametrize(("whole", "most"), [(KNOWN, 2), (OPEN, 12)])
+def test_only_empty_parts_may_be_cut_off(whole: bytes, most: int) -> None:
+    for cut in range(1, most + 1):
+        assert decode_request(whole[:-cut]) == HELLO
+    for cut in range(most + 1, len(whole) + 1):
+        kept = whole[: len(whole) - cut]
+        if not kept.endswith(b"/hello.txt"):  # there, all parts after the path are cut off
+            with pytest.raises(BinaryHttpError, match="too early"):
+                decode_request(kept)
+
+
+def raw(fields: bytes = b"", rest: bytes = b"\0\0", path: bytes = b"/x") -> bytes:
+    return b"\0" + b"\x03GET\x05https\0" + varint(len(path)) + path + varint(len(fields)) + fields + rest
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (b"", "too early"),
+        (b"\x01" + KNOWN[1:], "not a request"),
+        (b"\x05", "not a request"),
+        (raw(b"\x07:method\x01x"), "token in lower case"),
+        (raw(b"\x06Accept\x01x"), "token in lower case"),
+        (raw(b"\0\x01x"), "token in lower case"),
+        (raw(b"\x01x\x04a\r\nb"), "control character"),
+        (raw(b"\x01x\x03a\0b"), "control character"),
+        (raw(b"\x01x\x02 a"), "blank"),
+        (raw(b"\x01x\x02a\t"), "blank"),
+        (raw(b"\x01x\x09a"), "too early"),  # the value reaches beyond its section
+        (raw(rest=b"\0\0\1"), "padding"),
+        (raw(rest=b"\xff" * 8), "too early"),
+        (raw(b"\x01a\x01b" * (MAX_PIECES + 1)), "at most"),
+        (b"\x02\x03GET\x05https\0\x02/x\0" + b"\x01c" * (MAX_PIECES + 1) + b"\0", "at most"),
+    ],
+)
+def test_a_message_that_breaks_the_format_is_refused(message: bytes, said: str) -> None:
+    with pytest.raises(BinaryHttpError, match=said):
+        decode_request(message)
+
+
+@pytest.mark.parametrize("message", ["0140c7", "0120", "0142580000", "00", "0180000258"])
+def test_a_response_needs_a_final_status(message: str) -> None:
+    with pytest.raises(BinaryHttpError):
+        decode_response(bytes.fromhex(message))
+
+
+def test_content_may_come_in_chunks_and_a_trailer_is_dropped() -> None:
+    message = b"\x02\x04POST\x05https\x01h\x02/x\x01a\x01b\0" + b"\x02ab\x01c\0" + b"\x01t\x01u\0" + bytes(5)
+    assert decode_request(message) == BinaryRequest(b"POST", b"https", b"h", b"/x", ((b"a", b"b"),), b"abc")
+
+
+NAMES = st.from_regex(rb"[a-z][a-z0-9-]{0,80}", fullmatch=True)
+VALUES = st.from_regex(rb"(?:[!-~](?:[ -~]{0,80}[!-~])?)?", fullmatch=True)
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=9).map(tuple), st.binary(max_size=20_000), st.integers(0, 40))
+@settings(max_examples=200, deadline=None)
+def test_what_is_written_is_read(headers: tuple[tuple[bytes, bytes], ...], content: bytes, padding: int) -> None:
+    request = BinaryRequest(b"POST", b"https", b"a.example", b"/v1/reports", headers, content)
+    assert decode_request(encode_request(request) + bytes(padding)) == request
+    response = BinaryResponse(202, headers, content)
+    assert decode_response(encode_response(response) + bytes(padding)) == response
+
+
+def test_damaged_messages_are_read_or_refused() -> None:
+    source, told = random.Random(1), {True: 0, False: 0}
+    for _ in range(20_000):
+        message = bytearray(source.choice((KNOWN, OPEN, INFORMATIONAL, TRAILER)))
+        for _ in range(source.randint(1, 4)):
+            message[source.randrange(len(message))] = source.randrange(256)
+        try:
+            (decode_request if message[0] in (0, 2) else decode_response)(bytes(message[: source.randint(1, len(message))]))
+            told[True] += 1
+        except BinaryHttpError:
+            told[False] += 1
+    assert min(told.values()) > 300

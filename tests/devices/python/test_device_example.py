@@ -1,0 +1,229 @@
+"""Runs the programs of docs/device.md against a real gateway.
+
+When answers are lost, the programs neither lose nor duplicate a report.
+"""
+
+import random
+import re
+import secrets
+import shutil
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ldpstream.device import Device, Waiting, routes
+from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.process import start_child
+from ldpstream.services.rehearse import rehearse
+from ldpstream.surveys import Survey, load_survey, open_envelope
+from tests.gateway.gateway_rig import Served
+from tests.services.rig import free_ports, wait_until
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "device.md").read_text()
+(FIRST,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", TEXT.split("## A first report")[1].split("```python")[0])
+LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
+PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
+URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
+COMMUTE = """
+name = "commute"
+start = START
+step_seconds = 86400
+window_steps = 1
+lateness_steps = 2
+collection = "smp"
+
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bicycle"]
+[[attribute.level]]
+name = "standard"
+mechanism = "L-GRR"
+eps_inf = 2.0
+eps_1 = 1.0
+[[attribute.level]]
+name = "cautious"
+mechanism = "L-OSUE"
+eps_inf = 1.0
+eps_1 = 0.5
+"""
+
+
+class Killed(BaseException):
+    """Simulates a kill of the device's process."""
+
+
+class Network:
+    """An opener of a `Sender` that leads to a gateway, loses some requests and answers, and sometimes kills the device.
+
+    Args:
+        url: the gateway's URL.
+        seed: seed of the faults.
+    """
+
+    def __init__(self, url: str, seed: int) -> None:
+        self._url, self._rng = url, random.Random(seed)
+        self.lost = 0
+
+    def open(self, request: urllib.request.Request, timeout: float) -> Any:
+        assert request.full_url.startswith(URL)
+        luck = self._rng.random()
+        if luck < 0.1:
+            raise urllib.error.URLError("no connection")
+        request.full_url = request.full_url.replace(URL, self._url)
+        answer = urllib.request.urlopen(request, timeout=timeout)
+        if luck < 0.4:
+            answer.close()
+            self.lost += 1
+            raise ConnectionResetError if luck < 0.3 else Killed
+        return answer
+
+
+@pytest.fixture
+def commute(tmp_path: Path) -> Survey:
+    """Returns a survey that began yesterday and whose reports are not late even if a test runs over midnight."""
+    yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
+    (tmp_path / "trips.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
+    return load_survey(tmp_path / "trips.toml")
+
+
+@pytest.fixture
+def gateway(commute: Survey) -> Iterator[Served]:
+    with closing(Served(survey=commute, tokens=[TOKEN], now_ms=now_ms)) as served:
+        yield served
+
+
+class Patience:
+    """A sleep that takes no time and stops a program that would wait without limit."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, seconds: float) -> None:
+        self.calls += 1
+        assert self.calls < 10_000, "the program does not end"
+
+
+def appended_by_devices(
+    commute: Survey, gateway: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[list[bytes]], int]:
+    """Runs the program for 60 devices. Returns the counted envelopes of each device, and the number of lost answers.
+
+    A killed program is restarted. A program that has finished is started once more.
+    """
+    network = Network(gateway.url, seed=1)
+    monkeypatch.setattr(routes, "_opener", network)
+    monkeypatch.setattr(time, "sleep", Patience())
+    brought = []
+    for device in range(60):
+        home = folder / str(device)
+        home.mkdir()
+        shutil.copy(folder / "trips.toml", home)
+        monkeypatch.chdir(home)
+        before, ended = len(gateway.rig.log.counted()), 0
+        while ended < 2:
+            with suppress(Killed):
+                exec(PROGRAM.replace("0f5c…", commute.pin), {})  # our own documentation
+                ended += 1
+        brought.append([envelope for batch in gateway.rig.log.counted()[before:] for envelope in batch])
+    return brought, network.lost
+
+
+def test_the_program_counts_each_device_once(
+    commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought, lost = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
+    assert lost >= 20
+    assert [len(envelopes) for envelopes in brought] == [1] * 60
+    assert {open_envelope(commute, raw, now_ms()).level for (raw,) in brought} == {1}
+
+
+def test_a_key_drawn_for_each_attempt_counts_twice(
+    commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: the test above must detect a device that draws a new key for each attempt."""
+    kept, settle, true = Device.waiting, Device.settle, dict[str, Waiting]()
+
+    def waiting(device: Device) -> list[Waiting]:
+        reports = [replace(report, key=secrets.token_urlsafe(16)) for report in kept(device)]
+        true.update({fresh.key: report for fresh, report in zip(reports, kept(device), strict=True)})
+        return reports
+
+    monkeypatch.setattr(Device, "waiting", waiting)
+    monkeypatch.setattr(Device, "settle", lambda device, report: settle(device, true[report.key]))
+    brought, _ = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
+    assert sum(len(envelopes) > 1 for envelopes in brought) >= 5
+
+
+# ---- a first report
+
+
+class LosesTheFirst:
+    """An opener of a `Sender` that loses the first answer."""
+
+    def __init__(self) -> None:
+        self._lost = False
+
+    def open(self, request: urllib.request.Request, timeout: float) -> Any:
+        answer = urllib.request.urlopen(request, timeout=timeout)
+        if not self._lost:
+            self._lost = True
+            answer.close()
+            raise ConnectionResetError
+        return answer
+
+
+def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs the first program twice; the first run loses its answer. Returns the number of envelopes in the log."""
+    monkeypatch.chdir(folder)
+    survey = rehearse(ROOT / "surveys" / "samples" / "ms_fimu.toml", folder / "now.toml", 86_400, time.time())
+    monkeypatch.setattr(routes, "_opener", LosesTheFirst())
+    with closing(Served(survey=survey, now_ms=now_ms)) as served:
+        program = program.replace("http://127.0.0.1:8081", served.url)
+        exec(program, {})  # our own documentation
+        assert Device(survey, folder / "first.device").waiting()
+        exec(program, {})
+        assert not Device(survey, folder / "first.device").waiting()
+        return len(served.rig.log.counted())
+
+
+def test_the_first_program_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert appended_by_two_runs(FIRST, tmp_path, monkeypatch) == 1
+
+
+def test_the_first_program_without_the_devices_key_counts_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the test above must detect a sender that draws a new key for each attempt."""
+    post = routes.Direct.post
+    monkeypatch.setattr(routes.Direct, "post", lambda self, report: post(self, replace(report, key=secrets.token_urlsafe(16))))
+    assert appended_by_two_runs(FIRST, tmp_path, monkeypatch) == 2
+
+
+def test_the_first_program_reports_to_the_service_of_its_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, serve = ([sys.executable, "-m", "ldpstream", *command.split()] for command in COMMANDS)
+    gateway, page = (str(port) for port in free_ports(2))
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "surveys" / "samples", "surveys/samples")
+    long = [word.replace("60", "86400") for word in make]  # with shorter steps a slow machine would be late
+    assert start_child(long).wait() == 0
+    ports = {"LDPSTREAM_GATEWAY_PORT": gateway, "LDPSTREAM_PAGE_PORT": page}
+    with Path("said").open("wb") as said:
+        service = start_child(serve, env=ports, stdout=said, stderr=said)
+    try:
+        wait_until(lambda: b'"serving"' in Path("said").read_bytes(), lambda: Path("said").read_text())
+        exec(FIRST.replace("8081", gateway), {})  # our own documentation
+        assert capsys.readouterr().out.strip() in TEXT
+    finally:
+        service.kill()
+        service.wait()

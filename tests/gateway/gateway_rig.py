@@ -1,0 +1,207 @@
+"""An in-process gateway over a fake log, and requests to it."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import httpx2
+import msgspec
+import numpy as np
+import uvicorn
+from starlette.applications import Starlette
+
+from ldpstream.device.relay.capsules import REQUEST_TYPE
+from ldpstream.engines.gateway_log import Done, Keyed, Outcome
+from ldpstream.gateway.gateway_process import _GatewayServer
+from ldpstream.gateway.http.app import SECURITY, create_gateway
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
+from ldpstream.gateway.http.problems import MAX_RETRY_S, RETRY_S, urn
+from ldpstream.gateway.http.protocol import gateway_protocol
+from ldpstream.gateway.intake import Intake, Limits
+from ldpstream.gateway.shuffle import Shuffle
+from ldpstream.gateway.surveys import GatewaySurveys
+from ldpstream.surveys import Survey
+from tests.agents.samples import during, make_survey, sound
+from tests.services.rig import PATIENCE_S
+
+SURVEY = make_survey()
+STEP = 5
+TOKEN, COLLECTOR = "a-token-for-the-tests", "a-collector-of-the-tests"
+COLLECTS = {"authorization": f"Bearer {COLLECTOR}"}
+KEYS = ["k" * 22, "l" * 22]
+NOW = during(SURVEY, STEP)
+TOML = "# the survey's file\n"
+
+
+class FakeLog:
+    """Stores appended envelopes, and acknowledges them in the next turn of the loop. If it is not ready, it refuses at once.
+
+    Attributes:
+        open: while False, the log acknowledges nothing; `release` acknowledges all requests that wait.
+        outcome: what becomes of the envelopes.
+        appended_ms: the append time that the log tells, if any.
+        failure: `append` raises it, if set.
+        keyed: the keys of the requests, in the order of `appended`.
+    """
+
+    def __init__(self) -> None:
+        self.ready = self.open = True
+        self.appended: list[list[bytes]] = []
+        self.keyed: list[Keyed | None] = []
+        self.outcome = Outcome.APPENDED
+        self.appended_ms: int | None = None
+        self.failure: Exception | None = None
+        self.waiting: list[Callable[[], None]] = []
+
+    def append(self, envelopes: Sequence[bytes], keyed: Keyed | None, done: Done) -> None:
+        if not self.ready:
+            done(Outcome.NOT_APPENDED, None)
+            return
+        if self.failure is not None:
+            raise self.failure
+
+        def acknowledge() -> None:
+            if self.outcome is Outcome.APPENDED:
+                self.appended.append(list(envelopes))
+                self.keyed.append(keyed)
+            done(self.outcome, self.appended_ms)
+
+        if self.open:
+            asyncio.get_running_loop().call_soon(acknowledge)
+        else:
+            self.waiting.append(acknowledge)
+
+    def counted(self) -> list[list[bytes]]:
+        """Returns the appended envelopes as agents count them: attempts of one request once."""
+        hashes, counted = set[bytes](), list[list[bytes]]()
+        for envelopes, keyed in zip(self.appended, self.keyed, strict=True):
+            if keyed is None or keyed.hashed not in hashes:
+                counted.append(envelopes)
+            if keyed is not None:
+                hashes.add(keyed.hashed)
+        return counted
+
+    def release(self) -> None:
+        self.open = True
+        waiting, self.waiting = self.waiting, []
+        for acknowledge in waiting:
+            acknowledge()
+
+
+class Rig:
+    """An intake over a `FakeLog` for each survey, and its application.
+
+    Args:
+        survey: the first survey; `log` is its log.
+        origins: web origins whose pages may report.
+        options: arguments of the `Intake`.
+    """
+
+    def __init__(self, survey: Survey = SURVEY, origins: Sequence[str] = (), **options: Any) -> None:
+        self.surveys = GatewaySurveys()
+        self.log = self.add(survey)
+        usual: dict[str, Any] = {"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
+        usual["collectors"] = [COLLECTOR]
+        self.intake = Intake(self.surveys, **(usual | options))
+        self.app: Starlette = create_gateway(self.intake, origins)
+
+    def add(self, survey: Survey) -> FakeLog:
+        """Adds a survey, and returns its log."""
+        log = FakeLog()
+        self.surveys.put(survey, TOML)
+        self.surveys.attach(survey, log)
+        return log
+
+    async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            return await client.request(method, path, **options)
+
+    async def post(
+        self, body: bytes | AsyncIterator[bytes], kind: str | None = ENVELOPE, address: str = "192.0.2.1", **headers: str
+    ) -> httpx2.Response:
+        """Posts a body; header names have underscores for hyphens."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if kind is not None:
+            given["content-type"] = kind
+        return await self.ask("POST", "/v1/reports", address, content=body, headers=given)
+
+    async def post_capsule(self, capsule: bytes, path: str = "/ohttp", address: str = "192.0.2.1") -> httpx2.Response:
+        """Posts an encapsulated request, as a relay does."""
+        return await self.ask("POST", path, address, content=capsule, headers={"content-type": REQUEST_TYPE})
+
+    async def post_batch(self, envelopes: Sequence[bytes], **headers: str) -> httpx2.Response:
+        return await self.post(msgspec.msgpack.encode(list(envelopes)), BATCH, **headers)
+
+
+class Served:
+    """A rig behind uvicorn, with the server and protocol classes of the service."""
+
+    def __init__(
+        self, connections: int | None = None, proxies: str = "", origins: Sequence[str] = (), most: int = 2000, **options: Any
+    ) -> None:
+        self.rig, self.socket = Rig(origins=origins, **options), socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        config = uvicorn.Config(
+            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, origins, most),
+            log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
+            forwarded_allow_ips=proxies or None,
+        )  # fmt: skip
+        self._server = _GatewayServer(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        await self._server.serve([self.socket])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(PATIENCE_S)
+        self.socket.close()
+        assert not self._thread.is_alive()
+
+
+def envelopes(count: int, n: int = 1, step: int = STEP, seed: int = 1, survey: Survey = SURVEY) -> list[bytes]:
+    """Returns valid envelopes of n reports each, one pane after the other."""
+    rng = np.random.default_rng(seed)
+    return [sound(survey, rng, step, index % 3, n) for index in range(count)]
+
+
+def title(answer: httpx2.Response) -> str:
+    """Checks that the answer is a problem document and returns its title."""
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == answer.status_code
+    assert document["type"] == urn(document["title"])
+    retry_s = int(answer.headers.get("retry-after", "0"))
+    assert (1 <= retry_s <= MAX_RETRY_S) == (document["title"] in RETRY_S)
+    return str(document["title"])
+
+
+MakeServed = Callable[..., Served]
+
+
+class Clock:
+    """The intake's monotonic clock. Only the test advances it."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    perf_counter = monotonic
+
+
+async def chunks(count: int, size: int, taken: list[int], pause_s: float = 0.0) -> AsyncIterator[bytes]:
+    for index in range(count):
+        taken.append(index)
+        yield bytes(size)
+        await asyncio.sleep(pause_s)

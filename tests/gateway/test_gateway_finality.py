@@ -1,0 +1,114 @@
+"""For every answer of the gateway: does a device forget the report, and why. All clients agree with this table."""
+
+import re
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ldpstream.gateway.http.openapi import description
+from ldpstream.gateway.http.problems import FINAL, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem
+from ldpstream.gateway.intake import Intake
+from ldpstream.producers.gateway_sink import GatewaySink
+from ldpstream.producers.sinks import SinkError, TooLateError
+
+from .gateway_rig import MakeServed, envelopes
+
+ROOT = Path(__file__).parents[2]
+FORGETS: Final = "the body itself never counts"
+HEAD, GATEWAY, NOW, LOG = (
+    "the head, token or URL is wrong",
+    "depends on the gateway",
+    "depends on the time",
+    "the log may have it",
+)
+WHY: Final[dict[Cause, str]] = {
+    "malformed request": HEAD,  # or the body was lost on its way
+    "malformed idempotency key": HEAD,
+    "unauthorized": HEAD,  # also while tokens are changed
+    "relay required": HEAD,  # the same body counts through a relay
+    "collector required": HEAD,  # the same body counts with a collector's token
+    "not found": HEAD,  # a proxy may have changed the path
+    "method not allowed": HEAD,
+    "unsupported content type": HEAD,
+    "unsupported transfer coding": HEAD,
+    "unknown key configuration": HEAD,  # the application must give the device the present key
+    "unknown version": GATEWAY,  # a gateway of a later version counts it
+    "wrong survey": GATEWAY,  # another gateway has the survey, or this one once its file arrives
+    "survey unavailable": GATEWAY,
+    "internal error": LOG,
+    "outcome unknown": LOG,
+    "too slow": NOW,
+    "step in the future": NOW,
+    "too many requests": NOW,
+    "share used": NOW,
+    "busy": NOW,
+    "keys full": NOW,
+    "log unavailable": NOW,
+    "stopping": NOW,
+    "undecodable": FORGETS,
+    "too large": FORGETS,
+    "several surveys": FORGETS,
+    "unknown attribute or level": FORGETS,  # the fingerprint in the body fixes attributes, levels, cohorts and the end
+    "unknown cohort": FORGETS,
+    "wrong length": FORGETS,
+    "symbol out of range": FORGETS,
+    "padding bits set": FORGETS,
+    "survey ended": FORGETS,
+    "step too old": FORGETS,  # the append times that agents use never decrease
+}
+
+
+@pytest.mark.parametrize("cause", STATUS)
+def test_a_refusal_is_final_only_if_the_body_never_counts(cause: Cause) -> None:
+    assert (STATUS[cause] == FINAL) == (WHY[cause] == FORGETS)
+    assert (STATUS[cause] in MEND_FIRST) == (WHY[cause] == HEAD)
+    assert (cause in RETRY_S) == (WHY[cause] in (GATEWAY, NOW) or cause == "outcome unknown")
+    assert RETRY_S.get(cause, 1) <= MAX_RETRY_S
+
+
+@pytest.mark.parametrize("cause", STATUS)
+def test_the_sink_posts_again_unless_that_cannot_help(
+    cause: Cause, served: MakeServed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A final problem, or one that somebody must mend first, ends the sink at once. The sink retries after every other
+    problem."""
+    answers, attempts, time_ms = [cause], list[str](), Intake.time_ms
+
+    def refuse(self: Intake) -> int:
+        attempts.append("made")
+        if answers:
+            raise Problem(answers.pop(), "refused")
+        return time_ms(self)
+
+    monkeypatch.setattr(Intake, "time_ms", refuse)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    one, (envelope,) = served(), envelopes(1)
+    sink = GatewaySink(one.url, patience_s=1e6)
+    sink.send(envelope)
+    if WHY[cause] in (FORGETS, HEAD):
+        with pytest.raises(TooLateError if cause == "step too old" else SinkError, match=cause):
+            sink.flush()
+        assert (len(attempts), one.rig.log.appended) == (1, [])
+    else:
+        sink.flush()
+        assert (len(attempts), one.rig.log.appended) == (2, [[envelope]])
+    sink.close()
+
+
+def test_the_other_devices_forget_a_report_after_the_same_status() -> None:
+    """The devices' own tests cover all statuses; `test_device_example.py` covers the Python device."""
+    typescript = (ROOT / "devices" / "typescript" / "src" / "send.ts").read_text()
+    assert re.findall(r"NEVER_COUNTS\] = \[\d+, (\d+)\];", typescript) == [str(FINAL)]
+    go = (ROOT / "tests" / "devices" / "go" / "send.go").read_text()
+    assert re.findall(r"case ([\d, ]+):\s+return false, nil", go) == [str(FINAL)]
+    assert re.findall(r"case ([\d, ]+):\s+return false, fmt", go) == [", ".join(map(str, MEND_FIRST))]
+
+
+def test_the_openapi_document_names_every_problem_of_a_report() -> None:
+    answers = description(False)["paths"]["/v1/reports"]["post"]["responses"]
+    schemas = [answer["content"]["application/problem+json"]["schema"] for status, answer in answers.items() if status != "202"]
+    named = {cause for schema in schemas for cause in schema["properties"]["title"]["enum"]}
+    others = {"not found", "method not allowed", "unknown key configuration"}  # answers to other requests
+    assert named == STATUS.keys() - others

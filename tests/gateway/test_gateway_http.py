@@ -1,0 +1,290 @@
+"""The gateway's HTTP on a raw socket: the direct path and the application's path answer the same, and odd requests are safe."""
+
+import json
+import re
+import socket
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from ldpstream.gateway.http.app import SECURITY
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
+from ldpstream.gateway.intake import Intake, Limits
+from tests.services.rig import PATIENCE_S, wait_until
+
+from .gateway_rig import COLLECTOR, KEYS, STEP, TOKEN, MakeServed, envelopes
+
+Answer = tuple[int, dict[bytes, bytes], bytes]
+
+
+def request(
+    body: bytes, kind: str = ENVELOPE, *headers: str, token: str = TOKEN, first: str = "POST /v1/reports HTTP/1.1"
+) -> bytes:
+    lines = [first, "host: x", f"content-type: {kind}", f"authorization: Bearer {token}", *headers]
+    if not any(line.lower().startswith(("content-length", "transfer-encoding")) for line in headers):
+        lines.append(f"content-length: {len(body)}")
+    return "".join(line + "\r\n" for line in lines).encode() + b"\r\n" + body
+
+
+class Socket:
+    """A connection to the gateway."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self._received = b""
+
+    def send(self, *pieces: bytes) -> None:
+        """Sends the pieces one after the other. The gateway usually reads each of them alone."""
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for index, piece in enumerate(pieces):
+            time.sleep(0.02 * bool(index))  # only makes it likely that the gateway reads the pieces apart
+            self._socket.sendall(piece)
+
+    def answer(self) -> Answer:
+        """Returns the next answer: status, headers without the date, body."""
+        while b"\r\n\r\n" not in self._received:
+            self._more()
+        head, _, self._received = self._received.partition(b"\r\n\r\n")
+        status, *lines = head.split(b"\r\n")
+        headers = {name: value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+        length = int(headers.get(b"content-length", b"0"))
+        while len(self._received) < length:
+            self._more()
+        body, self._received = self._received[:length], self._received[length:]
+        headers.pop(b"date", None)
+        return int(status.split()[1]), headers, body
+
+    def is_closed(self) -> bool:
+        """True if the gateway closes the connection without another byte."""
+        return not self._received and self._socket.recv(1) == b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _more(self) -> None:
+        more = self._socket.recv(65536)
+        assert more, f"closed after {self._received!r}"
+        self._received += more
+
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Records the bodies of the requests on the direct path."""
+    taken, take = list[bytes](), Intake.take
+
+    def record(self: Intake, headers: Any, host: Any, body: bytes, answer: Any) -> None:
+        taken.append(body)
+        take(self, headers, host, body, answer)
+
+    monkeypatch.setattr(Intake, "take", record)
+    return taken
+
+
+(GOOD,), (LATE,), (EARLY,) = envelopes(1), envelopes(1, step=0), envelopes(1, step=STEP + 3)
+BODIES = msgspec.msgpack.encode(envelopes(3))
+REQUESTS = {
+    "envelope": request(GOOD),
+    "with a key": request(GOOD, ENVELOPE, f"idempotency-key: {KEYS[0]}"),
+    "batch": request(BODIES, BATCH, f"Idempotency-Key: {KEYS[0]}"),
+    "too old": request(LATE),
+    "early": request(EARLY),
+    "refused batch": request(msgspec.msgpack.encode([GOOD, LATE, b"", EARLY]), BATCH),
+    "no envelope": request(b"\xc1"),
+    "empty": request(b""),
+    "wrong token": request(GOOD, token="wrong"),
+    "two tokens": request(GOOD, ENVELOPE, "authorization: Bearer wrong"),
+    "wrong kind": request(GOOD, "text/plain"),
+    "compressed": request(GOOD, ENVELOPE, "content-encoding: gzip"),
+    "malformed key": request(GOOD, ENVELOPE, "idempotency-key: short"),
+    "too large": request(bytes(650_001), BATCH),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_both_paths_answer_the_same(name: str, served: MakeServed, direct: list[bytes]) -> None:
+    one, whole = served(tokens=[TOKEN], limits=Limits(1e6, 1e12, 1e12)), REQUESTS[name]
+    head, _, body = whole.partition(b"\r\n\r\n")
+    connection = Socket(one.port)
+    answers, appended = [], []
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:5], body[5:]) if part) + b"0\r\n\r\n"
+    chunked = re.sub(rb"content-length: \d+", b"transfer-encoding: chunked", head) + b"\r\n\r\n" + chunks
+    for pieces in ((whole,), (head, b"\r\n\r\n" + body), (chunked,), (whole[:-5], whole[-5:])):
+        connection.send(*pieces)
+        answers.append(connection.answer())
+        appended.append((one.rig.log.appended.copy(), [keyed and keyed.hashed for keyed in one.rig.log.keyed]))
+        one.rig.log.appended.clear()
+        one.rig.log.keyed.clear()
+        if b"connection" in answers[-1][1]:
+            connection.close()
+            connection = Socket(one.port)
+    assert answers == [answers[0]] * 4
+    assert appended == [appended[0]] * 4
+    assert (answers[0][0] == 202) == (name in ("envelope", "with a key", "batch")) == bool(appended[0][0])
+    if name == "too large":  # a large body arrives in several pieces
+        assert direct == []
+    else:  # the last request, too, if the gateway reads both of its pieces at once
+        assert direct in ([body] * 2, [body] * 3)
+    connection.close()
+
+
+def test_a_whole_request_takes_the_direct_path_and_no_other_does(served: MakeServed, direct: list[bytes]) -> None:
+    one = served(tokens=[TOKEN])
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
+    for whole, status in [
+        (request(GOOD), 202),
+        (request(chunked, ENVELOPE, "transfer-encoding: chunked"), 202),
+        (request(GOOD, first="POST /v1/reports?x=y HTTP/1.1"), 202),
+        (request(GOOD, first="PUT /v1/reports HTTP/1.1"), 405),
+        (request(b"", first="GET /v1/reports HTTP/1.1"), 405),
+        (request(GOOD, first="POST /v1/nothing HTTP/1.1"), 404),
+        (request(b"", first="GET /health HTTP/1.1"), 200),
+        (request(GOOD), 202),
+    ]:
+        connection = Socket(one.port)
+        connection.send(whole)
+        assert connection.answer()[0] == status
+        connection.close()
+    assert direct == [GOOD] * 2
+    connection = Socket(one.port)
+    connection.send(request(msgspec.msgpack.encode(envelopes(1500)), BATCH, token=COLLECTOR))
+    assert connection.answer()[0] == 202
+    assert direct == [GOOD] * 2
+    connection.close()
+    connection = Socket(one.port)
+    connection.send(request(b"", first="HEAD /v1/reports HTTP/1.1") + request(GOOD, ENVELOPE, "connection: close"))
+    received = b""
+    while more := connection._socket.recv(65536):
+        received += more
+    assert received.startswith(b"HTTP/1.1 405")
+    assert received.count(b"HTTP/1.1 202") == 1
+    assert direct == [GOOD] * 2
+
+
+def test_a_client_that_wants_to_close_gets_its_answer_first(served: MakeServed) -> None:
+    port = served(tokens=[TOKEN]).port
+    for whole in (request(GOOD, ENVELOPE, "connection: close"), request(GOOD, first="POST /v1/reports HTTP/1.0")):
+        connection = Socket(port)
+        connection.send(whole)
+        assert connection.answer()[0] == 202
+        assert connection.is_closed()
+        connection.close()
+
+
+def test_pipelined_requests_are_answered_in_order(served: MakeServed, direct: list[bytes]) -> None:
+    one = served(tokens=[TOKEN])
+    kinds = {202: request(GOOD), 422: request(LATE), 400: request(b""), 200: request(b"", first="GET /health HTTP/1.1")}
+    order = [202, 202, 422, 200, 202, 400, 400, 200, 422, 202]
+    connection = Socket(one.port)
+    connection.send(b"".join(kinds[status] for status in order))
+    assert [connection.answer()[0] for _ in order] == order
+    connection.send(request(GOOD))
+    assert connection.answer()[0] == 202
+    assert one.rig.log.appended == [[GOOD]] * 5
+    assert 2 <= len(direct) < len(order)
+    connection.close()
+
+
+def test_an_expected_100_is_sent_before_the_body(served: MakeServed) -> None:
+    connection = Socket(served(tokens=[TOKEN]).port)
+    head, _, body = request(GOOD, ENVELOPE, "expect: 100-continue").partition(b"\r\n\r\n")
+    connection.send(head + b"\r\n\r\n")
+    assert connection.answer()[0] == 100
+    connection.send(body)
+    assert connection.answer()[0] == 202
+    connection.close()
+
+
+def test_input_after_a_request_that_is_no_request_closes_the_connection(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN])
+    connection = Socket(one.port)
+    connection.send(request(GOOD))
+    assert connection.answer()[0] == 202
+    connection.send(b"\x00\x01 nonsense\r\n\r\n")
+    assert connection.answer()[0] == 400
+    assert connection.is_closed()
+    connection.close()
+
+
+def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN])
+    one.rig.log.open = False
+    for _ in range(3):
+        connection = Socket(one.port)
+        connection.send(request(GOOD))
+        wait_until(lambda: bool(one.rig.log.waiting), lambda: "no request arrived")
+        connection.close()
+        one.loop.call_soon_threadsafe(one.rig.log.release)
+        wait_until(lambda: not one.rig.log.waiting, lambda: "no answer")
+        one.rig.log.open = False
+    one.rig.log.open = True
+    connection = Socket(one.port)
+    connection.send(request(GOOD))
+    assert connection.answer()[0] == 202
+    assert one.rig.log.appended == [[GOOD]] * 4
+    assert one.rig.intake._memory.taken_bytes == 0
+    connection.close()
+
+
+def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN], most=2)
+    held = [Socket(one.port) for _ in range(2)]
+    for connection in held:
+        connection.send(request(GOOD))
+        assert connection.answer()[0] == 202
+    beyond = Socket(one.port)
+    beyond.send(request(GOOD))
+    status, headers, body = beyond.answer()
+    assert (status, headers[b"retry-after"], json.loads(body)["title"]) == (503, b"1", "busy")
+    assert set(SECURITY) == {name for name in SECURITY if headers.get(name.lower().encode()) == SECURITY[name].encode()}
+    assert beyond.is_closed()
+    beyond.close()
+    idle, refused = Socket(one.port), Socket(one.port)  # without a request, a connection holds a descriptor too
+    assert refused.is_closed()
+    refused.close()
+    idle.close()
+    held[0].close()
+
+    def accepted() -> bool:
+        connection = Socket(one.port)
+        connection.send(request(GOOD))
+        status, _, _ = connection.answer()
+        connection.close()
+        return status == 202
+
+    wait_until(accepted, lambda: "the closed connection still counts")
+    held[1].close()
+
+
+def test_an_error_in_the_gateway_is_a_500_and_the_connection_goes_on(served: MakeServed) -> None:
+    one = served(tokens=[TOKEN])
+    one.rig.log.failure = ZeroDivisionError("secret")
+    connection = Socket(one.port)
+    connection.send(request(GOOD))
+    status, _, body = connection.answer()
+    assert (status, b"internal error" in body, b"secret" in body) == (500, True, False)
+    one.rig.log.failure = None
+    connection.send(request(GOOD))
+    assert connection.answer()[0] == 202
+    assert one.rig.intake._memory.taken_bytes == 0
+    connection.close()
+
+
+def test_a_trusted_proxy_names_the_client_on_both_paths(served: MakeServed, direct: list[bytes]) -> None:
+    """The rate limits each forwarded address by itself. Without a trusted proxy, the header has no effect."""
+    for proxies, expected in (("127.0.0.0/8", [202, 202, 429, 202, 429]), ("", [202, *[429] * 4])):
+        one = served(tokens=[TOKEN], proxies=proxies, limits=Limits(requests=1e-6))  # a burst of 1
+        answers = []
+        chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
+        addresses = ("192.0.2.1", "192.0.2.2, 127.0.0.1", "192.0.2.1", "192.0.2.3", "192.0.2.2")
+        for address, framing in zip(addresses, ("direct", "chunked", "chunked", "direct", "direct"), strict=True):
+            connection, forwarded = Socket(one.port), f"x-forwarded-for: {address}"
+            if framing == "direct":
+                connection.send(request(GOOD, ENVELOPE, forwarded))
+            else:
+                connection.send(request(chunked, ENVELOPE, forwarded, "transfer-encoding: chunked"))
+            answers.append(connection.answer()[0])
+            connection.close()
+        assert answers == expected
+    assert len(direct) == 6

@@ -1,0 +1,101 @@
+"""Pages of other origins may report only if the setting names their origin, on every path through the gateway."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from ldpstream.gateway.http.bodies import ENVELOPE
+from ldpstream.runtime.settings import SettingsError, load_settings
+
+from .gateway_rig import KEYS, MakeServed, envelopes, title
+
+PAGE, OTHER = "https://app.example", "https://other.example"
+(GOOD,) = envelopes(1)
+PREFLIGHT = {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type,idempotency-key",
+}
+
+
+def post(url: str, origin: str, body: bytes = GOOD, chunked: bool = False) -> httpx2.Response:
+    def parts() -> Iterator[bytes]:
+        yield body
+
+    headers = {"Origin": origin, "Content-Type": ENVELOPE, "Idempotency-Key": KEYS[0]}
+    return httpx2.post(f"{url}/v1/reports", content=parts() if chunked else body, headers=headers, timeout=60)
+
+
+def preflight(url: str, origin: str, **changes: str) -> httpx2.Response:
+    changed = {name.replace("_", "-"): value for name, value in changes.items()}
+    return httpx2.options(f"{url}/v1/reports", headers={"Origin": origin} | PREFLIGHT | changed, timeout=60)
+
+
+def permission(answer: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in answer.headers.items() if name.startswith("access-control-") or name == "vary"}
+
+
+def test_by_default_no_other_origin_may_report(served: MakeServed) -> None:
+    url = served().url
+    answer = preflight(url, PAGE)
+    assert (answer.status_code, title(answer), permission(answer)) == (405, "method not allowed", {})
+    assert permission(post(url, PAGE)) == permission(post(url, PAGE, chunked=True)) == {}
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["direct", "application"])
+@pytest.mark.parametrize(("body", "status"), [(GOOD, 202), (b"?", 422), (b"", 400)])
+def test_a_page_of_an_allowed_origin_may_read_every_answer(served: MakeServed, chunked: bool, body: bytes, status: int) -> None:
+    url = served(origins=[OTHER, PAGE]).url
+    answer = post(url, PAGE, body, chunked)
+    assert answer.status_code == status
+    assert permission(answer) == {
+        "access-control-allow-origin": PAGE, "access-control-expose-headers": "Retry-After", "vary": "Origin"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["direct", "application"])
+@pytest.mark.parametrize("origin", [OTHER, "null", PAGE + ".evil.example", PAGE.upper(), "http" + PAGE[5:]])
+def test_a_page_of_another_origin_may_not(served: MakeServed, origin: str, chunked: bool) -> None:
+    url = served(origins=[PAGE]).url
+    assert "access-control-allow-origin" not in permission(post(url, origin, chunked=chunked))
+    refused = preflight(url, origin)
+    assert refused.status_code == 400
+    assert "access-control-allow-origin" not in permission(refused)
+
+
+def test_a_preflight_permits_what_a_device_sends_and_nothing_else(served: MakeServed) -> None:
+    url = served(origins=[PAGE]).url
+    answer = preflight(url, PAGE)
+    assert answer.status_code == 200
+    told = permission(answer)
+    assert told["access-control-allow-origin"] == PAGE
+    assert told["access-control-allow-methods"] == "GET, POST"
+    assert {"Authorization", "Content-Type", "Idempotency-Key"} <= set(told["access-control-allow-headers"].split(", "))
+    assert "access-control-allow-credentials" not in told
+    assert preflight(url, PAGE, Access_Control_Request_Method="DELETE").status_code == 400
+    assert preflight(url, PAGE, Access_Control_Request_Headers="x-other").status_code == 400
+
+
+def test_a_request_without_a_preflight_counts_nothing(served: MakeServed) -> None:
+    """A browser sends such a request for any page without asking, but only with these content types."""
+    one = served(origins=[PAGE])
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None):
+        headers = {"Origin": OTHER} | ({"Content-Type": kind} if kind else {})
+        answer = httpx2.post(f"{one.url}/v1/reports", content=GOOD, headers=headers, timeout=60)
+        assert title(answer) == "unsupported content type"
+    assert one.rig.log.appended == []
+
+
+def test_a_page_may_read_that_the_gateway_is_crowded(served: MakeServed) -> None:
+    answer = post(served(origins=[PAGE], most=0).url, PAGE)
+    assert answer.status_code == 503
+    assert permission(answer)["access-control-allow-origin"] == PAGE
+
+
+@pytest.mark.parametrize("value", ["app.example", "https://app.example/", "*", "null", "https://a b", "https://A", ","])
+def test_the_setting_takes_origins_only(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LDPSTREAM_GATEWAY_ORIGINS", value)
+    with pytest.raises(SettingsError, match="LDPSTREAM_GATEWAY_ORIGINS: must be web origins separated by commas"):
+        load_settings()
+    monkeypatch.setenv("LDPSTREAM_GATEWAY_ORIGINS", "https://app.example,http://localhost:8000")
+    assert load_settings().gateway_origins.count(",") == 1

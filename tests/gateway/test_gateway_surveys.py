@@ -1,0 +1,462 @@
+"""A gateway with several surveys: each report goes to its survey's log, and one survey does not disturb the others."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import msgspec
+import pytest
+import structlog
+
+from ldpstream.gateway import served_surveys
+from ldpstream.gateway.http.bodies import Checks
+from ldpstream.gateway.http.problems import STATUS, Problem
+from ldpstream.gateway.metrics import survey_ready
+from ldpstream.gateway.served_surveys import ServedSurveys
+from ldpstream.gateway.surveys import GatewaySurveys
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.envelope import VERSION
+from ldpstream.surveys.errors import Unreachable, UserError
+from ldpstream.surveys.life import checks
+from ldpstream.surveys.life.folder import Changes, SurveyFolderError
+from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
+from ldpstream.surveys.life.watch import SurveyWatch
+from ldpstream.surveys.signatures import statement
+from tests.agents.samples import make_survey
+
+from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
+
+OTHER, UNKNOWN = make_survey("other"), make_survey("unknown")
+NO_CHANGES = Changes((), (), (), {}, ())
+SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
+
+
+# ---- requests
+
+
+async def test_an_envelope_goes_to_the_log_of_its_survey() -> None:
+    rig = Rig()
+    other, (mine,), (others,) = rig.add(OTHER), envelopes(1), envelopes(1, survey=OTHER)
+    for body in (mine, others):
+        assert (await rig.post(body, idempotency_key=KEYS[0])).status_code == 202
+    assert (rig.log.appended, other.appended) == ([[mine]], [[others]])
+    batch = envelopes(5, survey=OTHER)
+    assert (await rig.post_batch(batch)).status_code == 202
+    assert (rig.log.appended, other.appended) == ([[mine]], [[others], batch])
+
+
+async def test_an_envelope_in_another_form_of_msgpack_goes_to_its_survey() -> None:
+    """In this form, the fingerprint is not at its usual place."""
+    rig, (envelope,) = Rig(), envelopes(1, survey=OTHER)
+    other, fingerprint = rig.add(OTHER), b"\xc4\x08" + OTHER.fingerprint
+    longer = b"\xdc\x00\x07" + envelope[1:].replace(fingerprint, b"\xc5\x00\x08" + OTHER.fingerprint)
+    assert msgspec.msgpack.decode(longer) == msgspec.msgpack.decode(envelope)
+    assert (await rig.post(longer)).status_code == 202
+    assert (rig.log.appended, other.appended) == ([], [[longer]])
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 0), (0, 0, 0, 1)])
+async def test_a_batch_of_two_surveys_is_refused_as_a_whole(order: Sequence[int]) -> None:
+    rig = Rig()
+    other = rig.add(OTHER)
+    one_each = [envelopes(1)[0], envelopes(1, survey=OTHER)[0]]
+    answer = await rig.post_batch([one_each[index] for index in order], idempotency_key=KEYS[0])
+    assert (title(answer), answer.status_code) == ("several surveys", 422)
+    assert "elements" not in answer.json()
+    late = envelopes(1, step=0, survey=OTHER)
+    assert title(await rig.post_batch([one_each[0], *late])) == "several surveys"
+    assert (rig.log.appended, other.appended) == ([], [])
+
+
+async def test_a_new_title_amid_a_batch_makes_no_second_survey() -> None:
+    """A long batch is checked in several turns of the loop, and the file may change between two of them."""
+    surveys = {SURVEY.fingerprint: SURVEY}
+    checks = Checks(surveys, NOW)
+    checks.check(envelopes(2))
+    surveys[SURVEY.fingerprint] = msgspec.structs.replace(SURVEY, title="Screens")
+    checks.check(envelopes(2), first=2)
+    assert checks.require_countable(batch=True).title == "Screens"
+
+
+async def test_an_unknown_survey_is_refused_but_not_for_good() -> None:
+    """Another gateway may have the survey, or this one may get it later. A batch of two surveys never counts."""
+    rig, (envelope,), (unknown,) = Rig(), envelopes(1), envelopes(1, survey=UNKNOWN)
+    rig.add(OTHER)
+    assert (title(await rig.post(unknown)), STATUS["wrong survey"]) == ("wrong survey", 409)
+    answer = await rig.post_batch([b"?", unknown])
+    assert (title(answer), answer.status_code) == ("undecodable", 422)
+    assert answer.json()["elements"][1] == {"index": 1, "reason": "wrong survey", "retry_after": 3600}
+    answer = await rig.post_batch([unknown, unknown])
+    assert (title(answer), answer.headers["retry-after"]) == ("wrong survey", "3600")
+    assert title(await rig.post_batch([envelope, unknown])) == "several surveys"
+    wrong_version = msgspec.msgpack.encode([VERSION + 1, OTHER.fingerprint])
+    answer = await rig.post(wrong_version)
+    assert (title(answer), answer.status_code) == ("unknown version", 409)
+    assert rig.log.appended == []
+
+
+async def test_an_unknown_survey_may_come_back_while_a_survey_file_is_broken() -> None:
+    """A gateway that starts with a broken file must not make the devices of that survey forget their reports."""
+    rig, (envelope,), (unknown,) = Rig(), envelopes(1), envelopes(1, survey=UNKNOWN)
+    rig.surveys.incomplete = True
+    for answer in (await rig.post(unknown), await rig.post_batch([unknown, unknown])):
+        assert (title(answer), answer.status_code) == ("survey unavailable", 503)
+    assert title(await rig.ask("GET", f"/v1/surveys/{UNKNOWN.fingerprint.hex()}")) == "survey unavailable"
+    assert (await rig.post(envelope)).status_code == 202
+    assert title(await rig.post(b"?")) == "undecodable"
+
+
+async def test_a_survey_without_a_log_has_its_own_answer() -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    rig.surveys.put(OTHER, "")
+    answer = await rig.post(envelopes(1, survey=OTHER)[0])
+    assert (title(answer), answer.status_code) == ("survey unavailable", 503)
+    assert title(await rig.post(envelopes(1, step=0, survey=OTHER)[0])) == "step too old"
+    assert (await rig.post(envelope)).status_code == 202
+    assert (await rig.ask("GET", "/ready")).status_code == 200
+
+
+async def test_the_gateway_is_ready_while_one_survey_is() -> None:
+    rig = Rig()
+    other = rig.add(OTHER)
+    rig.log.ready = False
+    assert title(await rig.post(envelopes(1)[0])) == "log unavailable"
+    assert (await rig.post(envelopes(1, survey=OTHER)[0])).status_code == 202
+    assert (await rig.ask("GET", "/ready")).status_code == 200
+    assert [(sample.labels, sample.value) for family in survey_ready.collect() for sample in family.samples] == [
+        ({"survey": "sample"}, 0), ({"survey": "other"}, 1)
+    ]  # fmt: skip
+    other.ready = False
+    assert (await rig.ask("GET", "/ready")).status_code == 503
+
+
+async def test_a_wrong_cohort_is_refused_for_good_and_the_others_count() -> None:
+    rig, survey = Rig(), make_survey("versions", cohorts=2)
+    log, good = rig.add(survey), envelopes(3, survey=survey)
+    fields = msgspec.msgpack.decode(good[0])
+    wrong = [msgspec.msgpack.encode([*fields[:6], *cohort, fields[7]]) for cohort in ([2], [-1], [])]
+    plain = msgspec.msgpack.decode(envelopes(1)[0])
+    wrong.append(msgspec.msgpack.encode([*plain[:6], 0, plain[6]]))  # its survey has no cohorts
+    for envelope in wrong:
+        answer = await rig.post(envelope)
+        assert (title(answer), answer.status_code) == ("unknown cohort", 422)
+        assert answer.json()["type"] == "urn:ldpstream:problem:unknown-cohort"
+    answer = await rig.post_batch([good[0], *wrong[:3], good[1]])
+    assert (title(answer), answer.json()["refused"]) == ("unknown cohort", 3)
+    assert [(e["index"], e["reason"]) for e in answer.json()["elements"]] == [(i, "unknown cohort") for i in (1, 2, 3)]
+    assert (await rig.post_batch(good)).status_code == 202
+    assert (log.appended, rig.log.appended) == ([good], [])
+
+
+# ---- documents
+
+
+async def test_the_surveys_are_listed_and_given_by_fingerprint() -> None:
+    rig = Rig()
+    rig.add(OTHER)
+    (listed, same) = (await rig.ask("GET", "/v1/surveys")).json()["surveys"]
+    assert (listed["name"], same["name"]) == ("other", "sample")
+    assert listed == {
+        "name": "other", "fingerprint": OTHER.fingerprint.hex(), "title": None, "ends": "2057-09-13T01:46:40Z"
+    }  # fmt: skip
+    for survey in (SURVEY, OTHER):
+        found = (await rig.ask("GET", f"/v1/surveys/{survey.fingerprint.hex()}")).json()
+        assert (found["name"], found["canonical"]) == (survey.name, survey.canonical)
+    for unknown in (UNKNOWN.fingerprint.hex(), "x", "0" * 17, "%00", SURVEY.fingerprint.hex() + "/"):
+        answer = await rig.ask("GET", f"/v1/surveys/{unknown}")
+        assert title(answer) == "not found"
+    answer = await rig.ask("GET", "/v1/survey")
+    assert (title(answer), "GET /v1/surveys lists them" in answer.json()["detail"]) == ("not found", True)
+
+
+async def test_a_gateway_with_one_survey_also_answers_without_a_fingerprint() -> None:
+    rig = Rig()
+    answer = await rig.ask("GET", "/v1/survey")
+    assert answer.json() == (await rig.ask("GET", f"/v1/surveys/{SURVEY.fingerprint.hex()}")).json()
+    rig.add(OTHER)
+    assert title(await rig.ask("GET", "/v1/survey")) == "not found"
+    rig.surveys.remove(OTHER.fingerprint)
+    assert (await rig.ask("GET", "/v1/survey")).json() == answer.json()
+    rig.surveys.remove(SURVEY.fingerprint)
+    assert title(await rig.ask("GET", "/v1/survey")) == "not found"
+    assert (await rig.ask("GET", "/v1/surveys")).json() == {"surveys": []}
+
+
+async def test_the_documents_need_a_token() -> None:
+    rig = Rig(tokens=[TOKEN])
+    for path in ("/v1/surveys", f"/v1/surveys/{SURVEY.fingerprint.hex()}"):
+        assert title(await rig.ask("GET", path)) == "unauthorized"
+        assert (await rig.ask("GET", path, headers={"authorization": f"Bearer {TOKEN}"})).status_code == 200
+
+
+# ---- files
+
+
+class ClosingLog(FakeLog):
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Folder:
+    """A gateway with the surveys of a folder. A survey whose name is in `unusable` has an unusable topic."""
+
+    def __init__(self, folder: Path, *names: str) -> None:
+        self.folder, self.reachable = folder, True
+        for name in names:
+            self.write(name)
+        self.logs: dict[bytes, ClosingLog] = {}
+        self.unusable: set[str] = set()
+        self.error: type[Exception] = UserError
+        self.surveys = GatewaySurveys()
+        self.served = ServedSurveys(SurveyWatch([folder]), self.surveys, self, self._check)
+
+    def write(self, name: str, old: str = "", new: str = "") -> None:
+        text = SAMPLE.read_text().replace('name = "demo"', f'name = "{name}"').replace(old, new)
+        (self.folder / f"{name}.toml").write_text(text)
+
+    def _check(self, survey: Survey) -> None:
+        if survey.name in self.unusable:
+            raise self.error(f"topic of {survey.name} is unusable")
+
+    def add(self, survey: Survey) -> ClosingLog:
+        log = self.logs[survey.fingerprint] = ClosingLog()
+        return log
+
+    async def look(self) -> None:
+        """Looks twice: a change counts once two looks agree."""
+        for _ in range(2):
+            await self.served.look()
+
+    def states(self) -> dict[str, bool]:
+        return dict(self.surveys.states())
+
+    def named(self, name: str) -> Survey:
+        (found,) = (survey for survey in self.surveys.by_fingerprint.values() if survey.name == name)
+        return found
+
+
+async def test_surveys_come_and_go_with_their_files(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "one", "two")
+    folder.served.begin(folder.served.check())
+    assert folder.states() == {"one": True, "two": True}
+    folder.write("three")
+    await folder.look()
+    assert folder.states() == {"one": True, "two": True, "three": True}
+    gone = folder.named("one")
+    (tmp_path / "one.toml").unlink()
+    await folder.look()
+    assert folder.states() == {"two": True, "three": True}
+    assert [log.closed for key, log in folder.logs.items()] == [key == gone.fingerprint for key in folder.logs]
+
+
+async def test_a_replaced_survey_is_removed_and_added(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    old = folder.named("one")
+    replaces = f'replaces = "{old.fingerprint.hex()}"\n'
+    folder.write("one", "step_seconds = ", f"{replaces}step_seconds = 1")
+    await folder.look()
+    new = folder.named("one")
+    assert old.fingerprint != new.fingerprint
+    assert (folder.logs[old.fingerprint].closed, folder.logs[new.fingerprint].closed) == (True, False)
+    folder.write("one", "step_seconds = ", f'{replaces}title = "Screens"\nstep_seconds = 1')
+    await folder.look()
+    assert folder.named("one").title == "Screens"
+    assert b"Screens" in folder.surveys.document(new.fingerprint.hex())
+    assert len(folder.logs) == 2  # another title is no other survey
+
+
+async def test_a_save_of_an_open_surveys_file_ends_no_survey(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    old = folder.named("one")
+    folder.write("one", "step_seconds = ", "step_seconds = 1")
+    await folder.look()
+    assert folder.named("one") == old
+    assert folder.states() == {"one": True}
+    assert not folder.logs[old.fingerprint].closed
+    assert folder.surveys.incomplete  # a device with the new file gets 503, and keeps its report
+    assert json.loads(folder.surveys.document(old.fingerprint.hex()))["toml"] != (tmp_path / "one.toml").read_text()
+
+
+async def test_a_request_outlives_its_survey() -> None:
+    rig, (envelope,) = Rig(), envelopes(1)
+    answers: list[Any] = []
+    rig.log.open = False
+    headers = [(b"content-type", b"application/octet-stream")]
+    rig.intake.take(headers, "192.0.2.1", envelope, answers.append)
+    rig.surveys.remove(SURVEY.fingerprint)
+    assert title(await rig.post(envelope)) == "wrong survey"
+    rig.log.release()
+    assert (answers, rig.log.appended) == ([1], [[envelope]])
+
+
+async def test_an_unusable_topic_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
+    folder = Folder(tmp_path, "bad", "good")
+    folder.unusable = {"bad"}
+    with structlog.testing.capture_logs() as lines:
+        folder.served.begin(folder.served.check())
+        assert folder.states() == {"bad": False, "good": True}
+        await folder.served.look()
+    assert [(line["event"], line["survey"], line["error"]) for line in lines] == [
+        ("survey not served", "bad", "topic of bad is unusable")
+    ] * 2
+    folder.unusable.clear()
+    folder.reachable = False
+    await folder.served.look()
+    assert folder.states() == {"bad": False, "good": True}
+    folder.reachable = True
+    await folder.served.look()
+    assert folder.states() == {"bad": True, "good": True}
+
+
+class Agents(SurveyKeeper):
+    """Keeps the survey that agents count, in memory."""
+
+    kept: Kept | None = None
+
+    def accept(self, survey: Survey, toml: str) -> None:
+        self.kept = Kept(survey.fingerprint.hex(), toml)
+
+    def _place(self, survey: Survey) -> str:
+        return "memory"
+
+    def _read(self, survey: Survey) -> Kept | None:
+        return self.kept
+
+    def _write(self, survey: Survey, kept: Kept | None) -> None:
+        self.kept = kept
+
+
+async def test_a_gateway_takes_no_reports_that_the_agents_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade to a survey that replaces an open one of its name: gateways first, then agents first."""
+    for module in (checks, served_surveys):
+        monkeypatch.setattr(module, "RETRY_S", 0.0)
+    folder, file = Folder(tmp_path, "one"), tmp_path / "one.toml"
+    agents = Agents(folder.served._watch)
+
+    def check(survey: Survey) -> None:
+        agents.check(survey)
+        agents.check_counted(survey)
+
+    folder.served._checks._check, folder.served._counted = check, agents.check_counted
+    folder.served.begin(folder.served.check())
+    assert folder.states() == {"one": True}  # no agent has begun: Kafka keeps the reports for a week
+    surveys = [folder.named("one")]
+    agents.accept(surveys[0], file.read_text())
+    for _ in range(2):
+        replaces = f'replaces = "{surveys[-1].fingerprint.hex()}"\n'
+        folder.write("one", "step_seconds = ", f"{replaces}step_seconds = {len(surveys)}")
+        surveys.append(load_survey(file))
+        if len(surveys) == 2:
+            await folder.look()
+            assert (folder.named("one"), folder.states()) == (surveys[1], {"one": False})
+            with pytest.raises(Problem, match="survey unavailable"):
+                folder.surveys.log_of(surveys[1])
+        else:
+            agents.accept(surveys[2], file.read_text())
+            await folder.served._look_at_agents()
+            assert (folder.named("one"), folder.states()) == (surveys[1], {"one": False})
+            assert folder.logs[surveys[1].fingerprint].closed
+        agents.accept(surveys[-1], file.read_text())
+        await folder.look()
+        assert (folder.named("one"), folder.states()) == (surveys[-1], {"one": True})
+
+
+async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "RETRY_S", 0.0)
+    monkeypatch.setattr(served_surveys, "LOOK_S", 0.01)
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    folder.unusable, folder.error = {"bad"}, RuntimeError
+    following = asyncio.create_task(folder.served.follow())
+    with structlog.testing.capture_logs() as lines:
+        folder.write("bad")
+        folder.write("two")
+        while folder.states() != {"one": True, "bad": False, "two": True}:
+            assert not following.done()
+            await asyncio.sleep(0.01)
+        folder.unusable.clear()
+        looks = chain([RuntimeError], repeat((NO_CHANGES, [])))
+        monkeypatch.setattr(folder.served, "_look_at_files", Mock(side_effect=looks))
+        while not folder.states()["bad"]:
+            assert not following.done()
+            await asyncio.sleep(0.01)
+    following.cancel()
+    errors = [line for line in lines if line["event"] == "internal error"]
+    assert errors[0]["survey"] == "bad"
+    assert any("survey" not in line for line in errors)
+
+
+async def test_a_broken_file_makes_the_surveys_incomplete_until_it_is_mended(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "one")
+    folder.served.begin(folder.served.check())
+    assert not folder.surveys.incomplete
+    (tmp_path / "two.toml").write_text("name = [")
+    await folder.look()
+    assert (folder.surveys.incomplete, folder.states()) == (True, {"one": True})
+    folder.write("two")
+    await folder.look()
+    assert (folder.surveys.incomplete, folder.states()) == (False, {"one": True, "two": True})
+    (tmp_path / "two.toml").write_text("name = [")
+    await folder.look()
+    assert (folder.surveys.incomplete, folder.states()) == (False, {"one": True, "two": True})  # its last good survey stays
+
+
+def test_a_start_needs_a_usable_survey(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "bad", "worse")
+    folder.unusable = {"bad", "worse"}
+    with structlog.testing.capture_logs() as lines, pytest.raises(UserError, match="topic of bad is unusable"):
+        folder.served.check()
+    assert lines == []
+    folder.unusable, folder.error = {"worse"}, type("Away", (UserError, Unreachable), {})
+    with pytest.raises(Unreachable):
+        folder.served.check()
+
+
+def test_mistakes_in_the_files_are_one_error(tmp_path: Path) -> None:
+    with pytest.raises(SurveyFolderError, match="no survey found"):
+        Folder(tmp_path)
+    folder = Folder(tmp_path, "one")
+    (tmp_path / "two.toml").write_text((tmp_path / "one.toml").read_text().replace("step_seconds = ", "step_seconds = 1"))
+    with pytest.raises(SurveyFolderError, match="two different surveys are named one"):
+        Folder(tmp_path)
+    assert folder.states() == {"one": False}
+
+
+async def test_the_signature_beside_the_files_is_served_and_followed(tmp_path: Path) -> None:
+    """A gateway serves all signatures of a survey and the latest one, and checks none."""
+    folder = Folder(tmp_path, "one", "two")
+    folder.served.begin(folder.served.check())
+    one, path = folder.named("one"), tmp_path / "signatures.jsonl"
+
+    def served(name: str) -> Any:
+        found = json.loads(folder.surveys.document(folder.named(name).fingerprint.hex()))
+        assert found["signature"] == (found["signatures"][-1] if found["signatures"] else None)
+        return [one["signature"] for one in found["signatures"]]
+
+    def line(stated: str, signature: str) -> str:
+        return json.dumps({"statement": stated, "signature": signature, "toml": "x"}) + "\n"
+
+    stated = statement(one, "x", None, datetime(2026, 1, 5, tzinfo=UTC))
+    assert served("one") == []
+    path.write_text(line(stated, "first") + line(stated, "last"))
+    await folder.look()
+    assert (served("one"), served("two")) == (["first", "last"], [])
+    with structlog.testing.capture_logs() as logged:
+        path.write_text("broken")
+        await folder.look()
+        await folder.look()
+    assert [entry["event"] for entry in logged] == ["signatures cannot be read"]  # one line, as long as the reason is the same
+    assert served("one") == ["first", "last"]
+    path.unlink()
+    await folder.look()
+    assert served("one") == []

@@ -1,0 +1,147 @@
+"""Surveys with published results, and servers of the live page, for the tests of the page."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+from PIL import Image
+from playwright.sync_api import FloatRect, Locator, Page, expect
+
+from ldpstream.promises.outlook import spent
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.estimates.catalogue import estimators
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Jump, Publication, Span, spans
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.progress import Progress, Source
+from ldpstream.services.demo import Demo
+from ldpstream.surveys import Reason, Survey, load_survey
+from tests.faults.memory_store import MemoryResults
+from tests.small_survey import small_survey
+
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
+SAMPLES = Path(__file__).parents[3] / "surveys" / "samples"
+SURVEY = load_survey(SAMPLES / "demo.toml")
+SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
+COLOURS = 128  # number of colours in a stored picture
+
+OpenPage = Callable[..., Page]
+
+
+@contextmanager
+def served(survey: Survey, results: Source, rejected: dict[Reason, int] | None = None, late_ms: int = 0) -> Iterator[str]:
+    """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
+
+    def clock() -> int:
+        progress = results.progress()
+        return survey.closes_ms(progress.next_step if progress else 0) + late_ms
+
+    server = PageServer(create_api(survey, results, lambda: rejected or {}, clock=clock), "127.0.0.1", 0)
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+@contextmanager
+def demo_page(survey: Survey, demo: Demo) -> Iterator[str]:
+    """Serves the page of a demo's results, with the truth, and yields its address."""
+    service = demo.service
+    server = PageServer(create_api(survey, service.results, service.rejected, truth=demo.truth.of), "127.0.0.1", 0)
+    try:
+        yield server.url
+    finally:
+        server.close()
+
+
+def box_of(chart: Locator) -> FloatRect:
+    """Returns where a chart is. Playwright finds no box while the page replaces the chart by a new one."""
+    for _ in range(PATIENCE_MS // 100):
+        if (box := chart.bounding_box()) is not None:
+            return box
+        chart.page.wait_for_timeout(100)
+    raise AssertionError(f"{chart} has no box")
+
+
+def unfold(page: Page) -> None:
+    """Opens the table of attributes and their privacy."""
+    page.locator("#privacy-line").click()
+
+
+def settings(page: Page) -> None:
+    """Opens the controls below the attribute, which are folded on a small screen."""
+    if page.locator("#settings").get_attribute("open") is None:
+        page.locator("#settings > summary").click()
+
+
+def shoot(page: Page, name: str) -> None:
+    if SHOTS:
+        picture = f"{SHOTS}/{name}.png"
+        page.screenshot(path=picture, full_page=True)
+        Image.open(picture).quantize(COLOURS).save(picture, optimize=True)  # a palette takes a third of the bytes
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
+        with open(f"{SHOTS}/first_paint.jsonl", "a") as file:
+            file.write(json.dumps({"page": name, "first_contentful_paint_ms": paint}) + "\n")
+
+
+def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:
+    """Returns a survey with many values, and synthetic publications of every step."""
+    level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
+    survey = small_survey(*({"name": f"a{i:02}", "size": k, "level": level} for i in range(attributes)), name="many")
+    rng, results = np.random.default_rng(1), MemoryResults()
+    for step in range(steps):
+        extend(survey, results, step, rng)
+    return survey, results
+
+
+HONEST = Diagnostics(mass_below_zero=0.0, fit_z={"standard": -5.9}, drift_sigma=6.1, drift_value=0, drift_p=6e-7)
+
+
+def extend(
+    survey: Survey,
+    results: MemoryResults,
+    step: int,
+    rng: np.random.Generator,
+    said: Diagnostics = HONEST,
+    of_window: Diagnostics = HONEST,
+    jump: Jump | None = None,
+    crowd: Crowd | UnsetType = UNSET,
+) -> None:
+    """Publishes one more step, with the diagnostics of the step and of the window, and the jump and the step's crowd of the
+    first attribute.
+    """
+    made = []
+    for i, attribute in enumerate(survey.attributes):
+        frequencies = rng.dirichlet(np.full(attribute.k, 0.05))
+        result = Frequencies(
+            frequencies=frequencies.tolist(), standard_errors=[0.01] * attribute.k, iterations=0, converged=True
+        )
+        for span in spans(attribute):
+            filtered = span == "filtered"
+            names = ["filter"] if filtered else [row.name for row in estimators(survey.mechanisms[i])]
+            made += [
+                Publication(
+                    survey=survey.name, fingerprint=survey.fingerprint.hex(), attribute=attribute.name, step=step,
+                    span=span, panes=1, reports=1000, complete=True, estimators=dict.fromkeys(names, result),
+                    privacy={"standard": spent(survey.mechanisms[i][0], step + 1)},
+                    diagnostics=said if span == "step" else of_window, change=jump if filtered and i == 0 else None,
+                    crowd=crowd if span == "step" and i == 0 else UNSET,
+                )
+            ]  # fmt: skip
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))
+
+
+def silent(survey: Survey, results: MemoryResults, step: int, complete: bool = True) -> None:
+    """Publishes one more step without reports. An incomplete step stands for reports that no agent has counted."""
+    made = []
+    for i, mechanisms in enumerate(survey.mechanisms):
+        nothing = [m.empty_table() for m in mechanisms]
+        spans: tuple[Span, ...] = ("step", "window")
+        made += [conclude(survey, i, step, span, [nothing], complete) for span in spans]
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=step + 1))

@@ -1,0 +1,432 @@
+"""Tests of the live page in a real browser: content, controls, keyboard, themes, small screens, no requests to other hosts.
+
+If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the times to first paint into this folder.
+"""
+
+import re
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from ldpstream.mechanisms.wording import up
+from ldpstream.producers.values import MarkovValues
+from ldpstream.promises.device_chance import guesses
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.estimates import catalogue
+from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.progress import Progress
+from ldpstream.services.demo import Demo
+from ldpstream.surveys import load_survey
+from tests.small_survey import small_survey
+
+from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, extend, many, served, settings, shoot, silent, unfold
+
+GUESSES = guesses(SURVEY, 0, SURVEY.mechanisms[0][0], 6)
+
+
+def test_the_page_shows_privacy_and_estimates(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    pipeline, url = demo
+    page = open_page(url)
+    assert page.title() == f"{SURVEY.name} · ldpstream"
+    assert page.locator("#attributes").is_hidden()
+    now, changing = (str(GUESSES[name]) for name in ("guess_device", "guess_any_values_device"))
+    assert page.locator("#privacy-line").inner_text() == (
+        f"Privacy of screen: the chance of a right guess from a whole device is {now} now and 91.6 % in a year if the value "
+        f"stays the same, {changing} now and at most 100.0 % in a year if it changes; 16.7 % without reports."
+    )
+    unfold(page)
+    assert page.locator("#attributes tbody tr").count() == sum(len(attribute.levels) for attribute in SURVEY.attributes)
+    (p,) = pipeline.service.results.get(["screen|window|5"])
+    assert p is not None
+    cells = page.locator("#attributes tbody tr").first.locator("td").all_inner_texts()
+    assert [re.sub(r"\s+", " ", cell) for cell in cells[:5]] == [
+        "standard after 6 reports",
+        f"{GUESSES['guess']} whole device: {GUESSES['guess_device']} {up(p.privacy['standard'].eps_t)} nats",
+        "91.6 % whole device: 91.6 % 4 nats",
+        f"{GUESSES['guess_any_values']} whole device: {GUESSES['guess_any_values_device']} "
+        f"{up(p.privacy['standard'].eps_sequence)} nats",
+        "at most 100.0 % whole device: at most 100.0 % 16,200 nats",
+    ]  # fmt: skip
+    promise = page.locator("#promise").inner_text()
+    assert "one report gives a right guess with a chance of 59.6 % (2 nats)" in promise
+    assert "no number of reports raises the loss above 4 nats (chance 91.6 %)" in promise
+    assert "be the sender's true value" in page.locator("footer").inner_text()
+    people = -(-p.reports // 6)
+    summary = f"{p.reports:,} reports of at least {people:,} people in 6 steps, with 95 % intervals. is the truth."
+    assert re.sub(r"\s+", " ", page.locator("#summary").inner_text()) == summary
+    assert page.locator("#when").inner_text() == "5 Jan 2026, 00:00–06:00 UTC (step 5)"
+    assert page.locator("#state-text").inner_text() == "Latest step ended 5 Jan 2026, 06:00 UTC (simulated time; step 5)"
+    row = page.locator("#values tr").nth(1).inner_text().split("\t")
+    found, truth = p.estimators["eb"].estimate(), pipeline.truth.of(p).shares
+    assert truth is not None
+    assert row[0] == SURVEY.attributes[0].label(0)
+    assert row[1] == f"{100 * found.frequencies[0]:.2f} %"
+    assert row[-1] == f"{100 * truth[0]:.2f} %"
+    shoot(page, "desktop")
+
+
+def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> None:
+    survey = load_survey(SAMPLES / "changing.toml")
+    demo = Demo(survey, MarkovValues(survey, 4000, 50, 3), 3)
+    demo.run(lambda step, made: None)
+    server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        unfold(page)
+        shoot(page, "spaced")
+        said = page.locator("#attributes tbody tr").first.inner_text() + page.locator("#promise").inner_text()
+        for words in (
+            "after 2 reports",
+            "a chance of 35.2 % (1 nat)",
+            "All reports of this attribute together lose at most 365 nats, whatever the values.",
+            "A device reports once in 25 steps: at most 1 nat within any 25 steps, whatever the values.",
+        ):
+            assert words in said, said
+        sample = "A step counts at most about one device in 25 at level daily; the intervals hold for all people."
+        assert sample not in page.locator("#summary").inner_text()
+        page.locator("#span").select_option("step")
+        expect(page.locator("#summary")).to_contain_text(sample)
+        page.close()  # close the page before the server: a closed connection would be an error on the page
+    finally:
+        server.close()
+    reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
+    assert [reports["window", step] for step in (24, 49)] == [4000, 4000]
+    assert 100 < reports["step", 30] < 250
+
+
+def test_the_page_bounds_the_loss_of_a_survey_that_ends(open_page: OpenPage) -> None:
+    """The levels have no `lifetime_reports`. A memoized level keeps its own sentence."""
+    once = (
+        {"name": "once", "mechanism": "GRR", "eps": 0.5},
+        {"name": "spaced", "mechanism": "OUE", "eps": 1.0, "every_steps": 4},
+    )
+    levels = (*once, {"name": "memos", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0})
+    lose, stop = "All reports of this attribute together lose at most ", "Each further report adds "
+    for ends, bounds in ((None, (f"{stop}0.5 nats; there", f"{stop}1 nat; there")), (8, (f"{lose}4 nats", f"{lose}2 nats"))):
+        survey = small_survey({"name": "a", "size": 4, "level": levels}, ends=ends, window_steps=4)
+        demo = Demo(survey, MarkovValues(survey, 100, 2, 1), 1)
+        demo.run(lambda step, made: None)
+        server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
+        try:
+            page = open_page(server.url)
+            unfold(page)
+            said = page.locator("#promise p").all_inner_texts()
+            page.close()
+        finally:
+            server.close()
+        by_level = {name: next(text for text in said if f"level {name} " in text) for name in ("once", "spaced", "memos")}
+        assert [words in by_level[name] for name, words in zip(by_level, bounds, strict=False)] == [True, True]
+        assert "no number of reports raises the loss above 2 nats" in by_level["memos"]
+        assert lose not in by_level["memos"]
+
+
+def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    pipeline, url = demo
+    page = open_page(url)
+    page.select_option("#estimator", "mi")
+    page.select_option("#post", "norm-sub")
+    expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile("post=norm-sub"))
+    page.select_option("#span", "step")
+    expect(page.locator("#when")).to_have_text("5 Jan 2026, 05:00–06:00 UTC (step 5)")
+    page.locator("#step").fill("2")
+    expect(page.locator("#when")).to_have_text("5 Jan 2026, 02:00–03:00 UTC (step 2)")
+    expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 03:00")
+    assert not page.locator("#follow").is_checked()
+    (p,) = pipeline.service.results.get(["screen|step|2"])
+    assert p is not None
+    assert f"{p.reports:,} reports" in page.locator("#summary").inner_text()
+    with page.expect_download() as download:
+        page.locator("#histogram-csv").click()
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0].startswith("value,label,frequency")
+    assert len(lines) == SURVEY.attributes[0].k + 1
+    page.select_option("#attribute", "latency_ms")
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert "attribute=latency_ms" in page.url
+    assert page.locator("#estimator option").count() == 4
+    assert page.locator("#post").is_enabled()
+
+
+def test_the_page_is_usable_by_keyboard(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(demo[1])
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(0)}: ")
+    page.keyboard.press("End")
+    assert page.locator("#readout").inner_text().startswith(f"{SURVEY.attributes[0].label(SURVEY.attributes[0].k - 1)}: ")
+    unfold(page)
+    page.locator("[data-attribute=latency_ms]").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert page.evaluate("document.activeElement.dataset.attribute") == "latency_ms"  # the page is redrawn and keeps the focus
+    named = "(e) => e.labels?.length || e.textContent.trim() || e.ariaLabel"
+    assert page.evaluate(f"[...document.querySelectorAll('select, input, button')].every({named})")
+
+
+def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    dark = open_page(demo[1], scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    first = dark.evaluate(background)
+    shoot(dark, "dark")
+    dark.locator("#theme").click()  # selects the light theme, independent of the system's theme
+    assert dark.evaluate(background) != first
+    dark.reload()
+    dark.wait_for_selector("html[data-ready=yes]")
+    assert dark.evaluate(background) != first
+    assert dark.locator("#theme").inner_text() == "Theme: light"
+    dark.goto(f"{demo[1]}table")
+    assert dark.evaluate(background) == first  # without scripts, the system decides
+
+
+def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(demo[1], width=360, height=740)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert box_of(page.locator("#histogram"))["y"] < 740, "the histogram begins on the first screen"
+    shoot(page, "phone")
+    for fold in ("#privacy-line", "#settings > summary", "#numbers > summary"):
+        page.locator(fold).click()
+    page.wait_for_selector("#values tbody tr")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    wrapped = """() => [...document.querySelectorAll("td.number, td.wraps > span, summary.wraps > strong")].filter((part) => {
+        const range = document.createRange();
+        range.selectNodeContents(part);
+        return part.textContent.includes(" %") && range.getClientRects().length > 1;
+    }).map((part) => part.textContent)"""
+    assert page.evaluate(wrapped) == []
+    narrow = "(part) => { part.style.cssText = 'white-space: normal; display: block; width: 1ch'; }"
+    page.locator("#values td").first.evaluate(narrow)
+    assert len(page.evaluate(wrapped)) == 1, "a planted mistake"
+
+
+def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    """At another step the readout shows the same value. For another attribute the readout is empty until a value is chosen."""
+    page = open_page(demo[1])
+    readout = page.locator("#readout")
+    unread = readout.inner_text()
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    first = readout.inner_text()
+    assert first.startswith(f"{SURVEY.attributes[0].label(1)}: ")
+    page.locator("#step").fill("2")
+    expect(readout).not_to_have_text(first)
+    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(1)}: ")
+    page.locator("#histogram").focus()
+    page.keyboard.press("ArrowRight")  # continues from the chosen value
+    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
+    page.select_option("#attribute", "latency_ms")
+    assert readout.inner_text() == unread
+    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
+    assert readout.inner_text() == unread
+
+
+def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
+    survey, results = many(1000, 20, 50)
+    server = PageServer(create_api(survey, results, lambda: {"step too old": 1234}), "127.0.0.1", 0)
+    try:
+        page = open_page(server.url)
+        shoot(page, "many")
+        assert "; step 49)" in page.locator("#state-text").inner_text()
+        assert page.locator("#attributes tbody tr").count() == 20
+        assert "1,234" in page.locator("#rejected").inner_text()
+        assert "The 25 most frequent of 1,000 values; the others have" in page.locator("#summary").inner_text()
+        extend(survey, results, 50, np.random.default_rng(2))
+        expect(page.locator("#state-text")).to_contain_text("; step 50)")
+        expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")
+        page.close()  # close the page before the server: a closed connection would be an error on the page
+    finally:
+        server.close()
+
+
+def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> None:
+    survey, results = many(20_000, 1, 2)
+    with served(survey, results) as url:
+        page = open_page(url)
+        assert (
+            "Too few reports to tell which values are more frequent. The 25 largest estimates of 20,000 values"
+            in page.locator("#summary").inner_text()
+        )
+        page.select_option("#show", "all")
+        expect(page.locator("#summary")).to_contain_text("The 2,000 largest estimates of 20,000 values")
+        page.locator("#find").fill("19")
+        expect(page.locator("#summary")).to_contain_text("of the 2,000 most frequent with “19”.")
+        shoot(page, "large")
+        page.close()
+
+
+@pytest.mark.parametrize("width", [1300, 360])
+def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, width: int) -> None:
+    survey, results = many(10, 2, 3)
+    silent(survey, results, 3)
+    extend(survey, results, 4, np.random.default_rng(3))
+    silent(survey, results, 5)
+    with served(survey, results) as url:
+        page = open_page(url, width=width)
+        assert "Nobody reported in this window: there is no estimate." in page.locator("#summary").inner_text()
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
+        assert (
+            page.locator("#alerts-list").inner_text()
+            == "Nobody reported in the latest step, 5 Jan 2026, 00:05–00:06 UTC (step 5)."
+        )
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#readout").inner_text() == "0: no estimate, since nobody reported"
+        page.locator("#numbers").evaluate("e => { e.open = true; }")
+        page.wait_for_selector("#values tr")
+        assert page.locator("#values tr").nth(1).inner_text().split("\t") == ["0", "–", "–", "–", "–"]
+        assert "most frequent values in the last step with reports" in page.locator("#series-hint").inner_text()
+        assert all(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
+        unfold(page)
+        if width > 620:
+            assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
+        shoot(page, f"nobody_{width}")
+        settings(page)
+        page.select_option("#order", "frequency")
+        page.locator("#step").fill("4")
+        expect(page.locator("#summary")).to_contain_text("1,000 reports")
+        page.close()
+
+
+def test_the_page_does_not_say_that_nobody_reported_while_agents_are_down(open_page: OpenPage) -> None:
+    survey, results = many(10, 2, 3)
+    silent(survey, results, 3, complete=False)
+    silent(survey, results, 4, complete=False)
+    with served(survey, results) as url:
+        page = open_page(url)
+        assert page.locator("#alerts-list li").first.inner_text() == (
+            "No report counts so far in the latest step, 5 Jan 2026, 00:04–00:05 UTC (step 4). The counting agents may have "
+            "stopped: reports may wait in the log."
+        )
+        assert "No report counts so far in this window: there is no estimate." in page.locator("#summary").inner_text()
+        unfold(page)
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report counts so far"
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#readout").inner_text() == "0: no estimate, since no report counts so far"
+        assert "obody reported" not in page.locator("body").inner_text()
+        page.goto(f"{url}table")
+        assert "no report counts so far" in page.locator("body").inner_text()
+        assert "obody reported" not in page.locator("body").inner_text()
+        page.close()
+
+
+def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
+    survey, results = many(500, 1, 1)
+    (m,) = survey.mechanisms[0]
+    table = m.tabulate(m.simulate(np.arange(500) % 250, np.random.default_rng(1)))
+    made = [conclude(survey, 0, 1, "window", [[table]], True), conclude(survey, 0, 1, "step", [[table]], True)]
+    assert results.save(made, results.progress(), Progress(first_step=0, next_step=2))
+    with served(survey, results) as url:
+        page = open_page(f"{url}?estimator=mle")
+        summary = page.locator("#summary")
+        expect(summary).to_contain_text(
+            "500 reports of at least 500 people in 1 step, with no intervals. Intervals would not cover"
+        )
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        assert "%, without an interval" in page.locator("#readout").inner_text()
+        assert "where they can be trusted" in page.locator("#series-hint").inner_text()
+        shoot(page, "withheld")
+        page.select_option("#estimator", "mi")
+        expect(summary).to_contain_text("95 % intervals.")
+        assert "would not cover" not in summary.inner_text()
+        page.close()
+
+
+def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 2)
+    relayed = msgspec.structs.replace(survey, relay="required", lateness_steps=2, crowd=20_000)
+    for asked, shown in ((survey, False), (relayed, True)):
+        with served(asked, results) as url:
+            page = open_page(url)
+            unfold(page)
+            said = page.locator("#promise").inner_text()
+            assert ("if at least 20,000 honest people report at the same steps" in said) == shown
+            assert ("the same people at all steps" in said) == shown  # the level is memoized
+            assert not shown or said.index("2 nats") < said.index("These promises hold against everybody")
+            page.close()
+
+
+def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 0)
+    for step in range(3):
+        silent(survey, results, step)
+    with served(survey, results) as url:
+        page = open_page(url)
+        assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
+        assert page.locator("#legend li").count() == 0
+        shoot(page, "nobody_ever")
+        page.close()
+
+
+def test_the_page_warns_about_a_crowd_that_is_too_small(open_page: OpenPage) -> None:
+    survey, results = many(10, 2, 2)
+    crowd = Crowd(assumed=20_000, reports={"nobody": 0, "standard": 1000, "strict": 20_000}, reached=False)
+    memoized = msgspec.structs.replace(crowd, reports={"few": 2, "standard": 1000}, memoized=["standard"])
+    extend(survey, results, 2, np.random.default_rng(2), crowd=crowd)
+    with served(survey, results) as url:
+        page = open_page(f"{url}?span=step")
+        text = "evel standard has 1,000 reports, fewer than the crowd of 20,000: the promise behind the relay is not claimed"
+        expect(page.locator("#alerts-list")).to_have_text(f"a00: l{text} in the latest step.")
+        expect(page.locator("#summary")).to_contain_text(f"L{text} in this step.")
+        extend(survey, results, 3, np.random.default_rng(3), crowd=memoized)
+        page.goto(f"{url}?span=step")
+        expect(page.locator("#summary")).to_contain_text(f"L{text} for any report of the people who reported in this step.")
+        extend(survey, results, 4, np.random.default_rng(4), crowd=msgspec.structs.replace(memoized, reached=True))
+        page.goto(f"{url}?span=step")
+        expect(page.locator("#when")).to_contain_text("step 4")
+        assert page.locator("#alerts").is_hidden()
+        assert "crowd" not in page.locator("#summary").inner_text()
+        page.close()
+
+
+@pytest.mark.parametrize("z", [-6.1, 1e6])
+@pytest.mark.parametrize("width", [1300, 360])
+def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, width: int) -> None:
+    survey, results = many(10, 2, 2)
+    with served(survey, results) as url:
+        page = open_page(url, width=width)
+        assert page.locator("#alerts .warning").count() == 0
+        said = Diagnostics(mass_below_zero=0.0, fit_z={"standard": z}, drift_sigma=5.1, drift_value=3, drift_p=5e-7)
+        differing = msgspec.structs.replace(
+            HONEST, levels_sigma=7.2, levels_value=4, levels_pair=["bold", "strict"], levels_p=1e-9
+        )
+        extend(survey, results, 2, np.random.default_rng(2), said, differing)
+        expect(page.locator("#alerts .warning")).to_have_count(6)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("#alerts .warning:visible").count() == 4
+        assert page.locator("#alerts-count").inner_text() == "2 more warnings"
+        page.locator("#alerts-count").click()
+        assert [text for text in page.locator("#alerts .warning").all_inner_texts() if text.startswith("a01")] == [
+            f"a01: standard: the counts do not fit the mechanism (z = {z:.1f}). Reports are forged, or the survey is wrong.",
+            "a01: bold and strict differ in 4 by 7.2 standard errors: the estimate over both can be biased.",
+            "a01: 3 moved by 5.1 standard errors in the latest step.",
+        ]
+        page.locator("#alerts .warning .link", has_text="a01").first.click()
+        expect(page.locator("#histogram-title")).to_have_text("a01")
+        shoot(page, f"warning_{width}")
+        page.close()
+
+
+def test_the_page_offers_every_estimator_of_the_table(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page gets the names of the estimators from the API, so a new row of the catalogue is a new option."""
+    toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.", default=False)
+    monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, toy))
+    demo = Demo(SURVEY, MarkovValues(SURVEY, 1000, 2, 3), 3)
+    demo.run(lambda step, made: None)
+    with served(SURVEY, demo.service.results) as url:
+        page = open_page(f"{url}?attribute=screen")
+        labels = page.locator("#estimator option").all_inner_texts()
+        assert labels == [row.label for row in catalogue.estimators(SURVEY.mechanisms[0])]
+        assert labels[-1] == "toy estimator"
+        page.select_option("#estimator", label="toy estimator")
+        expect(page.locator("#series-hint")).to_contain_text("Toy estimator")
+        expect(page.locator("#estimator")).to_have_attribute("title", "A test.")
+        page.select_option("#span", label="filtered curve")
+        expect(page.locator("#estimator option")).to_have_text(["filter (all steps)"])
+        page.close()

@@ -1,0 +1,214 @@
+"""Tests of the filtered curve on the live page: the choice of the span, jumps, predicted steps, attributes without a filtered
+curve."""
+
+import re
+from urllib.parse import urljoin
+
+import msgspec
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+from ldpstream.publishing.estimates.publication import Jump
+from ldpstream.publishing.progress import Progress
+from ldpstream.services.demo import Demo
+from tests.faults.memory_store import MemoryResults
+from tests.small_survey import small_survey
+
+from .page_rig import HONEST, OpenPage, extend, many, served, settings, shoot, silent, unfold
+
+
+def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    """The other spans keep their estimator and post-processing."""
+    pipeline, url = demo
+    page = open_page(url)
+    assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step", "filtered curve"]
+    page.select_option("#estimator", "mi")
+    page.select_option("#post", "norm-sub")
+    expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile("post=norm-sub"))
+    page.select_option("#span", "filtered")
+    (p,) = pipeline.service.results.get(["screen|filtered|5"])
+    assert p is not None
+    people = f"{p.reports:,} reports of at least {p.reports:,} people in this step."
+    said = f"{people} The filtered curve is estimated from 6 steps so far, with 95 % intervals."
+    expect(page.locator("#summary")).to_contain_text(said)
+    assert page.locator("#estimator").is_disabled()
+    assert page.locator("#post").is_disabled()
+    assert page.locator("#estimator option").all_inner_texts() == ["filter (all steps)"]
+    for link in ("#histogram-csv", "#histogram-json", "#series-csv", "#series-json"):
+        href = page.locator(link).get_attribute("href")
+        assert href is not None
+        assert "span=filtered" in href
+        assert "post" not in href
+        assert page.request.get(urljoin(url, href)).ok
+    row = page.locator("#values tr").nth(1).inner_text().split("\t")
+    assert row[1] == f"{100 * p.estimators['filter'].estimate().frequencies[0]:.2f} %"
+    assert "Filter (all steps), the 5 most frequent values" in page.locator("#series-hint").inner_text()
+    (said,) = page.locator("#changes li").all_inner_texts()
+    assert re.fullmatch(
+        r"No jump was detected in these steps\. At the noise of the latest step with reports, a jump of [\d.]+ percentage "
+        r"points or more is found within five steps in about 9 of 10 cases\.",
+        said,
+    )
+    shoot(page, "filtered")
+    page.select_option("#span", "step")
+    expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile("span=step&estimator=mi&post=norm-sub"))
+    assert page.locator("#changes li").count() == 0
+
+
+JUMPS = {
+    3: Jump(changed_at=2, value=4, size=0.032, low=0.029, high=0.035, sigma=7.1),
+    4: Jump(changed_at=4, value=1, size=-0.00321, low=-0.004, high=-0.0024, sigma=9.0),
+}
+MARKS = """([box, step, r, g, b]) => {  // columns of this colour, and the step's column, as parts of the canvas's width
+  const canvas = document.querySelector(box + " canvas");
+  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const tall = [];
+  for (let x = 0; x < width; x += 1) {
+    let found = 0;
+    for (let y = 0; y < height; y += 1) {
+      const at = 4 * (y * width + x);
+      found += data[at] === r && data[at + 1] === g && data[at + 2] === b;
+    }
+    if (found > 0.4 * height) tall.push(x / width);
+  }
+  const [outer, plot] = [canvas.getBoundingClientRect(), document.querySelector(box + " .u-over").getBoundingClientRect()];
+  return [tall, (plot.x - outer.x + plot.width * step) / outer.width, outer.width];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1300, 360])
+def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, width: int, scheme: str) -> None:
+    survey, results = many(10, 2, 3)
+    for step in range(3, 6):
+        extend(survey, results, step, np.random.default_rng(step), jump=JUMPS.get(step))
+    frequencies = [0.0, 0.0, 0.05, 0.1, 0.5, 0.15, 0.0, 0.0, 0.12, 0.08]  # value 1 has no line
+    curves = [p for p in results.history() if (p.attribute, p.span) == ("a00", "filtered")]
+    curves = [
+        msgspec.structs.replace(
+            p, estimators={"filter": msgspec.structs.replace(p.estimators["filter"], frequencies=frequencies)}
+        )
+        for p in curves
+    ]
+    assert results.save(curves, results.progress(), Progress(first_step=0, next_step=6))
+    with served(survey, results) as url:
+        page = open_page(url, width=width, scheme=scheme)
+        assert page.locator("#changes li").count() == 0
+        settings(page)
+        page.select_option("#span", "filtered")
+        changes = page.locator("#changes li")
+        expect(changes).to_have_count(2)
+        assert changes.all_inner_texts() == [
+            "4 jumped by +3.2 percentage points (+2.9 to +3.5) at 5 Jan 2026, 00:02–00:03 UTC (step 2)",
+            "1 jumped by −0.32 percentage points (−0.40 to −0.24) at 5 Jan 2026, 00:04–00:05 UTC (step 4)",
+        ]
+        legend = page.locator("#legend li")
+        assert legend.all_inner_texts()[0] == "4 50.0 % (48.0 % to 52.0 %) ×"
+        shown = "e => getComputedStyle(e).backgroundColor"
+        colour = legend.first.locator(".key").evaluate(shown)
+        assert changes.first.locator(".key").evaluate(shown) == colour
+        assert changes.last.locator(".key").count() == 1
+        red, green, blue = (int(part) for part in re.findall(r"\d+", colour))
+        marks, expected, pixels = page.evaluate(MARKS, ["#series", (2 + 1.1) / (6 + 0.2), red, green, blue])
+        assert marks, "no mark at the jump"
+        assert page.locator("#series-hint").inner_text().endswith("A dashed line in a value's colour marks a jump.")
+        assert all(abs(mark - expected) < 2 / pixels for mark in marks)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shoot(page, f"jump_{width}_{scheme}")
+        page.close()
+
+
+@pytest.mark.parametrize("width", [1300, 360])
+def test_the_overview_warns_of_a_jump_for_every_span(open_page: OpenPage, width: int) -> None:
+    survey, results = many(10, 2, 3)
+    quiet = msgspec.structs.replace(HONEST, fit_z={})
+    extend(survey, results, 3, np.random.default_rng(3), quiet, quiet, JUMPS[3])
+    with served(survey, results) as url:
+        page = open_page(url, width=width)
+        settings(page)
+        warning = page.locator("#alerts .warning")
+        for span in ("window", "step", "filtered"):
+            page.select_option("#span", span)
+            expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile(f"span={span}"))
+            assert warning.all_inner_texts() == [
+                "a00: 4 jumped by +3.2 percentage points at 5 Jan 2026, 00:02–00:03 UTC (step 2) (95 % interval +2.9 to +3.5)."
+            ]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        shoot(page, f"jump_warning_{width}")
+        page.close()
+
+
+def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
+    survey, results = many(10, 1, 3)
+    (curve,) = results.get(["a00|filtered|2"])
+    assert curve is not None
+    silent(survey, results, 3)
+    predicted = msgspec.structs.replace(curve, step=3, reports=0, complete=False)
+    assert results.save([predicted], results.progress(), Progress(first_step=0, next_step=4))
+    with served(survey, results) as url:
+        page = open_page(url)
+        assert "there is no estimate" in page.locator("#summary").inner_text()
+        page.select_option("#span", "filtered")
+        expect(page.locator("#summary")).to_have_text(
+            "No report counts so far in this step: the curve is predicted from earlier steps. "
+            "The filtered curve is estimated from 1 step so far, with 95 % intervals. Incomplete: reports may be missing."
+        )
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, 10 values.")
+        page.locator("#histogram").focus()
+        page.keyboard.press("ArrowRight")
+        frequency = predicted.estimators["filter"].frequencies[0]
+        assert frequency is not None
+        assert page.locator("#readout").inner_text().startswith(f"0: {100 * frequency:.2f} %, between ")
+        unfold(page)
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() not in ("", "nobody reported")
+        hint = page.locator("#series-hint").inner_text()
+        assert "the 5 most frequent values, with" in hint
+        assert hint.endswith("A step without reports is predicted from earlier steps.")
+        assert not any(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
+        shoot(page, "predicted")
+        page.close()
+
+
+def test_a_curve_before_the_first_report_has_no_numbers(open_page: OpenPage) -> None:
+    survey, results = many(3, 1, 1)
+    (curve,) = results.get(["a00|filtered|0"])
+    assert curve is not None
+    nothing = msgspec.structs.replace(
+        curve.estimators["filter"], frequencies=[None] * 3, standard_errors=[None] * 3, converged=False
+    )
+    empty = msgspec.structs.replace(curve, reports=0, panes=0, estimators={"filter": nothing})
+    assert results.save([empty], results.progress(), Progress(first_step=0, next_step=1))
+    with served(survey, results) as url:
+        page = open_page(url)
+        page.select_option("#span", "filtered")
+        expect(page.locator("#summary")).to_have_text("Nobody has reported up to this step: there is no estimate.")
+        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
+        unfold(page)
+        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
+        assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
+        page.close()
+
+
+def test_an_attribute_without_a_filtered_curve_does_not_offer_it(open_page: OpenPage) -> None:
+    """Every attribute stays in the overview, and the page falls back to the window."""
+    level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
+    small, large = ({"name": name, "size": k, "level": level} for name, k in (("small", 10), ("large", 10_001)))
+    survey = small_survey(small, large, name="two")
+    results = MemoryResults()
+    for step in range(2):
+        extend(survey, results, step, np.random.default_rng(step))
+    with served(survey, results) as url:
+        page = open_page(url)
+        page.select_option("#span", "filtered")
+        expect(page.locator("#summary")).to_contain_text("The filtered curve is estimated")
+        assert page.locator("#attributes tbody tr").count() == 2
+        page.select_option("#attribute", "large")
+        expect(page.locator("#histogram-title")).to_have_text("large")
+        assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]
+        assert page.locator("#span").input_value() == "window"
+        assert page.locator("#estimator").is_enabled()
+        assert "; step 1)" in page.locator("#state-text").inner_text()
+        page.select_option("#attribute", "small")
+        expect(page.locator("#span option")).to_have_count(3)
+        page.close()

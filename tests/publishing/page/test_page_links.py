@@ -1,0 +1,300 @@
+"""Tests of the page's address, times, comparison, warnings of silence, downloads, and the reader without JavaScript."""
+
+import re
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+import numpy as np
+from playwright.sync_api import Browser, Page, expect
+
+from ldpstream.publishing.progress import Progress
+from ldpstream.services.demo import Demo
+from ldpstream.surveys import Reason
+
+from .page_rig import HONEST, SURVEY, OpenPage, box_of, extend, many, served, shoot, unfold
+
+QUIET = msgspec.structs.replace(HONEST, fit_z={})
+SHOWN = ("#histogram-title", "#when", "#summary", "#values", "#legend", "#series-hint", "#comparison-summary", "#step-text")
+
+
+def shown(page: Page) -> list[str]:
+    return [page.locator(place).inner_text() for place in SHOWN]
+
+
+def parameters(url: str) -> dict[str, str]:
+    return {name: value for name, (value,) in parse_qs(urlsplit(url).query).items()}
+
+
+def wait_for_address(page: Page, reached: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+    """Waits until the address has the parameters wanted. The page writes its address at most four times a second."""
+    page.wait_for_url(lambda url: reached(parameters(url)))
+    return parameters(page.url)
+
+
+def test_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
+    """The link shows the same after further steps. The Back button returns to each earlier choice; a reload still follows."""
+    survey, results = many(30, 2, 6)
+    rng = np.random.default_rng(7)
+    with served(survey, results) as url:
+        page = open_page(url)
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window"})  # the latest step
+        extend(survey, results, 6, rng, QUIET, QUIET)
+        expect(page.locator("#when")).to_contain_text("(step 6)")
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        for button, step in (("#copy", "6"), ("#copy-latest", None)):
+            page.locator(button).click()
+            expect(page.locator(button)).to_have_text("Link copied")
+            assert parameters(page.evaluate("navigator.clipboard.readText()")).get("step") == step
+        page.reload()
+        page.wait_for_selector("html[data-ready=yes]")
+        assert page.locator("#follow").is_checked()
+        page.select_option("#attribute", "a01")
+        expect(page.locator("#histogram-title")).to_have_text("a01")
+        page.select_option("#span", "step")
+        page.select_option("#estimator", "mi")
+        page.select_option("#order", "frequency")
+        page.select_option("#show", "10")
+        page.locator("#step").fill("4")
+        expect(page.locator("#when")).to_contain_text("(step 4)")
+        page.locator("#compare").check()
+        expect(page.locator("#comparison-summary")).to_contain_text("(step 3)")
+        page.locator("#histogram").focus()
+        for key in ("ArrowRight", "ArrowRight", "Enter"):  # adds a value to the curves, or removes it
+            page.keyboard.press(key)
+        expect(page.locator("#default-curves")).to_be_visible()
+        expect(page.locator("#legend li")).not_to_have_count(5)
+        wanted = {
+            "attribute": "a01", "span": "step", "estimator": "mi", "order": "frequency", "show": "10", "step": "4",
+            "until": "6", "before": "3",
+        }  # fmt: skip
+        sent = wait_for_address(page, lambda found: found.items() >= wanted.items() and "values" in found)
+        assert len(sent["values"].split(",")) == page.locator("#legend li").count()
+        seen, link = shown(page), page.url
+        extend(survey, results, 7, rng, QUIET, QUIET)
+        other = open_page(link)
+        assert shown(other) == seen
+        assert not other.locator("#follow").is_checked()
+        page.go_back()
+        expect(page.locator("#legend li")).to_have_count(5)
+        page.go_back()
+        expect(page.locator("#comparison")).to_be_hidden()
+        page.go_back()
+        expect(page.locator("#when")).not_to_contain_text("(step 4)")
+        assert page.locator("#order").input_value() == "frequency"
+        latest = parameters(other.locator("#to-latest").get_attribute("href") or "")
+        assert latest == {name: value for name, value in sent.items() if name not in ("step", "until")}
+        other.locator("#follow").check()
+        expect(other.locator("#when")).to_contain_text("(step 7)")
+        page.close()
+        other.close()
+
+
+def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
+    survey, results = many(3, 1, 3)
+    with served(survey, results) as url:
+        page = open_page(f"{url}?attribute=gone&step=999&values=5&span=year&zoom=9-2&order=x&show=-1&before=1e9")
+        notice = page.locator("#notice-text")
+        expect(notice).to_have_text("This survey has no attribute “gone”. There is no estimate of step 999 yet.")
+        expect(page.locator("#estimate")).to_be_hidden()
+        page.locator("#notice-latest").click()
+        expect(page.locator("#estimate")).to_be_visible()
+        expect(notice).to_be_hidden()
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window"})
+        page.goto(f"{url}?step=2&before=999")
+        expect(notice).to_have_text("There is no estimate of step 999 yet.")
+        expect(page.locator("#estimate")).to_be_visible()
+        page.goto(f"{url}?step=2&before=2")
+        expect(notice).to_have_text("A comparison needs two different times.")
+        expect(page.locator("#comparison")).to_be_hidden()
+        page.close()
+
+
+def test_times_are_in_the_chosen_zone(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(demo[1], zone="Asia/Tokyo")
+    when = page.locator("#when")
+    assert when.inner_text() == "5 Jan 2026, 09:00–15:00 Asia/Tokyo (00:00–06:00 UTC, step 5)"
+    for link in ("#histogram-csv", "#series-csv"):
+        assert "zone=Asia%2FTokyo" in (page.locator(link).get_attribute("href") or "")
+    page.locator("#zone").click()
+    expect(when).to_have_text("5 Jan 2026, 00:00–06:00 UTC (step 5)")
+    expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 06:00")
+    date = page.locator("#step-date")
+    expect(date).to_have_value("2026-01-05T06:00")
+    date.fill("2026-01-05T03:59")  # the last step that ended by then
+    expect(when).to_have_text("5 Jan 2026, 00:00–03:00 UTC (step 2)")
+    page.locator("#zone").click()
+    expect(date).to_have_value("2026-01-05T12:00")  # the end of the step, in Tokyo
+    date.fill("2026-01-05T10:00")
+    expect(when).to_contain_text("00:00–01:00 UTC, step 0)")
+    page.locator("#zone").click()
+    page.reload()
+    page.wait_for_selector("html[data-ready=yes]")
+    assert page.locator("#zone").inner_text() == "Times: UTC"
+
+
+def test_values_are_found_ordered_zoomed_and_explained(open_page: OpenPage) -> None:
+    survey, results = many(200, 1, 3)
+    with served(survey, results) as url:
+        page = open_page(url)
+        rows = page.locator("#values tbody tr")
+        expect(rows).to_have_count(25)
+        page.locator("#find").fill("19")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "histogram"
+        assert page.locator("#order").input_value() == "frequency"  # the default if not all values are shown
+        page.select_option("#order", "value")
+        labels = [v for v in range(200) if "19" in str(v)]
+        expect(page.locator("#summary")).to_contain_text(f"{len(labels)} values of 200 with “19”.")
+        assert page.locator("#values tbody tr > :nth-child(1)").all_text_contents() == [str(v) for v in labels]
+        page.locator("#values thead .link", has_text="Share").click()
+        expect(page.locator("#order")).to_have_value("frequency")
+        assert page.evaluate("document.activeElement.textContent") == "Share"  # the table is redrawn and keeps the focus
+        shares = [float(text.split()[0]) for text in page.locator("#values tbody tr > :nth-child(2)").all_text_contents()]
+        assert shares == sorted(shares, reverse=True)
+        page.locator("#find").fill("")
+        expect(rows).to_have_count(25)
+        page.locator("#zoom-in").click()
+        expect(page.locator("#zoom-out")).to_be_enabled()
+        first, last = map(int, wait_for_address(page, lambda found: "zoom" in found)["zoom"].split("-"))
+        assert last - first + 1 == 13
+        box = box_of(page.locator("#histogram .u-over"))
+        page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 60, steps=4)
+        page.mouse.up()
+        zoomed = wait_for_address(page, lambda found: found["zoom"] != f"{first}-{last}")
+        narrow = list(map(int, zoomed["zoom"].split("-")))
+        assert first < narrow[0] < narrow[1] < last
+        page.locator("#zoom-all").click()
+        wait_for_address(page, lambda found: "zoom" not in found)
+        tip = page.locator("#tip")
+        page.locator("#summary .why", has_text="intervals").focus()
+        expect(tip).to_contain_text("contains the true share in about 95 of 100 cases")
+        page.keyboard.press("Escape")
+        expect(tip).to_be_hidden()
+        unfold(page)
+        page.locator("#attributes .why").nth(1).hover()
+        expect(tip).to_contain_text("value never changes")
+        page.close()
+
+
+def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(f"{demo[1]}?step=5&before=1&estimator=mi&span=step")
+    found = page.request.get(demo[1] + "api/v1/attributes/screen/comparison?before=1&step=5&estimator=mi&span=step").json()
+    page.locator("#comparison-numbers summary").click()
+    row = page.locator("#difference-values tbody tr").first.inner_text().replace("−", "-").split("\t")
+    assert row[0] == "home"
+    assert float(row[3]) / 100 == round(found["differences"][0], 4) or abs(float(row[3]) / 100 - found["differences"][0]) < 1e-3
+    assert "people whose values alternate" in page.locator("#comparison-summary").inner_text()
+    page.locator("#step").fill("1")  # the earlier time stays earlier
+    expect(page.locator("#comparison-summary")).to_contain_text("(step 0)")
+    page.locator("#step").fill("5")
+    page.select_option("#estimator", "ibu")
+    expect(page.locator("#comparison-summary")).to_contain_text("wide enough for any dependence")
+    page.select_option("#span", "window")
+    expect(page.locator("#comparison-summary")).to_contain_text("The two windows share steps")
+    page.locator("#differences").focus()
+    page.keyboard.press("ArrowRight")
+    assert re.match(r"home: [+−][\d.]+ percentage points, 95\s% interval", page.locator("#comparison-readout").inner_text())
+    shoot(page, "comparison")
+    for chart in ("histogram", "series", "comparison", "reports"):
+        with page.expect_download() as download:
+            page.locator(f"#{chart}-png").click()
+        by = "reports" if chart == "reports" else "ibu"
+        assert download.value.suggested_filename.startswith(f"{SURVEY.name}-screen-window-{by}-step-")
+        assert download.value.path().read_bytes()[:4] == b"\x89PNG"
+        assert download.value.path().stat().st_size > 5000
+
+
+def test_a_comparison_since_yesterday_moves_with_the_step(open_page: OpenPage) -> None:
+    survey, results = many(3, 1, 0)
+    survey = msgspec.structs.replace(survey, step_seconds=28_800)  # a day has three steps
+    rng = np.random.default_rng(1)
+    for step in range(5):
+        extend(survey, results, step, rng, QUIET, QUIET)
+    with served(survey, results) as url:
+        page = open_page(url)
+        page.locator("#yesterday").click()
+        said = page.locator("#comparison-summary")
+        expect(said).to_contain_text("(step 1) to")
+        expect(said).to_contain_text("(step 4)")
+        wait_for_address(page, lambda found: found == {"attribute": "a00", "span": "window", "before": "-3"})
+        extend(survey, results, 5, rng, QUIET, QUIET)
+        expect(said).to_contain_text("(step 2) to")
+        page.locator("#step").fill("3")
+        expect(said).to_contain_text("(step 0) to")
+        expect(page.locator("#yesterday")).to_be_enabled()
+        page.locator("#before-date").fill("2026-01-06T15:00")
+        expect(said).to_contain_text("(step 2) to")
+        wait_for_address(page, lambda found: found["before"] == "2")
+        page.locator("#step").fill("2")
+        expect(page.locator("#yesterday")).to_be_disabled()
+        page.close()
+
+
+def test_every_curve_has_its_own_colour(open_page: OpenPage) -> None:
+    survey, results = many(500, 1, 2)
+    values = [7, 17, 47, 87, 107, 207, 287, 307, 407, 487, 497]  # all with the same last digit
+    with served(survey, results) as url:
+        page = open_page(f"{url}?values={','.join(map(str, values))}")
+        keys = page.locator("#legend .key").evaluate_all("keys => keys.map((key) => key.getAttribute('style'))")
+        assert len(set(keys)) == len(values)
+        assert len({colour for key in keys for colour in re.findall(r"rgb\(.*?\)", key)}) == 10
+        page.close()
+
+
+def test_silence_is_shown_in_amber(open_page: OpenPage) -> None:
+    survey, results = many(3, 1, 2)
+    with served(survey, results, late_ms=100_000) as url:
+        page = open_page(url)
+        assert page.locator("#dot").get_attribute("class") == "dot live"
+        assert page.locator("#state-text").inner_text().endswith("2 minutes ago; step 1), next estimate due now")
+        assert page.locator("#alerts").is_hidden()
+        page.close()
+    rejected: dict[Reason, int] = {"wrong survey": 3, "step too old": 7}
+    with served(survey, results, late_ms=300_000) as url:
+        page = open_page(url)
+        assert page.locator("#dot").get_attribute("class") == "dot late"
+        assert "overdue by 5 minutes" in page.locator("#alerts").inner_text()
+        page.close()
+    (latest,) = results.get(["a00|step|1"])
+    assert latest is not None
+    partial = msgspec.structs.replace(latest, complete=False)
+    assert results.save([partial], results.progress(), Progress(first_step=0, next_step=2))
+    with served(survey, results, rejected) as url:
+        page = open_page(url, width=360)
+        assert page.locator("#alerts-list").inner_text() == "a00: incomplete: reports of the latest estimate may be missing."
+        rejected["wrong survey"] += 20
+        extend(survey, results, 2, np.random.default_rng(1), QUIET, QUIET)
+        said = "20 envelopes rejected since you opened this page (30 in all, most often: wrong survey)."
+        expect(page.locator("#alerts-list")).to_have_text(said)
+        page.close()
+
+
+def test_a_reader_without_scripts_gets_a_table(demo: tuple[Demo, str], browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{demo[1]}?attribute=latency_ms&span=step&step=3")
+    page.wait_for_url("**/table?*")
+    assert page.locator("h2").inner_text() == "latency_ms"
+    assert page.locator("tbody tr").count() == SURVEY.attributes[1].k
+    assert "5 Jan" not in page.title()
+    assert "2026-01-05 04:00:00 UTC (step 3), one step" in page.locator("section p").first.inner_text()
+    page.locator("a", has_text="All attributes").click()
+    assert page.locator("table").count() == 2
+    context.close()
+
+
+def test_the_page_tries_again_after_an_error(demo: tuple[Demo, str], browser: Browser) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    body = '{"detail": "the store of results does not answer"}'
+    page.route("**/api/v1/status*", lambda route: route.fulfill(status=503, content_type="application/problem+json", body=body))
+    page.goto(demo[1])
+    expect(page.locator("#state-text")).to_have_text("the store of results does not answer")
+    assert page.locator("#dot").get_attribute("class") == "dot lost"
+    page.unroute("**/api/v1/status*")
+    expect(page.locator("#dot")).to_have_attribute("class", "dot live")
+    expect(page.locator("#when")).to_contain_text("(step 5)")
+    context.close()

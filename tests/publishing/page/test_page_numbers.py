@@ -1,0 +1,56 @@
+"""Tests of the mean and the percentiles on the live page."""
+
+import re
+
+from playwright.sync_api import expect
+
+from ldpstream.publishing.estimates.frequencies import NUMBERS
+from ldpstream.services.demo import Demo
+
+from .page_rig import SURVEY, OpenPage, shoot
+
+LATENCY = "latency_ms"  # the demo's attribute with bins
+
+
+def shown(x: float) -> str:
+    """The number with four digits, as on the page."""
+    return f"{float(f'{x:.4g}'):,.10f}".rstrip("0").rstrip(".")
+
+
+def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    pipeline, url = demo
+    page = open_page(f"{url}?attribute={LATENCY}")
+    for span in ("window", "step", "filtered"):
+        page.select_option("#span", span)
+        expect(page.locator("#quantiles-json")).to_have_attribute("href", re.compile(f"numbers.span={span}&"))
+        (p,) = pipeline.service.results.get([f"{LATENCY}|{span}|5"])
+        assert p is not None
+        for name, item in zip(NUMBERS, page.locator("#quantiles-legend li").all(), strict=True):
+            number = p.numbers[name]
+            assert number.low is not None
+            assert number.high is not None
+            text = f"{shown(number.value)} ({shown(number.low)} to {shown(number.high)})"
+            text += f", truth {shown(pipeline.truth.of(p).numbers[name])}"
+            assert text in item.inner_text(), (span, name)
+    with page.expect_download() as download:
+        page.locator("#quantiles-csv").click()
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0].startswith("step,reports,complete,number,value,low,high,truth")
+    assert len(lines) == 1 + 6 * len(NUMBERS)
+    page.locator("#step").fill("2")
+    for legend in ("#quantiles-period", "#legend-period"):
+        expect(page.locator(legend)).to_contain_text("step 2")
+    with page.expect_download() as download:
+        page.locator("#quantiles-png").click()
+    assert download.value.suggested_filename == f"{SURVEY.name}-{LATENCY}-filtered-numbers-step-0-5.png"
+    shoot(page, "numbers")
+
+
+def test_an_attribute_without_numbers_has_no_percentiles(demo: tuple[Demo, str], open_page: OpenPage) -> None:
+    page = open_page(f"{demo[1]}?attribute={SURVEY.attributes[0].name}")
+    assert page.locator("#quantiles-card").is_hidden()
+    page.select_option("#attribute", LATENCY)
+    expect(page.locator("#quantiles-card")).to_be_visible()
+    page.locator("#compare").check()
+    expect(page.locator("#comparison")).to_be_visible()  # the answers of all requests reach their own charts
+    expect(page.locator("#comparison-summary")).to_contain_text("clearly")

@@ -1,0 +1,122 @@
+"""The page shows cross tables of pairs, and of cohorts and values: three kinds of shares, and a link that keeps the choice."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.estimates.cross_table import CrossTable
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.page.server import PageServer
+from ldpstream.services.demo import Demo
+from tests.pair_survey import pair_survey
+from tests.publishing import cohort_rig as rig
+
+from .page_rig import SHOTS, OpenPage, demo_page, shoot
+from .test_page_accessibility import findings
+from .test_page_links import parameters, shown, wait_for_address
+
+SURVEY = pair_survey(window_steps=3, lateness_steps=1)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Demo:
+    return rig.demo_of(SURVEY, 20_000, 3)
+
+
+@pytest.fixture(scope="module")
+def url(demo: Demo) -> Iterator[str]:
+    with demo_page(SURVEY, demo) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def cohorts_url() -> Iterator[str]:
+    service = rig.demo().service
+    server = PageServer(create_api(rig.SURVEY, service.results, service.rejected), "127.0.0.1", 0)
+    yield server.url
+    server.close()
+
+
+def published(demo: Demo, span: str) -> Publication:
+    [found] = [p for p in demo.service.results.history() if (p.attribute, p.span, p.step) == ("mode_by_zone", span, 2)]
+    return found
+
+
+def percent(share: float | None) -> str:
+    assert share is not None
+    return f"{100 * share:.1f}".replace("-", "−")
+
+
+def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo) -> None:
+    page = open_page(f"{url}?attribute=mode_by_zone")
+    table = published(demo, "window").table
+    assert isinstance(table, CrossTable)
+    expect(page.locator("#cross-title")).to_have_text("Mode and zone together")
+    assert page.locator("#cross-table thead th").all_inner_texts() == [
+        "mode ↓ zone →", "[0, 2)", "[2, 5)", "[5, 50]", "all"
+    ]  # fmt: skip
+    first = page.locator("#cross-table tbody tr").nth(0).locator("td").nth(0)
+    low, high = table.cells.low[0], table.cells.high[0]
+    expect(first).to_contain_text(f"{percent(table.cells.shares[0])} %")
+    expect(first).to_contain_text(f"{percent(low)} to {percent(high)}")
+    expect(first).to_contain_text("truth")
+    expect(page.locator("#cross-test")).to_contain_text("Mode and zone depend on each other")
+    expect(page.locator("#cross-table tbody tr")).to_have_count(4)
+    expect(page.locator("#cross-table tbody tr").nth(3)).to_contain_text(percent(table.columns.shares[1]))
+    shoot(page, "cross-all")
+    page.select_option("#cross-part", label="within each mode")
+    expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
+    address = wait_for_address(page, lambda found: found.get("table") == "rows")
+    assert address["attribute"] == "mode_by_zone"
+    other = open_page(page.url)
+    assert other.locator("#cross-part").input_value() == "rows"
+    assert other.locator("#cross-table").inner_text() == page.locator("#cross-table").inner_text()
+    assert shown(other) == shown(page)
+    assert findings(other) == []
+    if SHOTS:
+        other.locator("#cross").screenshot(path=f"{SHOTS}/pairs.png")
+    query = parameters(page.locator("#cross-csv").get_attribute("href") or "")
+    assert (query["span"], query["step"]) == ("window", "2")
+    page.select_option("#cross-part", label="within each zone")
+    expect(first).to_contain_text(f"{percent(table.within_columns.shares[0])} %")
+    shoot(page, "cross-columns")
+    page.go_back()
+    expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
+    page.close()
+    other.close()
+
+
+def test_other_attributes_and_the_filtered_curve_have_no_cross_table(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=mode_by_zone&span=filtered")
+    expect(page.locator("#cross")).to_be_hidden()
+    page.select_option("#attribute", "mode")
+    expect(page.locator("#histogram-title")).to_have_text("mode")
+    expect(page.locator("#cross")).to_be_hidden()
+    page.select_option("#attribute", "mode_by_zone")
+    page.select_option("#span", "step")
+    expect(page.locator("#cross")).to_be_visible()
+    page.close()
+
+
+def test_the_colours_of_the_dark_theme_leave_the_text_readable(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=mode_by_zone&table=columns")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert findings(page) == []
+    shoot(page, "cross-dark")
+    page.close()
+
+
+def test_cohorts_and_values_have_the_same_table(cohorts_url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{cohorts_url}?attribute=screen&table=rows")
+    expect(page.locator("#cross-title")).to_have_text("Version and screen together")
+    names = page.locator("#cross-table tbody th").all_inner_texts()
+    assert names == [*rig.COHORT.values, "all"]
+    expect(page.locator("#cross-table tbody tr").nth(3).locator("td").nth(0)).to_have_text("–")  # below the least size
+    expect(page.locator("#cross-test")).to_be_empty()
+    assert findings(page) == []
+    shoot(page, "cross-cohorts")
+    page.select_option("#cohort", label=rig.COHORT.values[0])
+    expect(page.locator("#cross")).to_be_hidden()
+    page.close()

@@ -1,0 +1,58 @@
+"""The page shows a question with several answers: shares that do not sum to 100 %, and the mean number of values."""
+
+from collections.abc import Iterator
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import expect
+
+from ldpstream.services.demo import Demo
+from tests.publishing import cohort_rig as rig
+from tests.set_survey import MODE, set_survey
+
+from .page_rig import SHOTS, OpenPage, demo_page
+from .test_page_accessibility import findings
+
+SURVEY = set_survey(MODE, window_steps=3, lateness_steps=1)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Demo:
+    return rig.demo_of(SURVEY, 20_000, 3)
+
+
+@pytest.fixture(scope="module")
+def url(demo: Demo) -> Iterator[str]:
+    with demo_page(SURVEY, demo) as address:
+        yield address
+
+
+def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open_page: OpenPage) -> None:
+    page = open_page(f"{url}?attribute=apps")
+    expect(page.locator("#summary")).to_contain_text("People choose up to 3 values, so the shares do not sum to 100 %.")
+    page.locator("#numbers summary").click()
+    rows = page.locator("#values tbody tr")
+    expect(rows).to_have_count(8)
+    expect(rows.last).to_contain_text("none of these")
+    expect(page.locator("#quantiles-title")).to_have_text("Mean number of values")
+    expect(page.locator("#quantiles-legend li")).to_have_count(1)
+    expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
+    expect(page.locator("#attributes")).to_contain_text("5 values, blind guess 50")
+    assert findings(page) == []
+    if SHOTS:
+        page.locator("#estimate").screenshot(path=f"{SHOTS}/sets.png")
+    page.select_option("#span", "filtered")
+    expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
+    page.select_option("#attribute", "mode")
+    expect(page.locator("#histogram-title")).to_have_text("mode")
+    expect(page.locator("#summary")).not_to_contain_text("People choose")
+    page.close()
+
+
+def test_the_page_without_scripts_has_the_same_numbers(url: str) -> None:
+    with urlopen(f"{url.removesuffix('/')}/table?attribute=apps") as answer:
+        text = answer.read().decode()
+    assert "People choose up to 3 values, so the shares do not sum to 100 %." in text
+    assert "People choose on average 1." in text
+    assert "none of these" in text
+    assert "50.0 % without reports" in text
