@@ -1,6 +1,5 @@
-"""Stores for publications and the schedule's progress."""
+"""The results of a survey: publications and the schedule's progress, encoded for the store of an engine."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 
@@ -8,6 +7,8 @@ import msgspec
 
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.engines.formats import check_format
+from ldpstream.engines.results import ResultStore, Row
+from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
 from ldpstream.publishing.estimates.publication import (
     Jump,
     Publication,
@@ -17,7 +18,7 @@ from ldpstream.publishing.estimates.publication import (
     spans,
     stated,
 )
-from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress, Results
+from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.surveys import Survey
 
@@ -33,44 +34,72 @@ class _Change(msgspec.Struct):
 _change = msgspec.json.Decoder(_Change)
 
 
-class KeptResults(Results, ABC):
-    """Base of the stores that hold the JSON of each publication by its key.
+class KeptResults:
+    """Publications, progress and states of the filters of a survey, in the store of an engine.
 
-    A damaged publication counts as missing (`StoredReader`). A publication of another format raises OtherFormat.
+    A damaged publication counts as missing (`StoredReader`).
+
+    Raises:
+        StoreUnavailable: from every method, if the store does not answer, or refuses the request.
+        OtherFormat: from the methods that decode stored objects, if an object has another format.
+        StoreDamaged: from `progress`, if the stored progress cannot be decoded.
     """
 
-    def __init__(self, survey: Survey, reader: StoredReader, store: str, where: str) -> None:
-        self._survey, self._reader, self._store = survey, reader, store
-        self._decode = partial(decode_publication, where=where)
-
-    @abstractmethod
-    def history(self) -> list[Publication]:
-        """Returns all publications kept, oldest step first."""
-
-    # ---- the lease; a store of one process has none
+    def __init__(self, survey: Survey, store: ResultStore, reader: StoredReader | None = None) -> None:
+        self._survey, self.store, self._reader = survey, store, reader or StoredReader(survey)
+        self._decode = partial(decode_publication, where=store.where)
+        self._seen: tuple[Progress | None, bytes | None] = (None, None)  # the progress last read, and its bytes in the store
 
     def lead(self, for_ms: int | None = None) -> bool:
-        return True
+        """See `ResultStore.lead`."""
+        return self.store.lead(for_ms)
 
-    def renew(self) -> None:
-        """Renews the lease if this estimator has it; otherwise has no effect."""
+    # ---- writing
 
-    def resign(self) -> None:
-        """Releases the lease, so that another estimator can lead at once."""
-
-    def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it. Returns True if it was passed."""
-        return False
+    def save(
+        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+    ) -> bool:
+        """See `publishing.progress.Results`."""
+        kept = self._survey.retention_steps
+        rows = [
+            Row(p.key, p.step, msgspec.json.encode(p), msgspec.structs.replace(p, step=p.step - kept).key) for p in publications
+        ]
+        seen, raw = self._seen  # read once: the page's threads also read the progress
+        written = None if before is None else msgspec.json.encode(before)
+        wanted = raw if before == seen else written
+        return self.store.save(rows, wanted, msgspec.json.encode(progress), filters or {}, progress.next_step - kept)
 
     # ---- reading
 
-    @abstractmethod
-    def _raw(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Returns the stored JSON of each key; None for a missing publication."""
+    def progress(self) -> Progress | None:
+        """See `publishing.progress.Results`."""
+        raw = self.store.progress()
+        self._seen = seen = (None if raw is None else self._decode_progress(raw), raw)
+        return seen[0]
+
+    def _decode_progress(self, raw: bytes) -> Progress:
+        what = self.store.progress_name
+        try:
+            check_format(what, stated.decode(raw).format, PROGRESS_FORMAT, self.store.other)
+            return _progress.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreDamaged(f"{what} cannot be decoded: {error}; {self.store.damaged}") from None
+
+    def filters(self) -> dict[str, bytes]:
+        """See `publishing.progress.Results`."""
+        states = self.store.filters()
+        for state in states.values():
+            check_format(self.store.filters_name, state_format(state), FILTER_FORMAT, self.store.filters_remedy)
+        return states
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
         """See `publishing.progress.Results`."""
-        return [self._decoded(key, value) for key, value in zip(keys, self._raw(keys), strict=True)] if keys else []
+        return [self._decoded(key, value) for key, value in zip(keys, self.store.get(keys), strict=True)] if keys else []
+
+    def history(self) -> list[Publication]:
+        """Returns all publications kept, oldest step first."""
+        found = (self._decoded(key, value) for key, value in self.store.history())
+        return in_order([p for p in found if p is not None])
 
     def landmarks(self) -> list[Publication]:
         """Returns the publications of the first kept step, then each attribute's last publication with a jump."""
@@ -87,31 +116,14 @@ class KeptResults(Results, ABC):
     def _last_jump(self, attribute: str, steps: range) -> Publication | None:
         for end in range(len(steps), 0, -JUMP_STEPS):
             keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
-            for key, value in zip(keys, self._raw(keys), strict=True):
-                found = self._reader.decode(_change.decode, value, self._store, key)
+            for key, value in zip(keys, self.store.get(keys), strict=True):
+                found = self._reader.decode(_change.decode, value, self.store.kind, key)
                 if found is not None and found.change is not None:
                     return self._decoded(key, value)
         return None
 
     def _decoded(self, key: str, value: bytes | None) -> Publication | None:
-        return self._reader.decode(self._decode, value, self._store, key)
-
-
-def decode_progress(raw: bytes, what: str, other: str, damaged: str) -> Progress:
-    """Decodes a stored progress.
-
-    Args:
-        what: names the progress in the message.
-        other, damaged: advice for a progress of an earlier version, and for one that cannot be decoded.
-
-    Raises:
-        StoreDamaged: if it has another format (OtherFormat), or cannot be decoded.
-    """
-    try:
-        check_format(what, stated.decode(raw).format, PROGRESS_FORMAT, other)
-        return _progress.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreDamaged(f"{what} cannot be decoded: {error}; {damaged}") from None
+        return self._reader.decode(self._decode, value, self.store.kind, key)
 
 
 def state_format(state: bytes) -> int:

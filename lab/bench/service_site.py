@@ -19,9 +19,10 @@ from kafka.admin import MemberToRemove
 
 from lab.bench.service_survey import Asked, write_survey
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.ports import free_ports
@@ -195,7 +196,7 @@ class Site(BaseSite):
         self.survey = write_survey(self.file, name, step_seconds, attributes)
         super().__init__(settings, folder, name, [self.survey], partitions)
         self.store = RedisCountStore(self.survey, settings, client=self.redis)
-        self.results = RedisResults(self.survey, self.redis)
+        self.results = KeptResults(self.survey, RedisResults(self.survey, self.redis))
 
     def agent(self) -> Agent:
         return self.started(Agent, "ldpstream", "agent", str(self.file))

@@ -7,8 +7,9 @@ import numpy as np
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Agent, BaseSite, Process, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.ports import free_ports
 from ldpstream.surveys import Survey
@@ -47,7 +48,7 @@ class SurveysSite(BaseSite):
         self._served = [str(file) for file in files] if apart else [str(self.files)]
         self._group = {"LDPSTREAM_GROUP": name}
         self.stores = [RedisCountStore(survey, settings, client=self.redis) for survey in surveys]
-        self.results = [RedisResults(survey, self.redis) for survey in surveys]
+        self.results = [KeptResults(survey, RedisResults(survey, self.redis)) for survey in surveys]
         self.agents: list[Agent] = []
         self.estimators: list[Estimator] = []
 

@@ -7,9 +7,10 @@ from kafka import KafkaAdminClient
 
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer
 from ldpstream.engines.kafka.redis_connection import Client
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
@@ -35,8 +36,8 @@ class Cluster:
     def count_store(self, survey: Survey) -> RedisCountStore:
         return RedisCountStore(survey, self._settings, client=self._redis)
 
-    def results(self, survey: Survey, reader: StoredReader) -> RedisResults:
-        return RedisResults(survey, self._redis, reader)
+    def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
+        return KeptResults(survey, RedisResults(survey, self._redis), reader)
 
     def check(self, survey: Survey) -> None:
         self._check_topics(survey)
@@ -44,7 +45,7 @@ class Cluster:
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
         self._check_topics(survey)
         self.count_store(survey).check_estimating()
-        self.results(survey, reader).check(self._settings)
+        RedisResults(survey, self._redis).check(self._settings)
         position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
         return position, KafkaPublisher(survey, self._settings, reader)
 

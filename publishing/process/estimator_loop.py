@@ -123,7 +123,7 @@ class EstimatorLoop:
 
     def _turn(self, key: bytes) -> None:
         estimator, self._turn_began_ms = self._estimators[key], _ticks_ms()
-        with self._leases.turn(estimator.results, estimator.leads):
+        with self._leases.turn(estimator.results.store, estimator.leads):
             try:
                 pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
             except ClockJumped as error:
@@ -170,9 +170,9 @@ class EstimatorLoop:
         self._workload.drop(survey.fingerprint)
         del self.served[survey.name]
         self._metrics.remove(estimator.registry)
-        self._leases.drop(estimator.results)
+        self._leases.drop(estimator.results.store)
         with suppress(StoreUnavailable):
-            estimator.results.resign()
+            estimator.results.store.resign()
         estimator.close()
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class EstimatorLoop:
         self._leases.close()
         with suppress(StoreUnavailable):  # the other leases expire
             for estimator in self._estimators.values():
-                estimator.results.resign()
+                estimator.results.store.resign()
         for estimator in self._estimators.values():
             estimator.close()
         REGISTRY.unregister(self._metrics)

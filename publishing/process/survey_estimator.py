@@ -133,7 +133,7 @@ class SurveyEstimator:
                 self._topic.close()
         if not self._alone and now_ms - self._balanced_ms >= BALANCE_MS:
             self._balanced_ms = now_ms
-            self.results.balance()
+            self.results.store.balance()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:

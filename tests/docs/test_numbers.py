@@ -19,14 +19,13 @@ from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
 from ldpstream.device.memo_file import MAX_DROPPED
 from ldpstream.engines import gateway_log
-from ldpstream.engines.kafka import redis_connection, topics
+from ldpstream.engines.kafka import redis_connection, redis_results, topics
 from ldpstream.gateway import credentials, intake
 from ldpstream.gateway.http import bodies, problems
 from ldpstream.mechanisms import NAMES, mechanism
 from ldpstream.mechanisms.families import local_hashing
 from ldpstream.output.forecast_tables import points
 from ldpstream.planning.forecast import forecast
-from ldpstream.publishing import redis_results
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import process

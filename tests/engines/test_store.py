@@ -14,8 +14,9 @@ from ldpstream.agents.startup import check_redis
 from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.engines.checkpoint import Missing
 from ldpstream.engines.count_store import StoreRefused
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings, SettingsError
 from tests.agents.samples import during, make_log, make_survey
 from tests.services.rig import RedisNode
@@ -328,7 +329,7 @@ def test_a_redis_that_refuses_writes_is_noticed_without_reports(redis_node: Redi
         def turn(value: str) -> None:
             client.execute_command(name, *value.split()) if name == "replicaof" else client.config_set(name, value)
 
-        results = RedisResults(SURVEY, client)
+        results = KeptResults(SURVEY, RedisResults(SURVEY, client))
         assert results.lead()
         turn(on)
         try:

@@ -15,10 +15,10 @@ from ldpstream.engines.checkpoint import MAX_MS, Checkpoint, Missing, missing_fr
 from ldpstream.engines.folder import backup
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.engines.folder.gateway_logs import FolderLogs
 from ldpstream.engines.gateway_log import Outcome
-from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.services.engine import FolderEngine
 from tests.conftest import Figures
 
@@ -106,10 +106,10 @@ def expires_uncounted_records(patch: pytest.MonkeyPatch) -> None:
 def saves_the_progress_before_the_publications(patch: pytest.MonkeyPatch) -> None:
     """The progress and the publications are two transactions."""
 
-    def save(self: Any, publications: list[Any], before: Any, progress: Any, filters: Any = None) -> bool:
-        if not honest(self, [], before, progress, filters):
+    def save(self: Any, rows: Any, before: Any, progress: Any, filters: Any, kept_from: int) -> bool:
+        if not honest(self, [], before, progress, filters, kept_from):
             return False
-        return bool(honest(self, publications, progress, progress))
+        return bool(honest(self, rows, progress, progress, {}, kept_from))
 
     honest = FolderResults.save
     patch.setattr(FolderResults, "save", save)

@@ -25,13 +25,14 @@ from ldpstream.commands.serve import _first_line
 from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.surveys import GatewaySurveys
-from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.process import estimator_loop
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import KEPT_MS, Settings, SettingsError
@@ -193,7 +194,8 @@ def test_counted_records_stay_as_long_as_the_setting_says(kept_ms: int, tmp_path
         (log := FolderLog(folder, survey, lambda: at_ms[0])).log_id()
         with folder.write() as db:
             log.append(db, [b"rejected"], b"")
-        store, results, never = FolderCountStore(folder, survey), FolderResults(folder, survey), FolderEngine.deadline_steps
+        store, never = FolderCountStore(folder, survey), FolderEngine.deadline_steps
+        results = KeptResults(survey, FolderResults(folder, survey))
         schedule = Schedule(survey, store, log, results, [], deadline_steps=never)
 
         def stored(later_ms: int) -> bool:

@@ -12,10 +12,11 @@ from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.commands.history import export_command
 from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
-from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.history.export import Exported, ExportError, export
 from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from tests.services.test_export import SAMPLE, exported, publication
@@ -26,7 +27,7 @@ OTHER = msgspec.structs.replace(SAMPLE, name="other")
 def test_the_estimates_of_a_data_folder(tmp_path: Path) -> None:
     data, files = tmp_path / "data", tmp_path / "files"
     with closing(DataFolder(data)) as folder:
-        results, other = FolderResults(folder, SAMPLE), FolderResults(folder, OTHER)
+        results, other = KeptResults(SAMPLE, FolderResults(folder, SAMPLE)), KeptResults(OTHER, FolderResults(folder, OTHER))
         before, after = Progress(first_step=0, next_step=0), Progress(first_step=0, next_step=2)
         for survey in (SAMPLE, OTHER):
             FolderLog(folder, survey, lambda: 0).log_id()

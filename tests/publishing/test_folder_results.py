@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.engines.folder.data_folder import DataFolder
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
 from ldpstream.publishing.api.routes import News
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Jump, Publication
-from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
+from ldpstream.publishing.results import KeptResults
 
 from .schedule_rig import SURVEY
 
@@ -40,12 +41,12 @@ def at(step: int) -> Progress:
 
 
 def test_publications_progress_and_filters_are_saved_together(folder: DataFolder) -> None:
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     assert (results.progress(), results.filters(), results.history(), results.landmarks()) == (None, {}, [], [])
     (one,), (two,) = published(0), published(1)
     assert results.save([one], None, at(1), {"a": STATE})
     assert results.save([two], at(1), at(2))
-    again = FolderResults(folder, SURVEY)
+    again = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     assert again.progress() == at(2)
     assert again.filters() == {"a": STATE}
     assert again.history() == [one, two]
@@ -57,7 +58,7 @@ def test_publications_progress_and_filters_are_saved_together(folder: DataFolder
 
 
 def test_nothing_is_saved_after_another_progress(folder: DataFolder) -> None:
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     assert results.save(published(0), None, at(1))
     for before in (None, at(2)):
         assert not results.save(published(5), before, at(6), {"a": STATE})
@@ -66,7 +67,10 @@ def test_nothing_is_saved_after_another_progress(folder: DataFolder) -> None:
 
 
 def test_two_surveys_do_not_mix(folder: DataFolder) -> None:
-    mine, other = FolderResults(folder, SURVEY), FolderResults(folder, replace(SURVEY, name="other"))
+    mine, other = (
+        KeptResults(SURVEY, FolderResults(folder, SURVEY)),
+        KeptResults(replace(SURVEY, name="other"), FolderResults(folder, replace(SURVEY, name="other"))),
+    )
     mine.save(published(0), None, at(1))
     assert other.progress() is None
     assert other.save(published(3), None, at(4))
@@ -75,14 +79,14 @@ def test_two_surveys_do_not_mix(folder: DataFolder) -> None:
 
 def test_old_steps_go(folder: DataFolder) -> None:
     survey = replace(SURVEY, retention_steps=3)
-    results = FolderResults(folder, survey)
+    results = KeptResults(survey, FolderResults(folder, survey))
     for step in range(6):
         assert results.save(published(step), None if step == 0 else at(step), at(step + 1))
     assert [p.step for p in results.history()] == [3, 4, 5]
 
 
 def test_another_format_is_refused(folder: DataFolder) -> None:
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     results.save(published(0), None, replace(at(1), format=PROGRESS_FORMAT + 1))
     with pytest.raises(OtherFormat, match=r"the progress of survey .* has format"):
         results.progress()
@@ -94,7 +98,7 @@ def test_another_format_is_refused(folder: DataFolder) -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"7", b"\xff", b'{"format": 2}', b'{"format": 2, "owner": "\xff"}'])
 def test_a_damaged_progress_is_refused(folder: DataFolder, raw: bytes) -> None:
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     results.save(published(0), None, at(1))
     store_progress(folder, raw)
     with pytest.raises(StoreDamaged, match=r"sqlite3: the progress of survey .* (cannot be decoded|has format)"):
@@ -105,7 +109,7 @@ def test_a_damaged_progress_is_refused(folder: DataFolder, raw: bytes) -> None:
 
 async def test_an_open_stream_survives_a_damaged_progress(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpstream.publishing.api.routes.POLL_S", 0.01)
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     results.save(published(0), None, at(1))
     stream = News(results).stream()
     for told in ("data: -1", "data: 0"):
@@ -123,7 +127,7 @@ def store_progress(folder: DataFolder, raw: bytes) -> None:
 
 
 def test_a_publication_that_cannot_be_decoded_is_skipped(folder: DataFolder) -> None:
-    results = FolderResults(folder, SURVEY)
+    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
     results.save([*published(0), *published(1)], None, at(2))
     with folder.write() as db:
         db.execute("UPDATE estimate SET publication = x'7b' WHERE step = 0")

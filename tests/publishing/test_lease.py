@@ -10,10 +10,11 @@ import pytest
 import redis
 
 from ldpstream.engines.checkpoint import Checkpoint
-from ldpstream.publishing import redis_results as module
+from ldpstream.engines.kafka import redis_results as module
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing import schedule as schedule_module
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore
 from tests.services.rig import PATIENCE_S, RedisNode, missing
@@ -40,8 +41,8 @@ def store() -> MemoryCountStore:
     return made
 
 
-def schedule(store: MemoryCountStore, client: redis.Redis, told: Told) -> tuple[Schedule, RedisResults]:
-    results = RedisResults(SURVEY, client)
+def schedule(store: MemoryCountStore, client: redis.Redis, told: Told) -> tuple[Schedule, KeptResults]:
+    results = KeptResults(SURVEY, RedisResults(SURVEY, client))
     log = Log([SURVEY.opens_ms(s) for s in range(STEPS)])
     return Schedule(SURVEY, store, log, results, [told]), results
 
@@ -67,9 +68,9 @@ def test_the_second_works_only_after_the_first_has_stopped(
     monkeypatch.setattr(module, "LEASE_MS", 60_000)
     assert others.lead()
     assert one.run(now_ms(3)) == []
-    results.resign()  # no effect, because this estimator does not have the lease
+    results.store.resign()  # no effect, because this estimator does not have the lease
     assert not results.lead()
-    others.resign()
+    others.store.resign()
     assert results.lead()
 
 
@@ -124,7 +125,7 @@ def test_progress_of_another_version_is_continued(store: MemoryCountStore, clien
     """The JSON has another order or spaces, lacks empty fields, or has a field that this version does not know."""
     told = Told()
     estimator, results = schedule(store, client, told)
-    client.set(results._progress_key, written)
+    client.set(results.store.progress_name, written)
     made = estimator.run(now_ms(4))
     assert {p.step for p in made} == {3, 4}
     progress = results.progress()

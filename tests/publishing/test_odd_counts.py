@@ -11,6 +11,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from lab.drawn_tables import drawn_table
 from ldpstream.engines.count_store import StoreDamaged
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.estimate import Estimate
@@ -25,7 +26,7 @@ from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstima
 from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.stored import StoredReader
 
 from .test_publication import one_attribute
@@ -139,7 +140,7 @@ def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
     odd = msgspec.structs.replace(sound, step=1, numbers={"mean": NumberEstimate(value=math.nan, low=None, high=None)})
     stored = {p.key.encode(): msgspec.json.encode(p) for p in (sound, odd)}
     survey, registry = one_attribute("odd", 4, {"l": ("OUE", 1.0)}), CollectorRegistry()
-    results = RedisResults(survey, Redis(stored), StoredReader(survey, registry))  # type: ignore[arg-type]  # has what is read
+    results = KeptResults(survey, RedisResults(survey, Redis(stored)), StoredReader(survey, registry))  # type: ignore[arg-type]  # has what is read
     for _ in range(2):
         assert results.history() == [sound]
         assert results.get([odd.key, sound.key, "a|step|7"]) == [None, sound, None]
@@ -151,7 +152,8 @@ def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
 
 def test_a_damaged_progress_is_refused_with_the_remedy() -> None:
     redis = Redis({})
-    results = RedisResults(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), redis)  # type: ignore[arg-type]  # has what is read
+    survey = one_attribute("odd", 4, {"l": ("OUE", 1.0)})
+    results = KeptResults(survey, RedisResults(survey, redis))  # type: ignore[arg-type]  # has what is read
     redis.progress = b"{"
     with pytest.raises(StoreDamaged, match=r":progress cannot be decoded: .*; delete ldpstream:.*:progress and ldpstream:.*"):
         results.progress()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.process import estimator_loop
 from ldpstream.publishing.process.cluster import Cluster
@@ -28,8 +29,7 @@ from ldpstream.publishing.process.survey_metrics import SurveyMetrics
 from ldpstream.publishing.process.turns import Turns
 from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.progress import Progress, PublicationSummary
-from ldpstream.publishing.redis_results import RedisResults
-from ldpstream.publishing.results import JUMP_STEPS
+from ldpstream.publishing.results import JUMP_STEPS, KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
@@ -166,22 +166,22 @@ def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> N
     ours, theirs = (Progress(first_step=0, next_step=step, owner=owner) for step, owner in ((3, "a"), (4, "b")))
     stored = msgspec.json.encode(theirs)
 
-    class Paged(RedisResults):
-        seen: tuple[Progress | None, bytes]
+    class Paged(KeptResults):
+        seen: tuple[Progress | None, bytes | None]
 
         @property
-        def _seen(self) -> tuple[Progress | None, bytes]:
+        def _seen(self) -> tuple[Progress | None, bytes | None]:
             seen, self.seen = self.seen, (theirs, stored)
             return seen
 
         @_seen.setter
-        def _seen(self, seen: tuple[Progress | None, bytes]) -> None:
+        def _seen(self, seen: tuple[Progress | None, bytes | None]) -> None:
             self.seen = seen
 
     client = Mock()
     client.get.return_value = msgspec.json.encode(ours)
     script = client.register_script.return_value
-    results = Paged(SURVEY, client)
+    results = Paged(SURVEY, RedisResults(SURVEY, client))
     assert results.progress() == ours
     results.seen = (ours, msgspec.json.encode(ours))
     results.save([], ours, replace(ours, next_step=4))
@@ -275,7 +275,7 @@ def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(
     jump = Jump(value=1, size=0.1, sigma=9.0, low=0.05, high=0.15, changed_at=3)
     extend(survey, memory, 3, rng, jump=jump)
     extend(survey, memory, 4, rng)
-    results = RedisResults(survey, client)
+    results = KeptResults(survey, RedisResults(survey, client))
     assert results.landmarks() == []
     progress = memory.progress()
     assert progress is not None

@@ -16,13 +16,14 @@ import numpy as np
 from ldpstream.engines import Checkpoint, PaneKey
 from ldpstream.engines.kafka import topics
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
@@ -163,7 +164,7 @@ def exercise_agent(survey: Survey, settings: Settings) -> None:
 def exercise_estimator(survey: Survey, settings: Settings) -> None:
     """Performs every operation of an estimator on Redis."""
     with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
-        results = RedisResults(survey, client)
+        results = KeptResults(survey, RedisResults(survey, client))
         store.positions()
         store.tables(range(3))
         store.prune(now_ms(), store.heads())  # the time grows, so each call has something to write
@@ -175,9 +176,9 @@ def exercise_estimator(survey: Survey, settings: Settings) -> None:
         assert results.filters() == state
         assert results.get([publication.key]) == [publication]
         results.history()
-        assert not results.balance()
+        assert not results.store.balance()
         assert results.lead()
-        results.resign()
+        results.store.resign()
 
 
 def check_agent(survey: Survey, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import COMPARE_MS
@@ -23,7 +24,7 @@ from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.process.estimator_process import serve
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
@@ -73,7 +74,7 @@ class Estimator:
 
     def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
-        self.results, self.topic = RedisResults(survey, self.client), HangingTopic(survey, settings)
+        self.results, self.topic = KeptResults(survey, RedisResults(survey, self.client)), HangingTopic(survey, settings)
         vars(self.results)["lead"] = lambda for_ms=None: True
         self.schedule = Schedule(survey, self.store, log, self.results, [], self.topic)
         self.error: Exception | None = None
@@ -189,7 +190,7 @@ def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
     """One emptied node of a Redis Cluster can cause this loss. The tables of the oldest steps are already pruned."""
     assert site.one.run(STEPS - 1)
     with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
-        client.delete(site.one.results._progress_key, site.one.results._estimates_key)
+        client.delete(site.one.results.store.progress_name, site.one.results.store.where)
     site.two.run(STEPS - 1)
     site.check()
 
@@ -199,7 +200,7 @@ def test_estimates_deleted_alone_are_restored_from_the_topic(site: Site) -> None
     before = site.one.results.history()
     for estimator in (site.one, site.two):  # a running estimator, then a started one
         with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
-            assert client.delete(site.one.results._estimates_key) == 1
+            assert client.delete(site.one.results.store.where) == 1
         assert estimator.schedule.run(SURVEY.closes_ms(STEPS - 1) + MARGIN_MS + COMPARE_MS) == []
         assert site.one.results.history() == before
         site.check()
@@ -236,7 +237,7 @@ def test_an_estimator_with_a_last_step_estimates_no_later_step(kafka: str, topic
     ensure_topics(settings, survey)
     first = survey.step_at(now_ms() - MARGIN_MS) - survey.lateness_steps - 6  # six steps at least have closed
     with closing(connect(settings)) as client:
-        assert RedisResults(survey, client).save([], None, Progress(first_step=first, next_step=first))
+        assert KeptResults(survey, RedisResults(survey, client)).save([], None, Progress(first_step=first, next_step=first))
     with closing(RedisCountStore(survey, settings)) as store:  # as if agents had just counted a marker in every partition
         for partition in range(settings.partitions):
             assert store.commit(partition, None, Checkpoint(0, now_ms(), {}, writer="agent"))

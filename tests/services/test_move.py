@@ -17,13 +17,14 @@ from ldpstream.engines.checkpoint import MAX_MS, Checkpoint
 from ldpstream.engines.folder.backup import backup
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.kafka.log_position import MarkerProducer
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import TopicKeeper
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.folder_results import FolderResults
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.services import move as moving
@@ -77,11 +78,11 @@ class Site:
 
     def history(self) -> Published:
         with closing(DataFolder(self.served.data)) as folder:
-            return FolderResults(folder, self.survey).history()
+            return KeptResults(self.survey, FolderResults(folder, self.survey)).history()
 
     def moved_history(self) -> Published:
         with closing(connect(self.settings)) as redis:
-            return RedisResults(self.survey, redis).history()
+            return KeptResults(self.survey, RedisResults(self.survey, redis)).history()
 
     def store(self) -> RedisCountStore:
         return RedisCountStore(self.survey, self.settings)
@@ -271,7 +272,7 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
     assert missing is not None
     assert (missing.until_ms, missing.below_offset) == (MAX_MS, 1)  # until the first report that Kafka receives
     with closing(connect(site.settings)) as redis:  # nothing was published: the estimator begins at the folder's first step
-        progress = RedisResults(site.survey, redis).progress()
+        progress = KeptResults(site.survey, RedisResults(site.survey, redis)).progress()
     assert progress is not None
     assert (progress.first_step, progress.next_step) == (0, 0)
     other = TopicKeeper(site.settings, SurveyWatch([site.changed_file()]))

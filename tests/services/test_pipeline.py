@@ -14,6 +14,7 @@ import redis
 
 from ldpstream.agents.tally import tally
 from ldpstream.engines import PaneKey
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.producers.people_file import read_people
@@ -21,7 +22,7 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink
 from ldpstream.publishing.estimates.publication import Publication, publication_key
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.demo import EmbeddedService
@@ -176,7 +177,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
 
     # Redis and the compacted topic hold the same publications
     client = redis.Redis.from_url(redis_url)
-    assert {p.key for p in RedisResults(survey, client).history()} >= wanted
+    assert {p.key for p in KeptResults(survey, RedisResults(survey, client)).history()} >= wanted
     client.close()
     told = {p.key: json.loads(msgspec.json.encode(p)) for p in all_published(Settings(kafka=kafka), survey.estimates_topic)}
     assert wanted <= set(told)

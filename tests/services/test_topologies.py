@@ -14,11 +14,12 @@ from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.engines.checkpoint import STORED_KEY_BYTES
 from ldpstream.engines.count_store import StoreRefused
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey
@@ -134,7 +135,7 @@ def test_a_cluster_behaves_like_memory_while_slots_move(cluster: RedisClusterNod
 
 def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
     with closing(connect(Settings(redis=cluster.url))) as client:
-        results = RedisResults(SURVEY, client)
+        results = KeptResults(SURVEY, RedisResults(SURVEY, client))
         empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
         publication, progress = conclude(SURVEY, 0, 0, "step", empty, True), Progress(first_step=0, next_step=1)
         assert results.progress() is None

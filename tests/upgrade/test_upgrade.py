@@ -23,10 +23,11 @@ from ldpstream.engines.folder.data_folder import APPLICATION, FILE, FORMAT, Data
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
 from ldpstream.engines.formats import OtherFormat
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.history.export import STATE, _state
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
@@ -188,7 +189,7 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
     before, log = dumped(client), log_of(state)
     store, told = RedisCountStore(OURS, Settings(redis=node.url)), Told()
     position = Log(*[[r.appended_ms for r in part] for part in log])
-    schedule = Schedule(OURS, store, position, RedisResults(OURS, client), [told])
+    schedule = Schedule(OURS, store, position, KeptResults(OURS, RedisResults(OURS, client)), [told])
     if not same_text(state):
         kept = json.loads(state["survey"]["canonical"]).get("format", 1)
         end_ms, said = OURS.closes_ms(STEPS), rf"the canonical text has format {kept}, .* give survey upgrade a new name"
@@ -273,7 +274,7 @@ def test_each_stored_object_of_another_format_is_refused(
     ours, theirs = OURS.fingerprint.hex(), state["survey"]["fingerprint"]
     formats, present = state["formats"], read(PRESENT)["formats"]
     restore(client, [[kind, key.replace(theirs, ours), value] for kind, key, value in state["redis"]])
-    store, results = RedisCountStore(OURS, Settings(redis=node.url)), RedisResults(OURS, client)
+    store, results = RedisCountStore(OURS, Settings(redis=node.url)), KeptResults(OURS, RedisResults(OURS, client))
     (tmp_path / STATE).write_text(state["export"][STATE].replace(theirs, ours))
     reads: dict[str, Callable[[], Any]] = {
         "checkpoint": lambda: store.tables(range(STEPS)),
@@ -298,8 +299,8 @@ def test_what_a_newer_version_wrote_is_refused(name: str, node: RedisNode, clien
     """The control: objects of the present version with a higher format number."""
     state = read(PRESENT)
     restore(client, state["redis"])
-    store, results = RedisCountStore(OURS, Settings(redis=node.url)), RedisResults(OURS, client)
-    results_key = results._progress_key.removesuffix("progress")
+    store, results = RedisCountStore(OURS, Settings(redis=node.url)), KeptResults(OURS, RedisResults(OURS, client))
+    results_key = results.store.progress_name.removesuffix("progress")
     newer = {"format": 99, "another": "layout"}
     if name == "checkpoint":
         client.hset(store._key(0), "format", 99)

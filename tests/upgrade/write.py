@@ -35,13 +35,14 @@ from ldpstream.device import wallet as wallets
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.gateway.report_keys import request_hash
 from ldpstream.publishing import filter_states
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import FORMAT, State
 from ldpstream.publishing.history.month_files import SCHEMA, MonthFiles, month_of, rows_of
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
@@ -100,7 +101,11 @@ def records(survey: Survey) -> list[list[Record]]:
 def stored(survey: Survey, log: list[list[Record]]) -> tuple[list[Any], list[Publication]]:
     """Counts and estimates the log. Returns all keys of Redis, and the publications."""
     with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as client:
-        store, results, told = RedisCountStore(survey, Settings(redis=node.url)), RedisResults(survey, client), Told()
+        store, results, told = (
+            RedisCountStore(survey, Settings(redis=node.url)),
+            KeptResults(survey, RedisResults(survey, client)),
+            Told(),
+        )
         for partition, part in enumerate(log):
             fold = PartitionFold(survey, None, log_id="the log", writer=f"writer {partition}")
             fold.feed(part)

@@ -7,6 +7,7 @@ import numpy as np
 from ldpstream.agents.tally import Record
 from ldpstream.engines.folder.data_folder import MemoryFolder
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.producers.population import Population
@@ -15,7 +16,7 @@ from ldpstream.producers.sinks import MemorySink
 from ldpstream.producers.values import ValueSource
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, true_numbers
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.services.counting import LogCounter
 from ldpstream.surveys import Reason, Survey
@@ -31,7 +32,8 @@ class EmbeddedService:
     def __init__(self, survey: Survey, publishers: list[Publisher] | None = None) -> None:
         self.now_ms, self._folder = survey.opens_ms(0), MemoryFolder()
         self.log = FolderLog(self._folder, survey, lambda: self.now_ms)
-        self.store, self.results = FolderCountStore(self._folder, survey), FolderResults(self._folder, survey)
+        self.store = FolderCountStore(self._folder, survey)
+        self.results = KeptResults(survey, FolderResults(self._folder, survey))
         self._counter = LogCounter(survey, self.store, self.log)
         self._schedule = Schedule(survey, self.store, self.log, self.results, publishers or [])
 

@@ -5,8 +5,9 @@ from typing import Final
 
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
-from ldpstream.publishing.folder_results import FolderResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
@@ -28,8 +29,8 @@ class FolderEngine:
     def count_store(self, survey: Survey) -> FolderCountStore:
         return FolderCountStore(self._folder, survey)
 
-    def results(self, survey: Survey, reader: StoredReader) -> FolderResults:
-        return FolderResults(self._folder, survey, reader)
+    def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
+        return KeptResults(survey, FolderResults(self._folder, survey), reader)
 
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, None]:
         self.check(survey)

@@ -27,16 +27,17 @@ from kafka.errors import KafkaError
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder, FolderError, SurveyPart
 from ldpstream.engines.folder.folder_log import FolderLog
+from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.engines.kafka.redis_connection import Client, connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import write_kept
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import REFILLING
-from ldpstream.publishing.folder_results import FolderResults
 from ldpstream.publishing.progress import begun
-from ldpstream.publishing.redis_results import RedisResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
@@ -113,8 +114,14 @@ class _Move:
         self._survey, self._part, self._settings = survey, SurveyPart(folder, survey), settings
         self._reader, self._admin, self._from = StoredReader(survey), admin, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, settings, admin, markers)
-        self._store, self._to = RedisCountStore(survey, settings, client=redis), RedisResults(survey, redis, self._reader)
-        self._counts, self._results = FolderCountStore(folder, survey), FolderResults(folder, survey, self._reader)
+        self._store, self._to = (
+            RedisCountStore(survey, settings, client=redis),
+            KeptResults(survey, RedisResults(survey, redis), self._reader),
+        )
+        self._counts, self._results = (
+            FolderCountStore(folder, survey),
+            KeptResults(survey, FolderResults(folder, survey), self._reader),
+        )
         self._topic_id = self._log.described()[0]
         self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
 

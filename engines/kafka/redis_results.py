@@ -1,19 +1,12 @@
 """The results in Redis: publications, progress, states of the filters, and the leader's lease."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
 
-import msgspec
-
-from ldpstream.engines.formats import check_format
 from ldpstream.engines.kafka.redis_connection import ERRORS, Client, Command, check_rights, store_error
-from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
-from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.results import KeptResults, decode_progress, in_order, state_format
-from ldpstream.publishing.stored import StoredReader
+from ldpstream.engines.results import ResultStore, Row
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 
@@ -64,7 +57,7 @@ return 0
 """
 
 
-class RedisResults(KeptResults):
+class RedisResults(ResultStore):
     """Results in Redis, five keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
@@ -77,17 +70,20 @@ class RedisResults(KeptResults):
 
     Raises:
         StoreUnavailable: from every method, if Redis does not answer, or refuses the request.
-        OtherFormat: from the methods that decode stored objects, if an object has another format.
-        StoreDamaged: from `progress`, if the stored progress cannot be decoded.
     """
 
-    def __init__(self, survey: Survey, client: Client, reader: StoredReader | None = None) -> None:
+    kind = "redis"
+
+    def __init__(self, survey: Survey, client: Client) -> None:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
-        super().__init__(survey, reader or StoredReader(survey), "redis", f"{prefix}:estimates")
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
+        self.where, self.progress_name, self.filters_name = self._estimates_key, self._progress_key, self._filters_key
+        self.other = self.damaged = (
+            f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
+        )
+        self.filters_remedy = "delete it, and the filtered curves start anew"
         self._save = client.register_script(_SAVE)
-        self._seen: tuple[Progress | None, bytes] = (None, b"")  # the progress last read, and its bytes in Redis
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._rival_key = f"{prefix}:rival"
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
@@ -109,33 +105,24 @@ class RedisResults(KeptResults):
             led += [("GET", key), ("SET", key, 0, "PX", 1), ("DEL", key)]
         check_rights(self._client, settings, [*saved, *kept, *led])
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> bytes | None:
         with _reachable():
-            raw = cast(bytes | None, self._client.get(self._progress_key))
-        remedy = f"delete {self._progress_key} and {self._filters_key}, and the estimator starts at the log's oldest step"
-        self._seen = seen = (None, b"") if raw is None else (decode_progress(raw, self._progress_key, remedy, remedy), raw)
-        return seen[0]
+            return cast(bytes | None, self._client.get(self._progress_key))
 
     def filters(self) -> dict[str, bytes]:
         with _reachable():
-            raw = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
-        for state in raw.values():
-            check_format(self._filters_key, state_format(state), FILTER_FORMAT, "delete it, and the filtered curves start anew")
-        return {name.decode(): state for name, state in raw.items()}
+            found = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
+        return {name.decode(): state for name, state in found.items()}
 
     def save(
-        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
+        self, rows: Sequence[Row], before: bytes | None, progress: bytes, filters: Mapping[str, bytes], kept_from: int
     ) -> bool:
-        """See `publishing.progress.Results`."""
-        old = [msgspec.structs.replace(p, step=p.step - self._survey.retention_steps).key for p in publications]
-        seen, raw = self._seen  # read once: the page's threads also read the progress
-        written = b"" if before is None else msgspec.json.encode(before)
-        arguments: list[bytes | str | int] = [raw if before == seen else written]
-        arguments += [msgspec.json.encode(progress), len(old), *old, len(filters or {})]
-        for attribute, state in (filters or {}).items():
+        """See `ResultStore`. Deletes the rows' outdated keys. If the retention is lowered, earlier steps stay."""
+        arguments: list[bytes | str | int] = [before or b"", progress, len(rows), *(row.outdated for row in rows), len(filters)]
+        for attribute, state in filters.items():
             arguments += [attribute, state]
-        for p in publications:
-            arguments += [p.key, msgspec.json.encode(p)]
+        for row in rows:
+            arguments += [row.key, row.value]
         with _reachable():
             return bool(self._save(keys=[self._progress_key, self._estimates_key, self._filters_key], args=arguments))
 
@@ -160,15 +147,14 @@ class RedisResults(KeptResults):
         with _reachable():
             self._resign(keys=[self._leader_key], args=[self._name])
 
-    def _raw(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get(self, keys: Sequence[str]) -> list[bytes | None]:
         with _reachable():
             return cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
 
-    def history(self) -> list[Publication]:
+    def history(self) -> list[tuple[str, bytes]]:
         with _reachable():
-            raw = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
-        found = [self._decoded(key.decode(), value) for key, value in raw.items()]
-        return in_order([p for p in found if p is not None])
+            found = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
+        return [(key.decode(), value) for key, value in found.items()]
 
 
 @contextmanager
