@@ -1,6 +1,6 @@
 """The engine of a process gives each survey its counts, log and results.
 
-There are two engines: `publishing.process.cluster` for Kafka and Redis, and `ldpstream.services.engine` for one machine.
+There are two engines: `services.cluster` for Kafka and Redis, and `ldpstream.services.engine` for one machine.
 """
 
 from typing import Protocol

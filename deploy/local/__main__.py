@@ -21,9 +21,9 @@ from ldpstream.commands.cli import run
 from ldpstream.commands.trial import temporary_folder, until_ctrl_c
 from ldpstream.output.terminal import tell
 from ldpstream.runtime.settings import PREFIX, load_settings
-from ldpstream.services.nodes import Node, NodeError
-from ldpstream.services.ports import LOOPBACK, port_or_free
-from ldpstream.services.trial import Ports, Tell, chosen_port, tokens_file
+from ldpstream.services.trial.nodes import Node, NodeError
+from ldpstream.services.trial.ports import LOOPBACK, port_or_free
+from ldpstream.services.trial.trial import Ports, Tell, chosen_port, tokens_file
 
 KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT = 9092, 9093, 6379
 LOOK_S = 0.5  # time between two looks at the processes

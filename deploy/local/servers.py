@@ -17,8 +17,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from deploy.local import kafka_jars
-from ldpstream.services.nodes import START_S, Node
-from ldpstream.services.ports import LOOPBACK
+from ldpstream.services.trial.nodes import START_S, Node
+from ldpstream.services.trial.ports import LOOPBACK
 
 JAVA_RELEASE = 17  # the oldest release that runs a Kafka 4 broker
 CLUSTER_ID = "bGRwc3RyZWFtLWxvY2FsMQ"  # any 16 bytes in URL-safe base 64

@@ -22,8 +22,8 @@ from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import Format
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, parse_survey
 
 ATTRIBUTES, VALUES, DAY = 4, 20, 24

@@ -23,7 +23,7 @@ from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
 from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import Survey, seal
 
 PARTITIONS, BATCH, POOL = 8, 100, 2000

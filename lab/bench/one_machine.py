@@ -23,7 +23,7 @@ from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.producers.gateway_sink import GatewaySink
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.clock import now_ms
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import seal
 
 K, MECHANISMS = 1000, ("L-OSUE", "L-OLH")

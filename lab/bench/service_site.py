@@ -25,7 +25,7 @@ from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import Survey
 
 T = TypeVar("T")

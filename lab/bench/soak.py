@@ -23,7 +23,7 @@ from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_site import attributes
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import seal
 
 PARTITIONS = 4

@@ -11,7 +11,7 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import Survey
 
 PRESENT_STEP = 1000  # the losses of the first steps take less time

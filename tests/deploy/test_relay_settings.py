@@ -17,7 +17,7 @@ import trustme
 
 from ldpstream.gateway.oblivious import MAX_CAPSULE_BYTES
 from ldpstream.runtime.process import start_child
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.ports import free_ports
 from tests.conftest import give_up
 
 ROOT = Path(__file__).parents[2]

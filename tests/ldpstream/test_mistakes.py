@@ -14,7 +14,7 @@ import pytest
 
 from ldpstream.commands.cli import run
 from ldpstream.commands.trial import ENDING
-from ldpstream.services.ports import LOOPBACK
+from ldpstream.services.trial.ports import LOOPBACK
 
 ROOT = Path(__file__).parents[2]
 DEMO = (ROOT / "surveys" / "samples" / "demo.toml").read_text()

@@ -13,11 +13,11 @@ from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.commands.demo import serve_demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import load_settings
-from ldpstream.services.commands import CommandNode
 from ldpstream.services.demo import Demo
-from ldpstream.services.nodes import NodeError
-from ldpstream.services.ports import LOOPBACK, free_ports
-from ldpstream.services.trial import Ports, Trial, chosen_port
+from ldpstream.services.trial.commands import CommandNode
+from ldpstream.services.trial.nodes import NodeError
+from ldpstream.services.trial.ports import LOOPBACK, free_ports
+from ldpstream.services.trial.trial import Ports, Trial, chosen_port
 from ldpstream.surveys import load_survey
 
 

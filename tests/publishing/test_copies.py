@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing.copies import COMPARE_MS
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.kafka_publisher import record_key
 from ldpstream.publishing.schedule import Schedule
+from ldpstream.services.kafka_publisher import record_key
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 

@@ -21,7 +21,6 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.process import estimator_loop
-from ldpstream.publishing.process.cluster import Cluster
 from ldpstream.publishing.process.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
@@ -33,6 +32,7 @@ from ldpstream.publishing.results import JUMP_STEPS, KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.cluster import Cluster
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.publishing.page.page_rig import extend, many
 from tests.services.rig import RedisNode, missing

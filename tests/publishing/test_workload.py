@@ -12,11 +12,11 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS
 from ldpstream.publishing.estimates.thresholds import LOAD_MOST
 from ldpstream.publishing.process import survey_estimator
-from ldpstream.publishing.process.cluster import Cluster
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.workload import RECENT, TRY_AGAIN_S, Workload
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.cluster import Cluster
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
 from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, pane

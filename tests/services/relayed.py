@@ -35,8 +35,8 @@ from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.ports import LOOPBACK
-from ldpstream.services.relay import Reply, TrialRelay
+from ldpstream.services.trial.ports import LOOPBACK
+from ldpstream.services.trial.relay import Reply, TrialRelay
 from ldpstream.surveys import Survey
 from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served

@@ -19,8 +19,8 @@ from redis import RedisError
 from deploy.local import servers
 from ldpstream.runtime.errors import wait_for
 from ldpstream.runtime.process import start_child
-from ldpstream.services.nodes import Node, NodeError
-from ldpstream.services.ports import LOOPBACK, free_ports
+from ldpstream.services.trial.nodes import Node, NodeError
+from ldpstream.services.trial.ports import LOOPBACK, free_ports
 
 T = TypeVar("T")
 

@@ -21,14 +21,14 @@ from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import COMPARE_MS
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
-from ldpstream.publishing.process.estimator_process import serve
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.estimator_process import serve
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.watch import SurveyWatch
 from tests.publishing.schedule_rig import MARGIN_MS, Log, pane

@@ -16,8 +16,8 @@ from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history import export as module
 from ldpstream.publishing.history.export import ExportError, export
 from ldpstream.publishing.history.month_files import MonthFiles
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
 
 from .rig import wait_until

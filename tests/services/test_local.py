@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ldpstream.runtime.process import start_child
-from ldpstream.services.commands import CommandNode, get
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.commands import CommandNode, get
+from ldpstream.services.trial.ports import free_ports
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until

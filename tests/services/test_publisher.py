@@ -9,13 +9,13 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from msgspec.structs import replace
 
 from ldpstream.engines.kafka.topics import TopicError, ensure_topics
-from ldpstream.publishing import kafka_publisher
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import FORMAT, Publication
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
+from ldpstream.services import kafka_publisher
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.questions import MAX_VALUES
 

@@ -34,11 +34,11 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink, SinkError
 from ldpstream.producers.values import MarkovValues
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.services.demo import EmbeddedService
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ldpstream.runtime.process import start_child
-from ldpstream.services.commands import get
-from ldpstream.services.ports import free_ports
+from ldpstream.services.trial.commands import get
+from ldpstream.services.trial.ports import free_ports
 
 from .rig import PATIENCE_S, wait_until
 
@@ -61,7 +61,7 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
 
 @pytest.mark.parametrize(
     ("options", "names"),
-    [([], (" serve ", " produce ")), (["--relay"], (" serve ", " produce ", "ldpstream.services.relay "))],
+    [([], (" serve ", " produce ")), (["--relay"], (" serve ", " produce ", "ldpstream.services.trial.relay "))],
     ids=["serve", "relay"],
 )
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")

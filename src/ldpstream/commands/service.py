@@ -164,7 +164,7 @@ def estimate(
     watch = SurveyWatch(survey_files)
     if watch.only_file is None and (until is not None or json is not None):
         fail("--until and --json need exactly one survey file")
-    from ldpstream.publishing.process.estimator_process import serve
+    from ldpstream.services.estimator_process import serve
 
     def seen(publication: "Publication") -> None:
         if until is not None and publication.span == "window" and publication.cohort is None:

@@ -51,7 +51,7 @@ def try_command(
         if data.exists() and not data.is_file():
             raise OutputError(f"{data}: must be a file, since the simulated devices read it again")
         values(survey, data, first_step, 0, STEPS, SEED, missing)
-    from ldpstream.services.trial import Ports, Trial
+    from ldpstream.services.trial.trial import Ports, Trial
 
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own

@@ -9,11 +9,11 @@ from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProduce
 from ldpstream.engines.kafka.redis_connection import Client
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.publishing.kafka_publisher import KafkaPublisher
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from ldpstream.runtime.process import start_child
-from ldpstream.services.ports import LOOPBACK, is_free
+from ldpstream.services.trial.ports import LOOPBACK, is_free
 from ldpstream.surveys.errors import UserError
 
 START_S = 120.0  # longest time until a server answers

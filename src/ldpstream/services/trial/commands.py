@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ldpstream.output.terminal import SAYS
 from ldpstream.runtime.settings import PREFIX
-from ldpstream.services.nodes import Node
-from ldpstream.services.ports import LOOPBACK, free_ports
+from ldpstream.services.trial.nodes import Node
+from ldpstream.services.trial.ports import LOOPBACK, free_ports
 
 REQUEST_S = 10.0
 POLL_S = 0.1

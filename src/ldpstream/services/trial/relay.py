@@ -1,6 +1,6 @@
 """A small relay for trials on this machine. It hides nothing: relay and gateway have the same operator.
 
-    python -m ldpstream.services.relay PORT GATEWAY_PORT
+    python -m ldpstream.services.trial.relay PORT GATEWAY_PORT
 
 The relay forwards the body of a POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
 keeps no log. docs/relay.md names relays for real surveys.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ldpstream.device.relay.capsules import REQUEST_TYPE
-from ldpstream.services.nodes import Node
-from ldpstream.services.ports import LOOPBACK
+from ldpstream.services.trial.nodes import Node
+from ldpstream.services.trial.ports import LOOPBACK
 
 MAX_BYTES: Final = 2**21  # limit of a request's body; the gateway's limit is lower
 ANSWER_S: Final = 20.0  # longer than the gateway's own time limits
@@ -82,7 +82,7 @@ class RelayNode(Node):
 
     def __init__(self, port: int, gateway_port: int, folder: Path) -> None:
         super().__init__("relay", [port], folder)
-        self._command = [sys.executable, "-m", "ldpstream.services.relay", str(port), str(gateway_port)]
+        self._command = [sys.executable, "-m", "ldpstream.services.trial.relay", str(port), str(gateway_port)]
         self.url = f"http://{LOOPBACK}:{port}/"
 
     def start(self) -> None:

@@ -13,11 +13,11 @@ from typing import Never
 from ldpstream.gateway.relay_keys import rotate
 from ldpstream.mechanisms.wording import plural
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.commands import CommandNode, get
-from ldpstream.services.nodes import Node
-from ldpstream.services.ports import LOOPBACK, free_ports, port_or_free
 from ldpstream.services.rehearse import rehearse
-from ldpstream.services.relay import RelayNode
+from ldpstream.services.trial.commands import CommandNode, get
+from ldpstream.services.trial.nodes import Node
+from ldpstream.services.trial.ports import LOOPBACK, free_ports, port_or_free
+from ldpstream.services.trial.relay import RelayNode
 
 PAGE_PORT: int = Settings.model_fields["page_port"].default
 GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default

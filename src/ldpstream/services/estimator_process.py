@@ -13,7 +13,6 @@ from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import check_broker
 from ldpstream.estimators import compiled
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.process.cluster import Cluster
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import raise_limit
@@ -21,6 +20,7 @@ from ldpstream.runtime.errors import LogUnavailable, wait_for
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import keep_freed_memory
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.cluster import Cluster
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.watch import SurveyWatch
 

@@ -1,0 +1,1 @@
+"""`ldpstream try`: the service on this machine, and simulated devices that report to it."""
