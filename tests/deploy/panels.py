@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.deploy.tools import ToolError, panel_bundle
-from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 
 DASHBOARDS = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"

@@ -15,7 +15,7 @@ from typing import Any
 
 from playwright.sync_api import BrowserContext, Error, Page, Playwright
 
-from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 from tests.services.rig import wait_until
 

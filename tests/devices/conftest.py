@@ -12,7 +12,7 @@ from tests.conftest import give_up
 from tests.deploy.conftest import wanted
 from tests.deploy.tools import TYPESCRIPT, typescript_modules
 from tests.lab.conftest import seeded_devices as seeded_devices  # a fixture
-from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 
 from .browser_rig import PageServer, page_server

@@ -1,8 +1,10 @@
 """Checks the project's rules: the direction of imports, and paths and hosts of a machine in the source tree."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -225,3 +227,64 @@ def test_the_tree_names_no_machine() -> None:
         path = ROOT / name
         if name and path.is_file() and path.suffix in {".py", ".md", ".toml", ".sh", ".lock", ".yaml", ""}:
             assert not words.search(path.read_text(errors="replace")), name
+
+
+# ---- engines and size
+
+BROKERS = {"kafka", "aiokafka", "faust", "redis", "sqlite3"}
+KNOW_BROKERS = {  # besides the engines and the front: the Faust app, the sink of simulated users, the export of estimates
+    "agents": {"app.py", "kafka_log.py", "startup.py", "consumer/"},
+    "producers": {"kafka_sink.py"},
+    "publishing": {"history/"},
+    "gateway": set(),
+}
+
+
+def knows_a_broker(names: set[str]) -> bool:
+    """Whether one of the imported names belongs to a client of a broker or a database, or to an engine that uses one."""
+    engines = ("ldpstream.engines.kafka", "ldpstream.engines.folder")
+    return any(name.partition(".")[0] in BROKERS or name.startswith(engines) for name in names)
+
+
+@pytest.mark.parametrize("room", KNOW_BROKERS)
+def test_what_a_room_does_is_apart_from_what_it_runs_on(room: str) -> None:
+    """The control: the named files do import a broker or an engine."""
+    names = {path.relative_to(ROOT / room).as_posix() for path in sources(room) if knows_a_broker(imports(path))}
+    exempt = KNOW_BROKERS[room]
+    assert {name for name in names if name not in exempt and f"{name.partition('/')[0]}/" not in exempt} == set()
+    assert {one for one in exempt if not any(name.startswith(one) for name in names)} == set()
+
+
+MOST_INSTALLED, MOST_TESTS, MOST_FILES = 27_600, 50_500, 17
+
+
+LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+
+
+def code_lines(path: Path) -> int:
+    """Returns the number of lines without docstrings, comments and blank lines."""
+    text = path.read_text(encoding="utf-8")
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in LAYOUT:
+            lines |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+def test_the_code_keeps_its_budget() -> None:
+    """A commit that raises a number says for what. A new feature replaces an old one."""
+    installed = [path for room in INSTALLED for path in sources(room)]
+    assert sum(map(code_lines, installed)) <= MOST_INSTALLED
+    assert sum(map(code_lines, sources("tests"))) <= MOST_TESTS
+    folders = Counter(path.parent for path in installed if path.name != "__init__.py")
+    assert max(folders.values()) <= MOST_FILES
+
+
+def test_code_lines_leave_out_docstrings_comments_and_blank_lines(tmp_path: Path) -> None:
+    (path := tmp_path / "a.py").write_text(
+        '"""A.\n\nB."""\n\n# c\nx = [\n    1,  # d\n]\n\n\ndef f() -> str:\n    """F."""\n    return """a\nb"""\n'
+    )
+    assert code_lines(path) == 6

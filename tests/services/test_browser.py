@@ -17,7 +17,7 @@ from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import open_envelope
 from tests.conftest import give_up
 from tests.devices.browser_rig import PageServer, page_server, tab
-from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 
 from .rig import LOOPBACK, Services, free_ports, get, wait_until

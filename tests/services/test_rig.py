@@ -14,8 +14,8 @@ import redis
 
 from deploy.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.runtime.process import start_child
+from ldpstream.services.trial import ports
 from ldpstream.services.trial.ports import PORTS
-from ldpstream.services.trial.trial import ports
 
 from . import rig
 from .rig import PATIENCE_S, KafkaNode, NodeError, RedisNode, free_ports

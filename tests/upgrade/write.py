@@ -176,6 +176,7 @@ def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
     with closing(DataFolder(path)) as folder:
         engine = FolderEngine(folder, lambda _: None, lambda: clock[0])
         position, _ = engine.open(survey, StoredReader(survey))
+        cast(FolderLog, position).log_id()  # numbers the survey, in a transaction of its own
         results, kept = engine.results(survey, StoredReader(survey)), Kept(survey.fingerprint.hex(), SURVEY.read_text())
         FolderKeeper(folder, SurveyFolder([SURVEY], lambda: 0))._write(survey, kept)
         for record in log:

@@ -13,7 +13,7 @@ from urllib.parse import urljoin
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.ldpstream.conftest import CHROMIUM, QUIET
+from tests.publishing.page.conftest import CHROMIUM, QUIET
 
 from .page_rig import PATIENCE_MS, many, served
 
