@@ -323,7 +323,7 @@ def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) ->
 
     The default action of SIGTERM has status -15, and would not end process 1 of a container.
     """
-    program = "import os, signal, sys, time; from ldpstream import demo; from ldpstream.__main__ import main\n"
+    program = "import os, signal, sys, time; from ldpstream.services import demo; from ldpstream.__main__ import main\n"
     program += f"def run(*_):\n    try:\n        os.kill(os.getpid(), {int(number)})\n        while True: time.sleep(0.01)\n"
     program += f"    except {caught}: raise ImportError('a module failed to import') from None\n"
     program += "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if tests run in the background\n"

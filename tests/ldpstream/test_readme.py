@@ -15,7 +15,7 @@ BLOCKS = [line[4:] for line in README.splitlines() if line.startswith("    ")]
 MENTIONED = [*re.findall(r"`(ldpstream [^`]+)`", README), *BLOCKS]
 COMMANDS = sorted({re.sub(r"\s{2,}.*", "", text) for text in MENTIONED if text.startswith("ldpstream ")})
 MODES = ["car", "bus", "bicycle", "walk"]
-FOLDERS = "agents|deploy|devices|docs|estimators|lab|ldpstream|mechanisms|producers|publishing|runtime|stores|surveys|tests"
+FOLDERS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
 
 
 def test_there_are_commands_to_test() -> None:

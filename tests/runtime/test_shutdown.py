@@ -15,7 +15,8 @@ def run():
     {}
 
 import signal
-from ldpstream import __main__, cli
+from ldpstream import __main__
+from ldpstream.commands import cli
 from ldpstream.services.signals import ends_on_signal
 cli.run = run
 __main__.main()
@@ -74,7 +75,8 @@ with threading._active_limbo_lock:
     threading.Event().wait()
 """
 MAIN = """
-from ldpstream import __main__, cli
+from ldpstream import __main__
+from ldpstream.commands import cli
 
 def run():
     try:

@@ -9,9 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from ldpstream.runtime import versions
+from tests.ldpstream.rooms import INSTALLED, sources
 from tests.runtime.private_names import MODULES, RECORD, ROOT, record
-
-OURS = ("agents", "producers", "publishing", "runtime", "stores", "ldpstream")
 
 
 def test_the_installed_packages_are_tested_ones() -> None:
@@ -54,8 +53,8 @@ def test_private_names_are_imported_only_from_recorded_packages() -> None:
     """The record would miss an import of `_name` from another package, or of a module named `_name`."""
     recorded = {name for names in MODULES.values() for name in names}
     found = set()
-    for folder in OURS:
-        for path in (ROOT / folder).rglob("*.py"):
+    for room in INSTALLED:
+        for path in sources(room):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("ldpstream"):
                     private = [alias.name for alias in node.names if alias.name.startswith("_")]
