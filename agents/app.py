@@ -27,15 +27,14 @@ from faust.app import BootStrategy
 
 from ldpstream.agents import metrics
 from ldpstream.agents.consumer.batches import CHUNK_BYTES, PIECE_RECORDS
+from ldpstream.agents.consumer.broker_requests import BrokerRequests
 from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
 from ldpstream.agents.consumer.second_client import SecondClient
-from ldpstream.agents.counted_surveys import CountedSurveys
+from ldpstream.agents.counted_surveys import CountedSurveys, check_survey
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
-from ldpstream.agents.kafka_log import KafkaLog
 from ldpstream.agents.log import Chunk
-from ldpstream.agents.startup import check_survey
-from ldpstream.agents.watchdog import Watchdog
+from ldpstream.agents.stall_detector import Watchdog
 from ldpstream.engines.kafka.redis_connection import SharedClient
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import TopicKeeper
@@ -120,7 +119,8 @@ class AgentApp(faust.App):
 
     def _new_counting(self, survey: Survey) -> Counting:
         store = RedisCountStore(survey, self.agent_settings, client=self.redis)
-        source = KafkaLog(self, self.second_client, survey, lambda: known_fingerprints([survey, *self._survey_watch.listed()]))
+        watch = self._survey_watch
+        source = BrokerRequests(self, self.second_client, survey, lambda: known_fingerprints([survey, *watch.listed()]))
         return Counting(survey, store, source)
 
     @property
@@ -162,7 +162,7 @@ class AgentApp(faust.App):
             Stopped: if the process gets a stop signal while it waits.
             TopicError: if the broker refuses the login or the session timeout.
             TopicError, StoreRefused, OpenSurveyChanged, KeptUnreadable, SettingsError: if no survey is usable, and the check of
-                the first survey (`agents.startup.check_survey`) raises this error.
+                the first survey (`agents.counted_surveys.check_survey`) raises this error.
             SettingsError: if the metrics server cannot bind its address.
         """
         settings = self.agent_settings

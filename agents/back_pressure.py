@@ -1,15 +1,34 @@
 """Back-pressure: accepts no chunks of a survey while the store does not answer, or while too many bytes wait to be written."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, ParamSpec, TypeVar
 
+from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.log import DeadLetter
-from ldpstream.agents.partition import Partition
+from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
 
 MAX_LETTER_BYTES: Final = 2**23  # limit of the dead letters of one survey that wait to be sent
 MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of the changed count tables and report keys of one survey that wait to be written
 LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, without the record's value
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """The state of a partition that is assigned to this process."""
+
+    number: int
+    fold: PartitionFold | None = None
+    placement: int | None = None  # number of the last seek; with None, chunks are ignored until the next seek
+    placed_at: int = 0  # offset of the last seek
+    letters: list[DeadLetter] = field(default_factory=list)
+    moved_s: float = 0.0  # last time when a record was counted, or none could be counted without a stall
+    tried_s: float = 0.0  # last time when the partition was placed, checked by the stall detector or reported as damaged
 
 
 class BackPressure:
@@ -56,6 +75,39 @@ class BackPressure:
             self._open.set()
         else:
             self._open.clear()
+
+
+class StoreRequests:
+    """Four of the count store's methods, each in a thread. Each raises StoreUnavailable if the store does not answer."""
+
+    def __init__(self, store: CountStore, back_pressure: BackPressure) -> None:
+        self._store, self._back_pressure = store, back_pressure
+
+    async def load(self, partition: int) -> Checkpoint | None:
+        """`CountStore.load`. Raises StoreDamaged if the checkpoint cannot be read."""
+        return await self._ask(self._store.load, partition)
+
+    async def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
+        """`CountStore.commit`."""
+        return await self._ask(self._store.commit, partition, expected, change)
+
+    async def heads(self) -> dict[int, Checkpoint] | None:
+        """Returns the stored checkpoints; None while one of them is damaged, which `load` reports."""
+        try:
+            return await self._ask(self._store.heads)
+        except StoreDamaged:
+            return None
+
+    async def check_writes(self, partition: int) -> None:
+        """`CountStore.check_writes`."""
+        await self._ask(self._store.check_writes, partition)
+
+    async def _ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return await asyncio.to_thread(question, *arguments, **named)
+        except StoreUnavailable as error:
+            self._back_pressure.refuse(str(error))
+            raise
 
 
 def _weight(letter: DeadLetter) -> int:

@@ -1,4 +1,4 @@
-"""Keeps the counted surveys equal to the usable files of a folder: starts, stops and retries surveys while the agent runs.
+"""Keeps the counted surveys equal to the usable files of a folder: checks, starts, stops and retries them.
 
 A single survey file is read only at the start.
 """
@@ -10,8 +10,14 @@ import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
+from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
+from ldpstream.engines.kafka.redis_connection import SharedClient
+from ldpstream.engines.kafka.redis_store import RedisCountStore
+from ldpstream.engines.kafka.topics import ensure_topics
+from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.checks import SurveyChecks
+from ldpstream.surveys.life.keeper import SurveyKeeper
 from ldpstream.surveys.life.watch import LOOK_S, SurveyWatch
 
 log = structlog.get_logger("ldpstream.agent")
@@ -83,3 +89,38 @@ class CountedSurveys:
         self._checks.postpone(survey)
         if self._counted.pop(survey.fingerprint, None) is not None:
             await self._dispatcher.remove(survey)
+
+
+def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient, keeper: SurveyKeeper) -> None:
+    """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
+
+    Raises:
+        TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
+        StoreRefused, SettingsError: as for `check_redis`.
+        OpenSurveyChanged, KeptUnreadable: as for `SurveyKeeper.check`.
+    """
+    ensure_topics(settings, survey, "agent", group)
+    check_redis(RedisCountStore(survey, settings, client=client))
+    keeper.check(survey, write=True)
+
+
+def check_redis(store: RedisCountStore) -> None:
+    """Checks that Redis grants our rights and does not evict counts. If Redis does not answer, only logs a warning.
+
+    Raises:
+        StoreRefused: if Redis denies the login or a right that we need.
+        SettingsError: if Redis would evict counts when its memory is full.
+    """
+    try:
+        store.check_counting()
+        policy = store.evicts()
+    except StoreRefused:
+        raise
+    except StoreUnavailable as error:
+        log.warning("Redis does not answer; our rights and its eviction policy are not checked", error=str(error))
+        return
+    if policy is not None:
+        raise SettingsError(
+            f"LDPSTREAM_REDIS: this Redis evicts keys when its memory is full (maxmemory-policy {policy}); "
+            "set maxmemory-policy to noeviction or to a volatile policy"
+        )

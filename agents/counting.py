@@ -29,12 +29,10 @@ from contextlib import suppress
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.back_pressure import BackPressure
+from ldpstream.agents.back_pressure import BackPressure, Partition, StoreRequests
 from ldpstream.agents.fold import FoldResult, PartitionFold
-from ldpstream.agents.log import Chunk, DeadLetter, Log
-from ldpstream.agents.partition import Partition
+from ldpstream.agents.log import Chunk, CountedLog, DeadLetter
 from ldpstream.agents.stall_detector import StallDetector
-from ldpstream.agents.store_requests import StoreRequests
 from ldpstream.agents.tally import Records
 from ldpstream.agents.vanished import close_vanished
 from ldpstream.engines.checkpoint import Checkpoint
@@ -64,7 +62,7 @@ class Counting:
         self,
         survey: Survey,
         store: CountStore,
-        source: Log,
+        source: CountedLog,
         commit_interval_s: float = COMMIT_INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

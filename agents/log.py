@@ -49,8 +49,8 @@ class Found(NamedTuple):
     appended_ms: int
 
 
-class Log(Protocol):
-    """The interface to one survey's topics.
+class CountedLog(Protocol):
+    """The log of one survey, with its dead letters, for the agent that counts it.
 
     Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none.
     """

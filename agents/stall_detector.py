@@ -1,23 +1,27 @@
-"""Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy.
+"""Stall detector: re-seeks partitions that make no progress, then reports the process unhealthy. A watchdog ends the process.
 
 An agent that waits for records, for the count store or for an unreachable broker has not stalled. A consumer has stalled if it
 gets no answer, or is shut out, while the broker answers a second client.
 """
 
 import math
+import os
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.log import Log
-from ldpstream.agents.partition import Partition
+from ldpstream.agents.back_pressure import Partition
+from ldpstream.agents.log import CountedLog
 from ldpstream.runtime.errors import LogUnavailable
 
 log = structlog.get_logger("ldpstream.agent")
 
 REPLACE_AFTER_S = 10.0  # after this time without progress, although the log has records, the detector seeks again
 STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
+STALLED = 3  # exit code of the watchdog
 
 
 class StallDetector:
@@ -30,7 +34,7 @@ class StallDetector:
     def __init__(
         self,
         partitions: Mapping[int, Partition],
-        source: Log,
+        source: CountedLog,
         displace: Callable[[Iterable[int]], None],
         clock: Callable[[], float],
     ) -> None:
@@ -93,3 +97,25 @@ class StallDetector:
                 partition.moved_s = now
         else:
             log.warning("the broker serves other clients but not our consumer", partitions=numbers, error=reason)
+
+
+class Watchdog(threading.Thread):
+    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it."""
+
+    TICK_S = 5.0
+    TICKS = 24  # counts ticks, not clock time: a process that was suspended for a while may continue
+
+    def __init__(self) -> None:
+        super().__init__(name="watchdog", daemon=True)
+        self._ticks = 0
+
+    def alive(self) -> None:
+        """Resets the watchdog."""
+        self._ticks = 0
+
+    def run(self) -> None:
+        while self._ticks < self.TICKS:
+            time.sleep(self.TICK_S)
+            self._ticks += 1
+        log.critical("stalled, ending the process")
+        os._exit(STALLED)

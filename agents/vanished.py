@@ -5,16 +5,16 @@ import secrets
 import structlog
 
 from ldpstream.agents import metrics
+from ldpstream.agents.back_pressure import StoreRequests
 from ldpstream.agents.fold import PartitionFold, not_after
-from ldpstream.agents.log import Log
-from ldpstream.agents.store_requests import StoreRequests
+from ldpstream.agents.log import CountedLog
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")
 
 
-async def close_vanished(survey: Survey, source: Log, store: StoreRequests) -> bool:
+async def close_vanished(survey: Survey, source: CountedLog, store: StoreRequests) -> bool:
     """Drops the open steps of partitions that a recreated topic no longer has.
 
     Returns:

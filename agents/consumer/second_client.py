@@ -52,7 +52,7 @@ class SecondClient:
         self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
 
     def later(self, topic: str, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
-        """Like `agents.log.Log.later`, but raises LogUnavailable if the broker of any of the partitions does not answer."""
+        """Like `agents.log.CountedLog.later`, but raises LogUnavailable if the broker of any partition does not answer."""
         wanted = {TopicPartition(topic, partition): time_ms for partition, time_ms in times_ms.items()}
         answer = self._ask(topic, lambda client: client.list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
         return {at.partition: Found(it.offset, it.timestamp) if it.offset >= 0 else None for at, it in answer.items()}

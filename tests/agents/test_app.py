@@ -52,8 +52,8 @@ def test_unusable_settings_are_one_line_and_exit_code_2(environment: dict[str, s
 
 
 def test_the_watchdog_ends_a_process_without_signs_of_life(tmp_path: Path) -> None:
-    lines = ["import time, agents.watchdog as w", "w.Watchdog.TICK_S = 0.01", "w.Watchdog().start()", "time.sleep(30)"]
-    assert run(["-c", "; ".join(lines)], tmp_path).returncode == 3
+    code = "import time; from ldpstream.agents.stall_detector import Watchdog as W; W.TICK_S = 0; W().start(); time.sleep(30)"
+    assert run(["-c", code], tmp_path).returncode == 3
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])

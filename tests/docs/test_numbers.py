@@ -12,7 +12,7 @@ import yaml
 from lab.audit.audit import EPS, audited_mechanism, losses
 from lab.audit.spaced import CLAIMS
 from ldpstream.agents import app as agent
-from ldpstream.agents import back_pressure, stall_detector, watchdog
+from ldpstream.agents import back_pressure, stall_detector
 from ldpstream.agents.consumer import batches, compression
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.commands import service as service_commands
@@ -49,7 +49,7 @@ def minutes(seconds: float) -> str:
     return f"{WORDS[round(seconds / 60)]} minutes"
 
 
-STALL_S = watchdog.Watchdog.TICK_S * watchdog.Watchdog.TICKS
+STALL_S = stall_detector.Watchdog.TICK_S * stall_detector.Watchdog.TICKS
 STALLED = minutes(stall_detector.STALLED_AFTER_S + STALL_S)
 SAID = [
     ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_ENVELOPE_REPORTS)}"),
@@ -79,8 +79,8 @@ SAID = [
     ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"up to {process.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
-    ("counting.md", f"the process ends after {STALLED} (exit status {watchdog.STALLED})"),
-    ("counting.md", f"(two, at the start) the process ends (exit status {watchdog.STALLED})"),
+    ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
+    ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"refuses to start (exit status {LASTING})"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),

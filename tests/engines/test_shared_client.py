@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis
 
-from ldpstream.agents import startup
+from ldpstream.agents import counted_surveys
 from ldpstream.agents.app import AgentApp
 from ldpstream.engines.kafka.redis_connection import SharedClient
 from ldpstream.engines.kafka.redis_store import RedisCountStore
@@ -85,7 +85,7 @@ def test_stores_with_clients_of_their_own_have_a_connection_each(redis_node: Red
 def test_all_surveys_of_an_agent_share_one_client(
     redis_node: RedisNode, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(startup, "ensure_topics", lambda *_: None)
+    monkeypatch.setattr(counted_surveys, "ensure_topics", lambda *_: None)
     monkeypatch.setattr(TopicKeeper, "check", lambda *_, **__: None)
     monkeypatch.setattr(checks, "AT_ONCE", 1)  # checks at the same time have a connection each
     watch = SurveyWatch([SAMPLES])

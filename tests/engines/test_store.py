@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from ldpstream.agents import tally
-from ldpstream.agents.startup import check_redis
+from ldpstream.agents.counted_surveys import check_redis
 from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.engines.checkpoint import Missing
 from ldpstream.engines.count_store import StoreRefused

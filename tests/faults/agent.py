@@ -168,7 +168,7 @@ class Agent:
             self._world.done["chunks of former placements"] += placement is None or placement.number != chunk.placement
             await self.counting.take(chunk)
 
-    # ---- agents.log.Log
+    # ---- agents.log.CountedLog
 
     async def identity(self) -> str:
         return str(await self._log.ask("identity", self._log.log_id))

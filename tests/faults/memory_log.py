@@ -204,7 +204,7 @@ class MemoryLog:
         return found, 0
 
     def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
-        """See `agents.log.Log`."""
+        """See `agents.log.CountedLog`."""
         return {partition: self._first(partition, time_ms) for partition, time_ms in times_ms.items()}
 
     async def ask(self, question: str, answer: Callable[[], Any]) -> Any:

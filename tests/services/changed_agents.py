@@ -22,9 +22,9 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 
 import ldpstream.agents.app as app
-from ldpstream.agents import counting, watchdog
+from ldpstream.agents import counting, stall_detector
+from ldpstream.agents.back_pressure import Partition
 from ldpstream.agents.consumer import chunks
-from ldpstream.agents.partition import Partition
 
 
 def hangs() -> None:
@@ -46,8 +46,8 @@ def hangs() -> None:
 
     patch.object(counting.Counting, "healthy", healthy_later).start()
     patch.object(app, "Counting", partial(counting.Counting, clock=lambda: checks_s[0])).start()
-    watchdog.Watchdog.TICKS = 3
-    patch.object(watchdog, "time", SimpleNamespace(sleep=lambda seconds: ticks.acquire())).start()
+    stall_detector.Watchdog.TICKS = 3
+    patch.object(stall_detector, "time", SimpleNamespace(sleep=lambda seconds: ticks.acquire())).start()
     chunks.ANSWER_S = 2.0
     patch.object(chunks.ChunkThread, "_fetch_records", fetch_or_hang).start()
 

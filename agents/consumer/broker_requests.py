@@ -1,4 +1,4 @@
-"""The log of `agents.counting` on Kafka, through Faust's consumer and producer and a second client."""
+"""The requests of `agents.counting` to Kafka, through Faust's consumer and producer and a second client."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,8 +22,8 @@ from ldpstream.surveys.envelope import decode_envelope
 log = structlog.get_logger("ldpstream.agent")
 
 
-class KafkaLog:
-    """The agent's requests to the broker about one survey's topics.
+class BrokerRequests:
+    """The agent's requests to the broker about one survey's topics (`agents.log.CountedLog`).
 
     Args:
         known: returns the fingerprints of our surveys and of the surveys that they replaced. An envelope of such a survey
