@@ -80,6 +80,11 @@ class EstimatorLoop:
             return "the estimates stall"
         return None if not troubles or None in troubles else troubles[0]
 
+    @property
+    def working(self) -> set[bytes]:
+        """The fingerprints of the surveys whose last turn raised no error."""
+        return {key for key, estimator in list(self._estimators.items()) if estimator.trouble is None}
+
     def run(self, until: int | None) -> list[Publication]:
         try:
             if self._page is None:

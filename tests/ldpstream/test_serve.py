@@ -178,9 +178,9 @@ def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytes
         with monkeypatch.context() as full:
             full.setattr(FolderCountStore, "commit", refuse)
             counting.count()
-        assert (metrics.store_available._value.get(), counting.unready) == (0, "the disk is full")
+        assert (metrics.store_available._value.get(), counting.stalled) == (0, {survey.fingerprint})
         counting.count()
-        assert (metrics.store_available._value.get(), counting.unready) == (1, None)
+        assert (metrics.store_available._value.get(), counting.stalled) == (1, set())
         assert FolderCountStore(folder, survey).heads()[PARTITION].next_offset == 1
 
 
@@ -417,6 +417,24 @@ def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch:
     for works in (True, False):
         intake.works = lambda works=works: works  # type: ignore[misc]
         assert intake.ready is works
+
+
+def test_it_is_not_ready_while_no_survey_is_both_counted_and_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One survey is published and not counted, the other is counted and not published."""
+    text, other = (file := Served(tmp_path, 600).survey_file).read_text(), tmp_path / "second.toml"
+    other.write_text(text.replace("one-machine", "second"))
+    watch = SurveyFolder([file, other], now_ms)
+    counting = FolderCounting(Mock(), watch.listed, False, now_ms, KEPT_MS)
+    with closing(EstimatorLoop(watch, Mock(), Event(), Mock(), Settings(page_port=0))) as loop:
+        first, second = loop._estimators.values()
+        first.trouble = second.trouble = None
+        counting._put_off(first.survey, "a count table is damaged", 30.0, Mock())
+        assert process.works(counting, loop)
+        second.trouble = "the file holds another survey"
+        assert not process.works(counting, loop)
+        second.trouble, counting._began_s = None, 0.0
+        monkeypatch.setattr(counting_module, "STALL_S", 0.0)
+        assert not process.works(counting, loop)  # a round that takes too long
 
 
 def test_the_compiler_is_loaded_before_the_first_line(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ log = structlog.get_logger("ldpstream.counting")
 AT_ONCE = 20_000  # records in one commit
 PAUSE_S, MOST_PAUSES = 0.2, 10  # with many surveys, a survey waits at most 2 s
 RETRY_S, DAMAGED_S = 2.0, 30.0
+STALL_S = 300.0  # a round that takes longer is a stall
 TIDY_MS, EXPIRED_AT_ONCE = 60_000, 20_000
 
 
@@ -80,13 +81,15 @@ class FolderCounting:
         self._folder, self._surveys, self._alone, self._clock, self._kept_ms = folder, surveys, alone, clock, kept_ms
         self._counters: dict[bytes, LogCounter] = {}
         self._troubles: dict[bytes, tuple[str, float]] = {}  # by survey: why it is not counted, and the time of the next try
+        self._began_s: float | None = None  # None between two rounds
         self._tidied_ms = 0
 
     @property
-    def unready(self) -> str | None:
-        """None if the last counting of at least one survey raised no error; else the first reason."""
-        reasons = [why for why, _ in list(self._troubles.values())]
-        return reasons[0] if reasons and len(reasons) >= len(self._surveys()) else None
+    def stalled(self) -> set[bytes]:
+        """The fingerprints of the surveys whose last counting raised an error; of all surveys, if the counting stalls."""
+        began_s = self._began_s
+        stalls = began_s is not None and monotonic() - began_s >= STALL_S
+        return {survey.fingerprint for survey in self._surveys()} if stalls else set(self._troubles.copy())
 
     def run(self, stop: Event) -> None:
         while not stop.is_set():
@@ -95,6 +98,7 @@ class FolderCounting:
 
     def count(self) -> None:
         """Counts the new records of all surveys."""
+        self._began_s = monotonic()
         surveys, disk_works = self._surveys(), True
         for gone in (self._counters.keys() | self._troubles.keys()) - {survey.fingerprint for survey in surveys}:
             self._counters.pop(gone, None)
@@ -119,6 +123,7 @@ class FolderCounting:
         metrics.surveys.labels("counted").set(len(surveys) - len(self._troubles))
         metrics.surveys.labels("stalled").set(len(self._troubles))
         self._tidy()
+        self._began_s = None
 
     def _count(self, survey: Survey) -> None:
         if (counter := self._counters.get(survey.fingerprint)) is None:

@@ -57,12 +57,8 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
             for part in parts:
                 part.start()  # an interrupt may come before `start` returns
 
-        def works() -> bool:
-            """True while reports of a survey are counted and published."""
-            return counting.unready is None and estimates.unready is None
-
         try:
-            serve_gateway(watch, settings, check, logs, clock, bound, works)
+            serve_gateway(watch, settings, check, logs, clock, bound, partial(works, counting, estimates))
         finally:
             stop.set()
             started = [part for part in parts if part.ident is not None]
@@ -72,6 +68,11 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
                 estimates.close()
             for error in [part.error for part in parts if part.error is not None]:
                 raise error
+
+
+def works(counting: FolderCounting, estimates: EstimatorLoop) -> bool:
+    """Returns True while reports of at least one survey are counted and published, or if there is no survey."""
+    return estimates.unready is None and (not (working := estimates.working) or not working <= counting.stalled)
 
 
 def _estimates(
