@@ -38,7 +38,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import KEPT_MS, Settings, SettingsError
 from ldpstream.services import counting as counting_module
 from ldpstream.services import process
-from ldpstream.services.counting import FolderCounting
+from ldpstream.services.counting import FolderCounting, LogCounter
 from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
@@ -435,6 +435,22 @@ def test_it_is_not_ready_while_no_survey_is_both_counted_and_published(tmp_path:
         second.trouble, counting._began_s = None, 0.0
         monkeypatch.setattr(counting_module, "STALL_S", 0.0)
         assert not process.works(counting, loop)  # a round that takes too long
+
+
+def test_a_survey_whose_reports_never_end_leaves_time_to_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record arrives before each commit."""
+    survey, honest = Served(tmp_path, 600).survey, FolderCountStore.commit
+    with closing(DataFolder(tmp_path / "data")) as folder:
+        log = FolderLog(folder, survey, now_ms)
+
+        def commit(*arguments: Any) -> bool:
+            assert log.ends()[PARTITION] < 100, "the counting does not end"
+            log.mark([PARTITION])
+            return honest(*arguments)
+
+        monkeypatch.setattr(FolderCountStore, "commit", commit)
+        LogCounter(survey, FolderCountStore(folder, survey), log).count()
+        assert log.ends()[PARTITION] == 2  # one at the first commit, which has no records; one at the commit of this record
 
 
 def test_the_compiler_is_loaded_before_the_first_line(tmp_path: Path) -> None:

@@ -35,14 +35,15 @@ class LogCounter:
         self._fold = PartitionFold(survey, store.load(PARTITION), log_id=source.log_id(), writer=secrets.token_hex(8))
 
     def count(self) -> None:
-        """Counts the new records.
+        """Counts the records that the log has now. Later records wait for the next call, after the other surveys' turns.
 
         Raises:
             StoreUnavailable: if the disk refuses a write.
             StoreDamaged: if the log lacks records, or the counts do not belong to it.
         """
         self._commit()  # the changes that an earlier call could not write
-        while (found := self._log.read(self._fold.next_offset, AT_ONCE)).offsets:
+        end = self._log.ends()[PARTITION]
+        while self._fold.next_offset < end and (found := self._log.read(self._fold.next_offset, AT_ONCE)).offsets:
             keys = found.keys if any(found.keys) else None
             result = self._fold.feed(Records(found.offsets, found.appended_ms, found.values, keys))
             metrics.count(result, 1)
