@@ -46,6 +46,12 @@ def test_all_links_exist(path: Path) -> None:
         assert not anchor or anchor in anchors(found.read_text()), anchor
 
 
+def test_the_list_of_changes_describes_one_release() -> None:
+    """Merges by union bring a deleted table of earlier changes back."""
+    headings = re.findall(r"(?m)^#+ .+$", (ROOT / "CHANGELOG.md").read_text())
+    assert headings == ["# Changes", "## 0.1.0 (unreleased)"]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_exists(command: str) -> None:
     _, name, *rest = command.split()
