@@ -60,7 +60,7 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
         if w > 1 or math.isfinite(first["eps_lifetime"]):
             spaced = f"ε_window {up(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
             spaced += f"ε_lifetime {up(first['eps_lifetime'])}"
-        columns = ("t", "same value", "right guess", "largest", "any values", "right guess", "largest")
+        columns = "t", "same\nvalue", "right\nguess", "largest", "any\nvalues", "right\nguess", "largest"
         shown = table(title, *columns, texts=0, caption=spaced)
         for row in group:
             mark = " " if row["eps_sequence_exact"] else "*"
