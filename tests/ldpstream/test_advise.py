@@ -62,6 +62,16 @@ def test_a_span_of_spaced_reports_counts_all_reports_of_a_device() -> None:
     assert [error**2 for error in option.errors] == pytest.approx(expected)
 
 
+def test_people_with_a_report_more_than_others_make_the_error_of_a_span() -> None:
+    """GRR with one report in 100 steps: in 150 steps, half of the people make one report, the others make two."""
+    question = Question(k=3, people=PEOPLE, eps=4.0, every_steps=100, steps=150)
+    [option] = [one for one in advise(question).options if one.m.name == "GRR"]
+    share, m = 1 / 3, option.m
+    fresh = share * m.p * (1 - m.p) + (1 - share) * m.q * (1 - m.q)
+    sums = [(reports * fresh + reports**2 * share * (1 - share) * (m.p - m.q) ** 2) / (m.p - m.q) ** 2 for reports in (1, 2)]
+    assert option.errors[2] ** 2 == pytest.approx(sum(sums) / 2 / 1.5**2 / PEOPLE)
+
+
 def test_chances_are_those_of_the_best_guesser_of_all_reports() -> None:
     """Enumerates the reports: one, and the two reports of 48 steps."""
     question = Question(k=3, people=PEOPLE, eps=1.0, every_steps=24, steps=48)

@@ -33,7 +33,7 @@ def option_table(advice: Advice) -> Table:
     shown.caption = (
         f"error: exact standard error {of}, if values do not change.\n"
         f"guess: chance of a right guess of a value that never changes; {guessed} without reports; ≤: upper bound.\n"
-        "weight: number of honest people whom one false report outweighs. *: the advised mechanism."
+        "weight: number of honest people whom one false report outweighs in a share. *: the advised mechanism."
         + (f"\ndominated, that is, no better in any column: {', '.join(dominated)}." if dominated else "")
     )
     return shown

@@ -3,9 +3,10 @@
 The error of a span is the standard error of the unbiased estimate (matrix inversion), for values that do not change. With n
 people and V_t, the variance of the mean of t reports of one person, it is the root of
 
-    max(1, t w / T) V_t / n          T steps, one report in w steps, t = ⌈T/w⌉
+    (w/T)² (φ t² V_t + (1-φ) (t-1)² V_{t-1}) / n          T steps, one report in w steps, t = ⌈T/w⌉, φ = T/w - t + 1
 
-The error is that of a share, as the root mean square over the values. For numbers it is the error of their mean.
+because a person makes t reports with the probability φ, and otherwise t-1. The error is that of a share, as the root mean
+square over the values. For numbers it is the error of their mean.
 """
 
 import math
@@ -104,7 +105,8 @@ def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:
     for name in sorted(question.names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
         try:
             m = question.build(name)
-            parse_survey(SURVEY | {"attribute": [document(m, "value", question.domain)]})
+            keys = {"window_steps": window(question), "attribute": [document(m, "value", question.domain)]}
+            parse_survey(SURVEY | keys)
             built.append(m)
         except SurveyError as error:
             refused[name] = str(error).rpartition("standard): ")[2]
@@ -151,13 +153,20 @@ def variance(question: Question, m: Mechanism, shares: FloatArray, span: int, mi
         shares: (k,) true shares of people with each value.
         middles: (k,) middles of the bins, for numbers; None for bins of equal width in [0, 1].
     """
-    reports, most = m.reports_in(span), m.choices or 1
-    if question.numbers:
-        at = (np.arange(question.k) + 0.5) / question.k if middles is None else middles
-        once = mean_variance(m, shares, at, reports)
-    else:
-        once = most**2 * float(np.mean(m.inversion_variances(shares / most, 1, reports)))
-    return once * max(1.0, reports * m.every_steps / span) / question.people
+    most, reports, mean = m.choices or 1, m.reports_in(span), span / m.every_steps
+    at = (np.arange(question.k) + 0.5) / question.k if middles is None else middles
+
+    def of_sum(t: int) -> float:
+        """The variance of the sum of t reports of a person."""
+        if t == 0:
+            return 0.0
+        if question.numbers:
+            return t**2 * mean_variance(m, shares, at, t)
+        return (t * most) ** 2 * float(np.mean(m.inversion_variances(shares / most, 1, t)))
+
+    often = mean - reports + 1
+    rarely = (1 - often) * of_sum(reports - 1) if often < 1 else 0.0
+    return (often * of_sum(reports) + rarely) / (mean**2 * question.people)
 
 
 SURVEY = {
