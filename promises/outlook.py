@@ -13,25 +13,35 @@ from ldpstream.promises.device_chance import guesses
 from ldpstream.surveys import Survey
 
 
-class Privacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
+class Losses(msgspec.Struct, frozen=True, kw_only=True):
+    """Privacy losses of a level, in nats. `mechanism` is the signature.
 
-    `eps_t`: loss if the value never changed. `eps_inf`: bound of `eps_t` for any number of reports; None for a one-time
-    mechanism. `eps_sequence`: loss between any two value sequences; an upper bound unless `eps_sequence_exact`. `eps_window`:
-    loss between value sequences that differ only within `every_steps` consecutive steps; None for a memoizing mechanism.
-    `eps_lifetime`: bound of `eps_sequence` from `lifetime_reports`; None without this key, also if the survey ends.
+    `eps_1`: loss of one report. `eps_inf`: bound for any number of reports of an unchanged value; None for a one-time
+    mechanism.
+    `eps_window`: loss between value sequences that differ only within `every_steps` consecutive steps; None for a memoizing
+    mechanism. `eps_lifetime`: bound for all reports, of any values, from `lifetime_reports`; None without this key, also if the
+    survey ends.
     """
 
     mechanism: str
-    t: int
     eps_1: float
-    eps_t: float
     eps_inf: float | None
-    eps_sequence: float
-    eps_sequence_exact: bool
     every_steps: int
     eps_window: float | None
     eps_lifetime: float | None
+
+
+class Privacy(Losses, frozen=True, kw_only=True):
+    """Privacy loss, in nats, of a participant of one level who has reported as often as possible so far: t reports.
+
+    `eps_t`: loss if the value never changed; `eps_inf` is its bound for any number of reports. `eps_sequence`: loss between any
+    two value sequences, with the bound `eps_lifetime`; an upper bound unless `eps_sequence_exact`.
+    """
+
+    t: int
+    eps_t: float
+    eps_sequence: float
+    eps_sequence_exact: bool
 
 
 class Chances(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,22 +91,22 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     known_shares: KnownShares | None
 
 
+def losses_of(m: Mechanism) -> dict[str, Any]:
+    """Returns the fields of `Losses`."""
+    return {
+        "mechanism": m.signature, "eps_1": m.eps_1, "eps_inf": None if math.isinf(m.eps_inf) else m.eps_inf,
+        "every_steps": m.every_steps, "eps_window": m.eps_window,
+        "eps_lifetime": None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
+    }  # fmt: skip
+
+
 @lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
     t = m.reports_in(steps)
     sequence = m.eps_sequence(t)
     return Privacy(
-        mechanism=m.signature,
-        t=t,
-        eps_1=m.eps_1,
-        eps_t=m.eps_t(t),
-        eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-        eps_sequence=sequence.value,
-        eps_sequence_exact=sequence.exact,
-        every_steps=m.every_steps,
-        eps_window=m.eps_window,
-        eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-    )
+        **losses_of(m), t=t, eps_t=m.eps_t(t), eps_sequence=sequence.value, eps_sequence_exact=sequence.exact
+    )  # fmt: skip
 
 
 def outlook_of(survey: Survey, attribute: int, m: Mechanism, step: int, shares: tuple[float, ...] | None) -> Outlook:

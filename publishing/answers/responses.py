@@ -5,9 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
-from ldpstream.estimators.differences import clear_differences, evidence
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
@@ -15,6 +13,7 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
+from ldpstream.publishing.answers.comparison import differences_of, number_differences
 from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, ends_ms, kept_steps, lines, of_steps
 from ldpstream.publishing.answers.queries import (
     CohortQuery,
@@ -39,8 +38,8 @@ from ldpstream.publishing.answers.schema import (  # fmt: skip
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators
-from ldpstream.publishing.estimates.frequencies import UNKNOWN, Frequencies, NumberEstimate, TrueAnswers, plain, plain_number
-from ldpstream.publishing.estimates.growth import Growth, errors_of, growth_of, inverts, people_of
+from ldpstream.publishing.estimates.frequencies import UNKNOWN, Frequencies, TrueAnswers, plain, plain_number
+from ldpstream.publishing.estimates.growth import Growth, growth_of, people_of
 from ldpstream.publishing.estimates.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -54,7 +53,6 @@ from ldpstream.publishing.progress import Source
 from ldpstream.surveys import Attribute, Reason, Survey
 
 MAX_LINES = 20
-Numbers = dict[str, NumberEstimate]
 Truths = Callable[[Publication], TrueAnswers]
 
 
@@ -82,7 +80,7 @@ class ApiResponses:
     def __init__(
         self, survey: Survey, source: Source, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
     ) -> None:
-        self._survey, self._source, self._truth, self.replaced = survey, source, truth, replaced
+        self._survey, self._source, self._truth, self._replaced = survey, source, truth, replaced
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
 
     def survey_info(self) -> SurveyInfo:
@@ -227,41 +225,25 @@ class ApiResponses:
         if first.key == second.key:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
         chosen = self._estimator(second, query.estimator)
-        results = [_result(p, self._estimator(p, chosen), attribute) for p in (first, second)]
-        one, other = (result.estimate() for result in results)
-        mechanisms, people = (
-            self._survey.mechanisms[self._survey.index(name)],
-            max(people_of(self._survey, p) for p in (first, second)),
+        results = _result(first, self._estimator(first, chosen), attribute), _result(second, chosen, attribute)
+        default = chosen == self._estimator(second, None)
+        of = differences_of(
+            self._survey, (first, second), results, chosen, confidence, default=default, apart=against is not None
         )
-        basis, errors = errors_of(mechanisms, (first, second), (one, other), chosen, people, apart=against is not None)
-        differences = centres = other.frequencies - one.frequencies
-        raw = [p.estimators.get(INVERSION) for p in (first, second)]
-        if chosen == self._estimator(second, None) and against is None and inverts(mechanisms) and raw[0] and raw[1]:
-            inverted = raw[0].estimate(), raw[1].estimate()
-            sharper = errors_of(mechanisms, (first, second), inverted, INVERSION, people, apart=False)
-            if sharper[1].sum() < errors.sum():  # the widths hardly depend on the shares, so this choice adds no bias
-                (basis, errors), centres = sharper, inverted[1].frequencies - inverted[0].frequencies
-        half = float(-ndtri((1 - confidence) / 2)) * errors
-        low, high = np.fmin(centres - half, differences), np.fmax(centres + half, differences)
-        if chosen != INVERSION:  # its shares can differ by more than 1
-            low, high = np.maximum(low, -1), np.minimum(high, 1)
-        low, high = (np.where(np.isnan(errors), np.nan, end) for end in (low, high))
-        clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
-        clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
-        shown = np.arange(attribute.k) if query.top is None else clearest[: query.top]
+        shown = np.arange(attribute.k) if query.top is None else of.clearest[: query.top]
         was, now = self._true(first), self._true(second)
         truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()
-        sides = self._side(first, one.frequencies[shown]), self._side(second, other.frequencies[shown])
+        sides = [self._side(p, found.estimate().frequencies[shown]) for p, found in zip((first, second), results, strict=True)]
         return Comparison(
             survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
-            basis=basis,
+            basis=of.basis,
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
             overlap=max(side.start_ms for side in sides) < min(side.end_ms for side in sides),
             before=sides[0], after=sides[1],
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
-            differences=plain(differences[shown]), standard_errors=plain(errors[shown]),
-            low=plain(low[shown]), high=plain(high[shown]),
-            clear=clear[shown].tolist(), truth=truth, numbers=_number_differences(first.numbers, second.numbers),
+            differences=plain(of.differences[shown]), standard_errors=plain(of.standard_errors[shown]),
+            low=plain(of.low[shown]), high=plain(of.high[shown]),
+            clear=of.clear[shown].tolist(), truth=truth, numbers=number_differences(first.numbers, second.numbers),
             true_numbers={name: x - was.numbers[name] for name, x in now.numbers.items() if name in was.numbers},
         )  # fmt: skip
 
@@ -297,7 +279,7 @@ class ApiResponses:
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             detectable=self._detectable(attribute, found, shown) if span == "filtered" else None,
             eps_t={level: [p.privacy[level].eps_t for p in found] for level in found[-1].privacy},
-            earlier=earlier_parts(self._survey, self.replaced(), name, span, chosen, shown, confidence, before, cohort),
+            earlier=earlier_parts(self._survey, self._replaced(), name, span, chosen, shown, confidence, before, cohort),
         )  # fmt: skip
 
     def _detectable(self, attribute: Attribute, found: Sequence[Publication], values: Sequence[int]) -> float | None:
@@ -400,16 +382,6 @@ def _shares(a: Attribute, p: Publication) -> tuple[float, ...] | None:
 def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
     found = result_of(p, estimator, attribute.k)
     assert found is not None
-    return found
-
-
-def _number_differences(first: Numbers, second: Numbers) -> Numbers:
-    found = {}
-    for name, after in second.items():
-        if (before := first.get(name)) is not None:
-            ends = (after.low, before.high), (after.high, before.low)
-            low, high = (None if one is None or other is None else one - other for one, other in ends)
-            found[name] = NumberEstimate(value=after.value - before.value, low=low, high=high)
     return found
 
 

@@ -5,7 +5,7 @@ import math
 import msgspec
 
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
-from ldpstream.promises.outlook import named
+from ldpstream.promises.outlook import Losses, losses_of, named
 from ldpstream.publishing.answers.tables import JOINT
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
@@ -14,14 +14,10 @@ from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT
 from ldpstream.surveys import Survey
 
 
-class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One privacy level. `mechanism` is the signature. `eps_1`: loss of one report, in nats. `eps_inf`: loss of any number of
-    reports of an unchanged value, in nats; None: no bound.
+class LevelInfo(Losses, frozen=True, kw_only=True):
+    """One privacy level. A device reports at one of `every_steps` steps, at most `lifetime_reports` times (None: no limit).
 
-    A device reports at one of `every_steps` steps, at most `lifetime_reports` times (None: no limit). `eps_window`: loss
-    between value sequences that differ only within `every_steps` consecutive steps; None: memoized. `eps_lifetime`: bound of
-    the loss of `lifetime_reports` reports; None without this key. `eps_survey`: bound of the loss of all reports until the
-    survey ends, for any values; None without `ends`.
+    `eps_survey`: bound of the loss of all reports until the survey ends, in nats, for any values; None without `ends`.
 
     `guess_1`: chance of a right guess of a value that never changes, from one report, if all values are equally likely at
     first. `guess_inf`: the same from any number of
@@ -31,13 +27,7 @@ class LevelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    mechanism: str
-    eps_1: float
-    eps_inf: float | None
-    every_steps: int
     lifetime_reports: int | None
-    eps_window: float | None
-    eps_lifetime: float | None
     eps_survey: float | None
     guess_1: float
     guess_inf: float
@@ -145,11 +135,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             k=a.k,
             levels=[
                 LevelInfo(
-                    name=level.name, mechanism=m.signature,
-                    eps_1=m.eps_1, eps_inf=None if math.isinf(m.eps_inf) else m.eps_inf,
-                    every_steps=m.every_steps, lifetime_reports=m.lifetime_reports,
-                    eps_window=m.eps_window, eps_lifetime=None if math.isinf(m.eps_lifetime) else m.eps_lifetime,
-                    eps_survey=s.loss_until_end(m),
+                    **losses_of(m), name=level.name, lifetime_reports=m.lifetime_reports, eps_survey=s.loss_until_end(m),
                     **named(
                         guess_1=m.guess(), guess_inf=m.guess(math.inf if m.memoized else s.most_reports(m) or math.inf),
                         guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),

@@ -29,7 +29,7 @@ Errors are problem documents (RFC 9457); `/table` shows the errors 404 and 422 o
     503    the store of results does not answer, or is damaged
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -38,17 +38,14 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 
-from ldpstream.publishing.answers.earlier import Replaced
-from ldpstream.publishing.answers.responses import NotFound, Truths
+from ldpstream.publishing.answers.responses import NotFound
 from ldpstream.publishing.answers.summaries import Surveys
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
 from ldpstream.publishing.api.requests import HeadAsGet, known_parameters
 from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.publishing.page.surveys_page import surveys_page
-from ldpstream.publishing.progress import Source
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.web import SecurityHeaders
-from ldpstream.surveys import Reason, Survey
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -60,21 +57,13 @@ SECURITY = {
 }
 
 
-def create_api(
-    survey: Survey,
-    source: Source,
-    rejected: Callable[[], dict[Reason, int]],
-    truth: Truths | None = None,
-    clock: Callable[[], int] = now_ms,
-    replaced: Callable[[], Sequence[Replaced]] = tuple,
-    largest_client: Callable[[], float | None] = lambda: None,
-) -> Api:
-    only = Served(survey, source, rejected, truth, clock, replaced, largest_client)
+def create_api(only: Served) -> Api:
+    """Returns the ASGI application of one survey."""
 
     async def served() -> Served:
         return only
 
-    api = _api(f"ldpstream: {survey.name}")
+    api = _api(f"ldpstream: {only.survey.name}")
     api.include_router(routes(served))
     return api
 

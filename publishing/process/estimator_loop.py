@@ -101,10 +101,7 @@ class EstimatorLoop:
             return
         if self._alone:
             (served,) = self.served.values()
-            api = create_api(
-                served.survey, served.source, served.rejected, replaced=served.responses.replaced,
-                largest_client=served.largest_client,
-            )  # fmt: skip
+            api = create_api(served)
         else:
             api = create_surveys_api(self.served)
         try:

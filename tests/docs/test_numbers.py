@@ -27,6 +27,7 @@ from ldpstream.mechanisms.families import local_hashing
 from ldpstream.output.forecast_tables import points
 from ldpstream.planning.forecast import forecast
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VALUES
 from ldpstream.runtime import process
 from ldpstream.runtime.errors import LASTING
@@ -161,7 +162,7 @@ def test_the_documented_choices_of_settings_are_allowed() -> None:
 def test_the_apis_paths_and_parameters_are_documented() -> None:
     text = (ROOT / "docs" / "api.md").read_text()
     results: Any = None  # no request needs them
-    document: dict[str, Any] = create_api(make_survey(), results, dict).openapi()
+    document: dict[str, Any] = create_api(Served(make_survey(), results, dict)).openapi()
     stated = {path.replace("NAME", "{attribute}") for path in re.findall(r"(?m)^\| `(/api/\S+)`", text)}
     assert stated == set(document["paths"])
     asked = [parameter for path in document["paths"].values() for parameter in path["get"].get("parameters", [])]

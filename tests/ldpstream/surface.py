@@ -18,6 +18,7 @@ import typer.main
 from ldpstream.commands.cli import app
 from ldpstream.gateway.http.openapi import description
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.metrics import METRICS
 from ldpstream.runtime.settings import PREFIX, Settings
@@ -42,7 +43,7 @@ def surface() -> dict[str, Any]:
         "settings": {PREFIX + name.upper(): repr(about.default) for name, about in Settings.model_fields.items()},
         "metrics": _metrics(),
         "redis keys": sorted(_strings(r"\{?ldpstream:[^\"]*")),
-        "estimates over HTTP": _api(create_api(survey, MemoryResults(), dict).openapi()),
+        "estimates over HTTP": _api(create_api(Served(survey, MemoryResults(), dict)).openapi()),
         "gateway": _api(description(False)),
         "publication": sorted(field.encode_name for field in msgspec.structs.fields(Publication)),
         "envelope": {"version": VERSION, "reasons": list(REASONS)},

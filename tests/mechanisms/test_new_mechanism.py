@@ -40,6 +40,7 @@ from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
@@ -258,7 +259,7 @@ def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path
         demo.service.append(envelope)
     demo.run(lambda step, made: None)
     assert demo.service.rejected() == {}
-    with TestClient(create_api(survey, demo.service.results, demo.service.rejected)) as client:
+    with TestClient(create_api(Served(survey, demo.service.results, demo.service.rejected))) as client:
         assert client.get("/api/v1/survey").json()["attributes"][0]["levels"][0]["mechanism"].startswith(name)
         assert client.get("/").status_code == 200
     (window,) = demo.service.results.get([f"zone|window|{STEPS - 1}"])

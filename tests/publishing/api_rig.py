@@ -6,6 +6,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
@@ -16,7 +17,7 @@ SURVEY = parse_survey(tomllib.loads(TOML.replace('"settings"', '"=1+1"')))
 
 
 def api_of(demo: Demo) -> FastAPI:
-    return create_api(SURVEY, demo.service.results, demo.service.rejected, truth=demo.truth.of)
+    return create_api(Served(SURVEY, demo.service.results, demo.service.rejected, truth=demo.truth.of))
 
 
 def published(demo: Demo, attribute: str, span: str, step: int) -> Publication:

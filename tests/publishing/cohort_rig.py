@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from ldpstream.engines.checkpoint import tables_of
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication
 from ldpstream.publishing.history.month_files import rows_of
@@ -71,7 +72,7 @@ def demo_of(survey: Survey, people: int, steps: int) -> Demo:
 def client_of(survey: Survey, run: Demo) -> TestClient:
     """A client of the API of the demo's results, with the truth."""
     service = run.service
-    return TestClient(create_api(survey, service.results, service.rejected, truth=run.truth.of))
+    return TestClient(create_api(Served(survey, service.results, service.rejected, truth=run.truth.of)))
 
 
 @cache

@@ -11,6 +11,7 @@ from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, parse_survey
 
@@ -79,4 +80,4 @@ def api_of_new() -> FastAPI:
     old, new = demos()
     replaced = [Replaced(OLD, old.service.results)]
     now_ms = NEW.opens_ms(NEW_STEPS + 1)
-    return create_api(NEW, new.service.results, new.service.rejected, clock=lambda: now_ms, replaced=lambda: replaced)
+    return create_api(Served(NEW, new.service.results, new.service.rejected, clock=lambda: now_ms, replaced=lambda: replaced))

@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 import math
-import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -24,18 +23,16 @@ from ldpstream.gateway.http.openapi import description
 from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.survey_info import survey_info
 from ldpstream.publishing.api.app import SECURITY, create_api
-from ldpstream.publishing.api.routes import News
-from ldpstream.publishing.estimates.catalogue import MAX_FILTERED, estimators
-from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.api.routes import News, Served
+from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
-from ldpstream.surveys import parse_survey
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
-from .api_rig import STEPS, SURVEY, TOML, api_of, published
+from .api_rig import STEPS, SURVEY, api_of, published
 
 OF_A_STEP = [row.name for row in estimators(SURVEY.mechanisms[0])]
 
@@ -208,7 +205,7 @@ def test_steps_of_long_series_are_kept_steps_and_end_with_the_latest(
 
 def test_the_series_the_histogram_and_the_status_show_a_jump(demo: Demo) -> None:
     jump = {"changed_at": 2, "value": 2, "size": 0.032, "low": 0.029, "high": 0.035, "sigma": 7.25}
-    with TestClient(create_api(SURVEY, after_a_jump(demo), dict)) as client:
+    with TestClient(create_api(Served(SURVEY, after_a_jump(demo), dict))) as client:
         url = "/api/v1/attributes/screen/"
         series = client.get(url + "series", params={"span": "filtered", "values": "0"}).json()
         assert series["estimator"] == "filter"
@@ -233,27 +230,20 @@ def test_a_filtered_series_states_the_jump_that_it_would_find(client: TestClient
         assert client.get(url, params={"span": "step"}).json()["detectable"] is None
 
 
-def test_an_attribute_with_too_many_values_has_no_filtered_curve(demo: Demo) -> None:
+def test_an_attribute_with_too_many_values_has_no_filtered_curve(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     """The status then shows the step alone, so that every attribute has a summary."""
-    k = MAX_FILTERED + 1
-    survey = parse_survey(
-        tomllib.loads(TOML.replace("bins = [0, 10, 20, 30, 40, 50, 75, 100, 150, 200, 300, 500, 1000]", f"size = {k}"))
-    )
-    known = published(demo, "latency_ms", "step", 0)
-    result = Frequencies(frequencies=[1 / k] * k, standard_errors=[0.1] * k, iterations=0, converged=True)
-    estimators = dict.fromkeys(("mi", "ibu", "mle"), result)
-    large = [msgspec.structs.replace(known, span=span, estimators=estimators, levels={}) for span in ("step", "window")]
-    small = [published(demo, "screen", span, 0) for span in ("step", "window", "filtered")]
+    monkeypatch.setattr("ldpstream.publishing.estimates.publication.MAX_FILTERED", SURVEY.attributes[0].k)
+    kept = [p for p in demo.service.results.history() if (p.attribute, p.span) != ("latency_ms", "filtered")]
     results = MemoryResults()
-    assert results.save([*small, *large], None, Progress(first_step=0, next_step=1))
-    with TestClient(create_api(survey, results, dict)) as client:
+    assert results.save(kept, None, Progress(first_step=0, next_step=STEPS))
+    with TestClient(create_api(Served(SURVEY, results, dict))) as client:
         assert [a["spans"] for a in client.get("/api/v1/survey").json()["attributes"]] == [
             ["step", "window", "filtered"], ["step", "window"],
         ]  # fmt: skip
         for path in ("histogram", "histogram.csv", "series", "series.csv"):
             refused = client.get(f"/api/v1/attributes/latency_ms/{path}", params={"span": "filtered"})
             assert refused.status_code == 404
-            assert refused.json()["detail"] == "attribute latency_ms has 10001 values; at most 10000 have a filtered curve"
+            assert refused.json()["detail"] == "attribute latency_ms has 12 values; at most 10000 have a filtered curve"
             assert client.get(f"/api/v1/attributes/latency_ms/{path}").status_code == 200
         overviews = client.get("/api/v1/status", params={"span": "filtered"}).json()["attributes"]
         assert [(overview["attribute"], overview["span"]) for overview in overviews] == [
@@ -353,7 +343,7 @@ def test_every_response_has_the_security_headers(client: TestClient, path: str) 
 
 
 def test_the_status_is_empty_before_the_first_step() -> None:
-    with TestClient(create_api(SURVEY, MemoryResults(), dict)) as client:
+    with TestClient(create_api(Served(SURVEY, MemoryResults(), dict))) as client:
         found = client.get("/api/v1/status").json()
         assert (found["attributes"], found["rejected"], found["latest_step"]) == ([], {}, None)
         assert client.get("/api/v1/attributes/screen/histogram").status_code == 404
@@ -369,7 +359,7 @@ class _Away:
 
 
 def test_an_unreachable_store_gives_503_without_its_name() -> None:
-    with TestClient(create_api(SURVEY, _Away(), dict)) as client:
+    with TestClient(create_api(Served(SURVEY, _Away(), dict))) as client:
         answer = client.get("/api/v1/status")
         assert answer.status_code == 503
         assert "secret-host" not in answer.text

@@ -154,9 +154,9 @@ def test_the_survey_says_whose_it_is_and_what_for(demo: Demo) -> None:
         "contact": "privacy@example.org",
     }  # fmt: skip
     survey = replace(SURVEY, **words)
-    with TestClient(create_api(survey, demo.service.results, dict)) as client:
+    with TestClient(create_api(Served(survey, demo.service.results, dict))) as client:
         assert client.get("/api/v1/survey").json().items() >= words.items()
         page = client.get("/table").text
         assert all(escape(text) in page for text in words.values())
-    with TestClient(create_api(SURVEY, demo.service.results, dict)) as client:
+    with TestClient(create_api(Served(SURVEY, demo.service.results, dict))) as client:
         assert client.get("/api/v1/survey").json()["owner"] == SURVEY.owner

@@ -12,6 +12,7 @@ from lab.bench.methods import estimates
 from ldpstream.estimators import Estimate
 from ldpstream.mechanisms import mechanism
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import AttributeCounts, PublishedEstimator
 from ldpstream.publishing.estimates.conclusions import conclude
@@ -48,7 +49,7 @@ def concluded(k: int = K, name: str = "GRR") -> tuple[Publication, TestClient]:
     reports = m.simulate(np.zeros(2000, np.int64), np.random.default_rng(1))
     made, results = conclude(survey, 0, 0, "step", [[m.tabulate(reports)]], True), MemoryResults()
     assert results.save([made], None, Progress(first_step=0, next_step=1))
-    return made, TestClient(create_api(survey, results, dict))
+    return made, TestClient(create_api(Served(survey, results, dict)))
 
 
 @pytest.mark.usefixtures("toy")

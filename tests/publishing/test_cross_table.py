@@ -23,6 +23,7 @@ from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.answers.queries import TableQuery
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude, pooled
 from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
 from ldpstream.publishing.estimates.finite import finite
@@ -353,7 +354,7 @@ def test_a_pair_has_one_share_for_each_cell_within_its_interval() -> None:
     p = conclude(survey, 2, 0, "step", panes[0], True, of_members=panes[1:])
     results = MemoryResults()
     assert results.save([p], None, Progress(first_step=0, next_step=1))
-    api = TestClient(create_api(survey, results, dict))
+    api = TestClient(create_api(Served(survey, results, dict)))
     url, query = "/api/v1/attributes/mode_by_zone", {"span": "step"}
     h, t = api.get(f"{url}/histogram", params=query).json(), api.get(f"{url}/table", params=query).json()
     assert (h["estimator"], h["frequencies"]) == ("joint", t["cells"]["shares"])

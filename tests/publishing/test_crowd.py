@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from ldpstream.engines import PaneKey
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import crowd_of
 from ldpstream.publishing.estimates.publication import Crowd, Publication, decode_publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
@@ -96,7 +97,7 @@ def test_a_publication_keeps_the_crowd_that_was_assumed() -> None:
 
 def test_api_page_and_metrics_say_that_the_crowd_is_too_small() -> None:
     service, last = demo(cohorts=True).service, STEPS - 1
-    client = TestClient(create_api(COHORTS, service.results, service.rejected))
+    client = TestClient(create_api(Served(COHORTS, service.results, service.rejected)))
     assert client.get("/api/v1/survey").json()["crowd"] == CROWD
     registry = CollectorRegistry()
     PrometheusPublisher(COHORTS, registry).publish(history(cohorts=True))

@@ -52,7 +52,7 @@ def test_the_history_follows_renamed_values_and_leaves_added_values_open(client:
 
 def _alone_old() -> Any:
     old, _ = demos()
-    return create_api(OLD, old.service.results, old.service.rejected)
+    return create_api(Served(OLD, old.service.results, old.service.rejected))
 
 
 def test_a_history_with_another_meaning_is_named_and_not_joined(client: TestClient) -> None:
@@ -65,7 +65,9 @@ def test_windows_of_another_length_are_not_joined() -> None:
     old, _ = demos()
     wider = replacing(OLD, window_steps=3)
     api = TestClient(
-        create_api(wider, answered(wider, 2).service.results, dict, replaced=lambda: [Replaced(OLD, old.service.results)])
+        create_api(
+            Served(wider, answered(wider, 2).service.results, dict, replaced=lambda: [Replaced(OLD, old.service.results)])
+        )
     )
     (of_window,), (of_step,) = (series(api, span=span)["earlier"] for span in ("window", "step"))
     assert (of_window["joined"], of_window["steps"]) == (False, [])
@@ -96,7 +98,7 @@ def test_steps_that_are_no_longer_kept_are_not_filled_with_earlier_steps() -> No
     results, progress = MemoryResults(), new.service.results.progress()
     assert progress is not None
     results.save([p for p in new.service.results.history() if p.step >= 3], None, progress)
-    api = TestClient(create_api(NEW, results, dict, replaced=lambda: [Replaced(OLD, old.service.results)]))
+    api = TestClient(create_api(Served(NEW, results, dict, replaced=lambda: [Replaced(OLD, old.service.results)])))
     found = series(api, last=NEW_STEPS + 1)
     assert (found["steps"], found["earlier"][0]["steps"]) == ([3, 4], [BETWEEN - 1])
 
@@ -106,7 +108,7 @@ def test_a_chain_of_surveys_is_followed_until_a_meaning_changes() -> None:
     third = replacing(OLD, name="travel-3", replaces=NEW.fingerprint.hex(), start=NEW.start.replace(day=NEW.start.day + 3))
     results = answered(third, 2).service.results
     both = [Replaced(NEW, new.service.results), Replaced(OLD, old.service.results)]
-    api = TestClient(create_api(third, results, dict, replaced=lambda: both))
+    api = TestClient(create_api(Served(third, results, dict, replaced=lambda: both)))
     first, second = series(api, values=f"{SCOOTER},{BICYCLE}")["earlier"]
     assert [(p["survey"], p["steps"]) for p in (first, second)] == [("travel", list(range(BETWEEN))), ("travel-2", [0, 1, 2])]
     assert second["lines"][0]["frequencies"][0] is not None
@@ -114,7 +116,7 @@ def test_a_chain_of_surveys_is_followed_until_a_meaning_changes() -> None:
     assert None not in first["lines"][1]["frequencies"]
     assert [p["survey"] for p in series(api, "distance_km")["earlier"]] == ["travel", "travel-2"]
     apart = replacing(OLD, name="travel-4", replaces=NEW.fingerprint.hex(), step_seconds=43_200)
-    api = TestClient(create_api(apart, answered(apart, 2).service.results, dict, replaced=lambda: both))
+    api = TestClient(create_api(Served(apart, answered(apart, 2).service.results, dict, replaced=lambda: both)))
     assert [(p["survey"], p["joined"]) for p in series(api)["earlier"]] == [("travel-2", False)]
 
 
@@ -125,7 +127,9 @@ def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey(
     old = parse_survey(tomllib.loads(TOML) | {"cohort": cohort | {"values": ["beta", "1.1"], "least": least}})
     new = replacing(old, cohort=cohort)
     results = answered(old, OLD_STEPS).service.results
-    api = TestClient(create_api(new, answered(new, NEW_STEPS).service.results, dict, replaced=lambda: [Replaced(old, results)]))
+    api = TestClient(
+        create_api(Served(new, answered(new, NEW_STEPS).service.results, dict, replaced=lambda: [Replaced(old, results)]))
+    )
     for span in ("step", "window"):
         (part,) = series(api, span=span, cohort="1.1", values=CAR)["earlier"]
         assert (part["joined"], part["steps"]) == (True, list(range(BETWEEN)))
@@ -139,7 +143,7 @@ def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey(
 
 def test_a_replaced_survey_without_estimates_gives_an_empty_part() -> None:
     _, new = demos()
-    api = TestClient(create_api(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, MemoryResults())]))
+    api = TestClient(create_api(Served(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, MemoryResults())])))
     (part,) = series(api)["earlier"]
     assert (part["joined"], part["steps"]) == (True, [])
 
@@ -151,7 +155,7 @@ def test_a_replaced_survey_without_this_estimator_is_named() -> None:
     assert progress is not None
     published = [p for p in old.service.results.history() if p.span == "step"]
     results.save([replace(p, estimators={"mi": p.estimators["mi"]}) for p in published], None, progress)
-    api = TestClient(create_api(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, results)]))
+    api = TestClient(create_api(Served(NEW, new.service.results, dict, replaced=lambda: [Replaced(OLD, results)])))
     (part,) = series(api, span="step")["earlier"]
     assert (part["joined"], part["steps"], part["reason"]) == (False, [], "its estimates are by mi, not by eb")
     assert series(api, span="step", estimator="mi")["earlier"][0]["steps"] == list(range(BETWEEN))
@@ -159,7 +163,7 @@ def test_a_replaced_survey_without_this_estimator_is_named() -> None:
 
 def test_a_replaced_survey_that_is_not_served_is_named() -> None:
     _, new = demos()
-    (part,) = series(TestClient(create_api(NEW, new.service.results, dict)))["earlier"]
+    (part,) = series(TestClient(create_api(Served(NEW, new.service.results, dict))))["earlier"]
     assert (part["survey"], part["fingerprint"], part["joined"]) == ("", OLD.fingerprint.hex(), False)
     assert part["reason"] == "no earlier survey with this fingerprint is served here"
 

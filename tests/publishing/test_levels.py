@@ -14,6 +14,7 @@ from ldpstream.estimators.levels import levels_difference
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
@@ -125,7 +126,7 @@ def test_intervals_over_levels_that_differ_are_withheld() -> None:
     step = msgspec.structs.replace(p, span="step")
     results = MemoryResults()
     results.save([p, step], None, Progress(first_step=0, next_step=1))
-    with TestClient(create_api(SURVEY, results, dict)) as client:
+    with TestClient(create_api(Served(SURVEY, results, dict))) as client:
         (overview,) = client.get("/api/v1/status").json()["attributes"]
         assert (overview["levels_p"], overview["levels_pair"]) == (p.diagnostics.levels_p, ["bold", "strict"])
         assert overview["levels_label"] == str(K - 1)

@@ -17,6 +17,7 @@ from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import NUMBERS, Ends, Frequencies
@@ -109,7 +110,7 @@ def test_many_values_are_published_without_likelihoods(monkeypatch: pytest.Monke
     few = [m.empty_table() for m in survey.mechanisms[1]]
     assert list(conclude(survey, 1, 0, "step", [few], True).estimators) == of_few
     assert set(of_few) > set(always)
-    with TestClient(create_api(survey, MemoryResults(), dict)) as client:
+    with TestClient(create_api(Served(survey, MemoryResults(), dict))) as client:
         assert client.get("/api/v1/survey").json()["attributes"][0]["estimators"] == always
 
 
@@ -131,7 +132,7 @@ def test_numbers_are_published_for_every_span(survey: Survey, results: MemoryRes
 
 def test_too_many_values_have_no_numbers() -> None:
     survey = survey_of(("OUE", 2.0), size=MAX_ORDERED + 1, ordered=True)
-    with TestClient(create_api(survey, MemoryResults(), dict)) as client:
+    with TestClient(create_api(Served(survey, MemoryResults(), dict))) as client:
         told = client.get("/api/v1/survey").json()["attributes"][0]
         assert (told["numbers"], told["number_spans"]) == ([], [])
         refused = client.get("/api/v1/attributes/a/numbers")
@@ -174,7 +175,7 @@ def test_differing_levels_have_numbers_without_intervals() -> None:
 
 
 def test_the_api_serves_the_numbers(survey: Survey, results: MemoryResults) -> None:
-    with TestClient(create_api(survey, results, dict)) as client:
+    with TestClient(create_api(Served(survey, results, dict))) as client:
         assert [a["numbers"] for a in client.get("/api/v1/survey").json()["attributes"]] == [list(NUMBERS), []]
         p = of(results, "a|step|1")
         h = client.get("/api/v1/attributes/a/histogram", params={"span": "step", "step": 1}).json()
@@ -219,7 +220,7 @@ def test_publications_without_the_default_estimate_are_still_served(survey: Surv
     old = msgspec.structs.replace(old, estimators={"mi": old.estimators["mi"]}, numbers={})
     again = MemoryResults()
     assert again.save([old, new], None, Progress(first_step=0, next_step=3))
-    with TestClient(create_api(survey, again, dict)) as client:
+    with TestClient(create_api(Served(survey, again, dict))) as client:
         assert client.get("/api/v1/attributes/a/series", params={"span": "step"}).json()["steps"] == [2]
         h = client.get("/api/v1/attributes/a/histogram", params={"span": "step", "step": 1}).json()
         assert h["estimator"] == "mi"

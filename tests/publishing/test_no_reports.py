@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ldpstream.output.tables import histogram_table
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
@@ -41,7 +42,7 @@ def publications(reported: tuple[bool, ...]) -> list[Publication]:
 def client_of(reported: tuple[bool, ...]) -> TestClient:
     results = MemoryResults()
     results.save(publications(reported), None, Progress(first_step=0, next_step=len(reported)))
-    return TestClient(create_api(SURVEY, results, dict))
+    return TestClient(create_api(Served(SURVEY, results, dict)))
 
 
 @pytest.fixture(scope="module")

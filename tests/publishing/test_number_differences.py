@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from ldpstream.estimators.quantiles import PERCENTILES
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import NUMBERS, NumberEstimate
 from ldpstream.publishing.estimates.publication import Publication
@@ -42,7 +43,7 @@ def compared(by: str, before: Publication, after: Publication) -> dict[str, Any]
         before, after = replace(before, step=1, cohort="outer"), replace(after, cohort="inner")
     results = MemoryResults()
     assert results.save([before, after], None, Progress(first_step=0, next_step=2))
-    with TestClient(create_api(survey, results, dict)) as client:
+    with TestClient(create_api(Served(survey, results, dict))) as client:
         answer = client.get(f"/api/v1/attributes/{after.attribute}/comparison", params={"span": "step", **query})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()["numbers"]

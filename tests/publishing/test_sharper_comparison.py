@@ -8,6 +8,7 @@ from scipy.stats import binom
 from starlette.testclient import TestClient
 
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from tests.faults.memory_store import MemoryResults
@@ -28,7 +29,7 @@ def compared(seed: int, people: int = PEOPLE, **query: Any) -> dict[str, Any]:
         made.append(conclude(SURVEY, 0, step, "step", [[table]], True))
     results = MemoryResults()
     assert results.save(made, None, Progress(first_step=0, next_step=2))
-    with TestClient(create_api(SURVEY, results, dict)) as client:
+    with TestClient(create_api(Served(SURVEY, results, dict))) as client:
         found: dict[str, Any] = client.get(
             "/api/v1/attributes/screen/comparison", params={"before": 0, "span": "step", **query}
         ).json()
@@ -85,7 +86,7 @@ def test_few_reports_are_too_few_to_tell() -> None:
         made = conclude(SURVEY, 0, 0, "step", [[m.tabulate(m.simulate(np.arange(people) % 4, rng))]], True)
         results = MemoryResults()
         assert results.save([made], None, Progress(first_step=0, next_step=1))
-        with TestClient(create_api(SURVEY, results, dict)) as client:
+        with TestClient(create_api(Served(SURVEY, results, dict))) as client:
             where = "/api/v1/attributes/screen"
             found = client.get(f"{where}/histogram", params={"span": "step"}).json()
             assert found["too_few"] == few

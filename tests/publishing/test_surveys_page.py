@@ -115,7 +115,7 @@ def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Serv
 
 def test_the_routes_of_one_survey_are_the_same_alone_and_among_others(surveys: dict[str, Served]) -> None:
     calm = surveys["calm"]
-    alone = create_api(calm.survey, calm.source, dict).openapi()["paths"]
+    alone = create_api(Served(calm.survey, calm.source, dict)).openapi()["paths"]
     several = create_surveys_api(surveys).openapi()["paths"]
     assert {path.removeprefix("/surveys/{survey}") for path in several} == {*alone, "/api/v1/surveys"}
     for path, operations in alone.items():

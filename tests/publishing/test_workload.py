@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS
 from ldpstream.publishing.estimates.thresholds import LOAD_MOST
 from ldpstream.publishing.process import survey_estimator
@@ -103,7 +104,7 @@ def test_steps_without_research_have_the_same_other_numbers_and_no_old_gauges() 
         row.name: registry.get_sample_value("ldpstream_frequency_ratio", labels | {"estimator": row.name}) for row in ESTIMATORS
     }
     assert {name for name, x in shown.items() if x is not None and math.isnan(x)} == {"ibu", "mle"}
-    with TestClient(create_api(SURVEY, results, dict)) as client:
+    with TestClient(create_api(Served(SURVEY, results, dict))) as client:
         answer = client.get("/api/v1/attributes/screen/histogram", params={"span": "step", "estimator": "ibu"})
         assert (answer.status_code, answer.json()["detail"]) == (
             422,

@@ -57,11 +57,12 @@ def demo(
 def serve_demo(survey: "Survey", pipeline: "Demo") -> Iterator[None]:
     """Uses a free port if the configured port is taken, and says so."""
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
+    from ldpstream.publishing.api.routes import Served
     from ldpstream.publishing.page.server import PageServer
     from ldpstream.runtime.settings import load_settings
 
     settings, service = load_settings(), pipeline.service
-    api = create_api(survey, service.results, service.rejected, truth=pipeline.truth.of)
+    api = create_api(Served(survey, service.results, service.rejected, truth=pipeline.truth.of))
     try:
         server = PageServer(api, settings.page_host, settings.page_port)
     except OSError as error:

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,9 @@ from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from ldpstream.promises.outlook import spent
+from ldpstream.publishing.answers.responses import Truths
 from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import Frequencies
@@ -35,29 +37,25 @@ OpenPage = Callable[..., Page]
 
 
 @contextmanager
-def served(survey: Survey, results: Source, rejected: dict[Reason, int] | None = None, late_ms: int = 0) -> Iterator[str]:
+def served(
+    survey: Survey, results: Source, rejected: dict[Reason, int] | None = None, late_ms: int = 0, truth: Truths | None = None
+) -> Iterator[str]:
     """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
     def clock() -> int:
         progress = results.progress()
         return survey.closes_ms(progress.next_step if progress else 0) + late_ms
 
-    server = PageServer(create_api(survey, results, lambda: rejected or {}, clock=clock), "127.0.0.1", 0)
-    try:
+    api = create_api(Served(survey, results, lambda: rejected or {}, truth, clock))
+    with closing(PageServer(api, "127.0.0.1", 0)) as server:
         yield server.url
-    finally:
-        server.close()
 
 
 @contextmanager
 def demo_page(survey: Survey, demo: Demo) -> Iterator[str]:
     """Serves the page of a demo's results, with the truth, and yields its address."""
-    service = demo.service
-    server = PageServer(create_api(survey, service.results, service.rejected, truth=demo.truth.of), "127.0.0.1", 0)
-    try:
-        yield server.url
-    finally:
-        server.close()
+    with served(survey, demo.service.results, truth=demo.truth.of) as url:
+        yield url
 
 
 def box_of(chart: Locator) -> FloatRect:

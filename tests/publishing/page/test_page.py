@@ -14,11 +14,9 @@ from playwright.sync_api import expect
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.device_chance import guesses
-from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
-from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
@@ -74,9 +72,8 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     survey = load_survey(SAMPLES / "changing.toml")
     demo = Demo(survey, MarkovValues(survey, 4000, 50, 3), 3)
     demo.run(lambda step, made: None)
-    server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
-    try:
-        page = open_page(server.url)
+    with served(survey, demo.service.results) as url:
+        page = open_page(url)
         unfold(page)
         shoot(page, "spaced")
         said = page.locator("#attributes tbody tr").first.inner_text() + page.locator("#promise").inner_text()
@@ -92,8 +89,6 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
         page.locator("#span").select_option("step")
         expect(page.locator("#summary")).to_contain_text(sample)
         page.close()  # close the page before the server: a closed connection would be an error on the page
-    finally:
-        server.close()
     reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
     assert [reports["window", step] for step in (24, 49)] == [4000, 4000]
     assert 100 < reports["step", 30] < 250
@@ -111,14 +106,11 @@ def test_the_page_bounds_the_loss_of_a_survey_that_ends(open_page: OpenPage) -> 
         survey = small_survey({"name": "a", "size": 4, "level": levels}, ends=ends, window_steps=4)
         demo = Demo(survey, MarkovValues(survey, 100, 2, 1), 1)
         demo.run(lambda step, made: None)
-        server = PageServer(create_api(survey, demo.service.results, demo.service.rejected, truth=None), "127.0.0.1", 0)
-        try:
-            page = open_page(server.url)
+        with served(survey, demo.service.results) as url:
+            page = open_page(url)
             unfold(page)
             said = page.locator("#promise p").all_inner_texts()
             page.close()
-        finally:
-            server.close()
         by_level = {name: next(text for text in said if f"level {name} " in text) for name in ("once", "spaced", "memos")}
         assert [words in by_level[name] for name, words in zip(by_level, bounds, strict=False)] == [True, True]
         assert "no number of reports raises the loss above 2 nats" in by_level["memos"]
@@ -227,9 +219,8 @@ def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_pag
 
 def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
     survey, results = many(1000, 20, 50)
-    server = PageServer(create_api(survey, results, lambda: {"step too old": 1234}), "127.0.0.1", 0)
-    try:
-        page = open_page(server.url)
+    with served(survey, results, {"step too old": 1234}) as url:
+        page = open_page(url)
         shoot(page, "many")
         assert "; step 49)" in page.locator("#state-text").inner_text()
         assert page.locator("#attributes tbody tr").count() == 20
@@ -239,8 +230,6 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         expect(page.locator("#state-text")).to_contain_text("; step 50)")
         expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")
         page.close()  # close the page before the server: a closed connection would be an error on the page
-    finally:
-        server.close()
 
 
 def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> None:

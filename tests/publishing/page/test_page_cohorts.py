@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from ldpstream.publishing.api.app import create_api
-from ldpstream.publishing.page.server import PageServer
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import OpenPage, shoot
+from .page_rig import OpenPage, served, shoot
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -18,10 +16,8 @@ OLD, NEW, BETA, FORMULA = rig.COHORT.values
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    service = rig.demo().service
-    server = PageServer(create_api(rig.SURVEY, service.results, service.rejected), "127.0.0.1", 0)
-    yield server.url
-    server.close()
+    with served(rig.SURVEY, rig.demo().service.results) as address:
+        yield address
 
 
 def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -> None:

@@ -1,6 +1,7 @@
 """The page shows the history of a replaced survey before the survey's own, and names the replaced survey."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from playwright.sync_api import expect
@@ -13,9 +14,8 @@ from .page_rig import OpenPage, box_of, shoot
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = PageServer(api_of_new(), "127.0.0.1", 0)
-    yield server.url
-    server.close()
+    with closing(PageServer(api_of_new(), "127.0.0.1", 0)) as server:
+        yield server.url
 
 
 def test_the_curves_begin_with_the_replaced_survey(url: str, open_page: OpenPage) -> None:

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.estimates.cross_table import CrossTable
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.page.server import PageServer
 from ldpstream.services.demo import Demo
 from tests.pair_survey import pair_survey
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import SHOTS, OpenPage, demo_page, shoot
+from .page_rig import SHOTS, OpenPage, demo_page, served, shoot
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -33,10 +31,8 @@ def url(demo: Demo) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def cohorts_url() -> Iterator[str]:
-    service = rig.demo().service
-    server = PageServer(create_api(rig.SURVEY, service.results, service.rejected), "127.0.0.1", 0)
-    yield server.url
-    server.close()
+    with served(rig.SURVEY, rig.demo().service.results) as address:
+        yield address
 
 
 def published(demo: Demo, span: str) -> Publication:
