@@ -2,20 +2,22 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 import structlog
 
 from ldpstream.engines.gateway_log import GatewayLog
-from ldpstream.gateway.served_signatures import ServedSignatures
+from ldpstream.gateway.credentials import stamp
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.life.checks import RETRY_S, SurveyChecks
-from ldpstream.surveys.life.folder import Changes, SurveyText
+from ldpstream.surveys.life.folder import Stamp, SurveyText
 from ldpstream.surveys.life.keeper import NotCounted
 from ldpstream.surveys.life.watch import LOOK_S, SurveyWatch
+from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_lines, sha256
 
 log = structlog.get_logger("ldpstream.gateway")
 
@@ -58,11 +60,10 @@ class ServedSurveys:
         self._checks = SurveyChecks(watch, check, log, "survey not served")
         self._open: dict[bytes, SurveyLog] = {}
         self._looked_s: dict[bytes, float] = {}  # time of the last `counted`, by fingerprint
-        self._signatures = ServedSignatures()
+        self._signatures = _Signatures()
+        self._served: dict[bytes, tuple[SurveyText, list[Signature]]] = {}
         self._signatures.look(watch.surveys.values())
-        for text in watch.surveys.values():
-            self._put(text)
-        surveys.incomplete = watch.incomplete
+        self._reconcile()
 
     def check(self) -> list[Survey]:
         """Checks all surveys. Returns the usable surveys.
@@ -74,11 +75,7 @@ class ServedSurveys:
         return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
-        for fingerprint in self._surveys.by_fingerprint.keys() - self._watch.surveys.keys():
-            self._surveys.remove(fingerprint)
-        for text in self._watch.surveys.values():
-            self._put(text)
-        self._surveys.incomplete = self._watch.incomplete
+        self._reconcile()  # the check may have changed the surveys
         for survey in usable:
             self._begin(survey)
 
@@ -93,7 +90,8 @@ class ServedSurveys:
 
     async def look(self) -> None:
         if self._watch.only_file is None:
-            await self._follow_files()
+            await asyncio.to_thread(self._look_at_files)
+            self._reconcile()
         for survey in list(self._surveys.by_fingerprint.values()):
             if survey.fingerprint in self._open or not self._checks.due(survey):
                 continue
@@ -121,29 +119,61 @@ class ServedSurveys:
         except UserError as error:
             log.warning("the agents' survey is unknown", survey=survey.name, error=str(error))
 
-    async def _follow_files(self) -> None:
-        changes, renewed = await asyncio.to_thread(self._look_at_files)
-        for text in changes.removed:
-            self._surveys.remove(text.survey.fingerprint)
-            if (ended := self._open.pop(text.survey.fingerprint, None)) is not None:
-                ended.close()
-        for text in renewed:  # a new survey has no log yet: its reports get 503
-            self._put(text)
-        self._surveys.incomplete = self._watch.incomplete
-        self._checks.forget_others(self._surveys.by_fingerprint)
-
-    def _look_at_files(self) -> tuple[Changes, list[SurveyText]]:
-        changes = self._watch.look()
-        renewed = [*changes.added, *changes.updated]
-        for text in renewed:
+    def _look_at_files(self) -> None:
+        for text in self._watch.look().added:
             _ = text.survey.device_survey  # takes long for some mechanisms; the survey keeps the result
-        signed = self._signatures.look(self._watch.surveys.values())
-        return changes, list(self._watch.surveys.values()) if signed else renewed
+        self._signatures.look(self._watch.surveys.values())
 
-    def _put(self, text: SurveyText) -> None:
-        self._surveys.put(text.survey, text.text, self._signatures.of(text))
+    def _reconcile(self) -> None:
+        """Serves the surveys of the files. A new survey has no log yet: its reports get 503."""
+        texts = self._watch.surveys
+        for fingerprint in self._served.keys() - texts.keys():
+            del self._served[fingerprint]
+            self._surveys.remove(fingerprint)
+            if (ended := self._open.pop(fingerprint, None)) is not None:
+                ended.close()
+        for fingerprint, text in texts.items():
+            wanted = text, self._signatures.of(text)
+            if self._served.get(fingerprint) != wanted:
+                self._served[fingerprint] = wanted
+                self._surveys.put(text.survey, text.text, wanted[1])
+        self._surveys.incomplete = self._watch.incomplete
+        self._checks.forget_others(texts)
 
     def _begin(self, survey: Survey) -> None:
         opened = self._open[survey.fingerprint] = self._logs.add(survey)
         self._looked_s[survey.fingerprint] = time.monotonic()
         self._surveys.attach(survey, opened)
+
+
+class _Signatures:
+    """The signatures in the files `signatures.jsonl` beside the survey files, by the hash of a survey's canonical text.
+
+    The gateway does not verify the signatures. It serves the signatures that state the hash of the survey's canonical text.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[Path, Stamp | None] = {}
+        self._found: dict[Path, dict[str, list[Signature]]] = {}
+        self._refused: dict[Path, str] = {}
+
+    def look(self, texts: Iterable[SurveyText]) -> None:
+        for path in {text.path.parent / FILE for text in texts}:
+            if path in self._refused or path not in self._read or stamp(path) != self._read[path]:
+                self._read_file(path)
+
+    def of(self, text: SurveyText) -> list[Signature]:
+        return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical), [])
+
+    def _read_file(self, path: Path) -> None:
+        self._read[path] = stamp(path)
+        try:
+            found: dict[str, list[Signature]] = {}
+            for line in read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []:
+                found.setdefault(line.read().canonical_sha256, []).append(line)
+            self._found[path] = found
+            self._refused.pop(path, None)
+        except (SignatureError, OSError, UnicodeDecodeError) as error:
+            if self._refused.get(path) != str(error):
+                log.error("signatures cannot be read", file=str(path), error=str(error))
+            self._refused[path] = str(error)

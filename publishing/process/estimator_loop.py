@@ -1,6 +1,6 @@
 """The loop that estimates the surveys of a process: turns, survey files, and the page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Event
@@ -19,7 +19,6 @@ from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.process.leases import LeaseKeeper
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.publishing.process.turns import Turns
 from ldpstream.publishing.process.workload import Workload
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
@@ -61,15 +60,14 @@ class EstimatorLoop:
         self._clock = clock
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
-        self._turns, self._leases, self._metrics = Turns(), LeaseKeeper(), SurveyMetrics()
+        self._leases, self._metrics = LeaseKeeper(), SurveyMetrics()
         self._workload = Workload()
         self._turn_began_ms: int | None = None  # None between two turns
         self._looked_ms = _ticks_ms()
         self._page: PageServer | None = None
         self.served: dict[str, Served] = {}
         REGISTRY.register(self._metrics)
-        for survey in watch.listed():
-            self._add(survey)
+        self._reconcile()
 
     @property
     def unready(self) -> str | None:
@@ -114,24 +112,25 @@ class EstimatorLoop:
         while not self._stop.is_set():
             if not self._alone:
                 self._follow_files(_ticks_ms())
-            key, at_ms = self._turns.first() or (b"", _ticks_ms() + 1000)
-            if (wait_ms := at_ms - _ticks_ms()) <= 0:
-                self._turn(key)
+            first = next_turn(self._estimators.values())
+            wait_ms = 1000 if first is None else first.next_turn_ms - _ticks_ms()
+            if first is not None and wait_ms <= 0:
+                self._turn(first)
                 if until is not None and self._reached(until):
                     break
             elif not any(estimator.prepare() for estimator in self._estimators.values()):
                 self._stop.wait(min(wait_ms / 1000, IDLE_S))
         return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
 
-    def _turn(self, key: bytes) -> None:
-        estimator, self._turn_began_ms = self._estimators[key], _ticks_ms()
+    def _turn(self, estimator: SurveyEstimator) -> None:
+        self._turn_began_ms = _ticks_ms()
         with self._leases.turn(estimator.results.store, estimator.leads):
             try:
                 pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
             except ClockJumped as error:
                 pause_ms = estimator.delay(error)
         self._turn_began_ms = None
-        self._turns.put(key, _ticks_ms() + pause_ms)
+        estimator.next_turn_ms = _ticks_ms() + pause_ms
 
     def _reached(self, until: int) -> bool:
         with suppress(StoreUnavailable):
@@ -142,12 +141,17 @@ class EstimatorLoop:
         if at_ms - self._looked_ms < 1000 * LOOK_S:
             return
         self._looked_ms = at_ms
-        changes = self._watch.look()
-        changed = [found for found in changes.updated if found.survey != self._estimators[found.survey.fingerprint].survey]
-        for found in (*changes.removed, *changed):
-            self._remove(found.survey)
-        for found in (*changes.added, *changed):
-            self._add(found.survey)
+        self._watch.look()
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        wanted = self._watch.surveys
+        for fingerprint, estimator in list(self._estimators.items()):
+            if fingerprint not in wanted or wanted[fingerprint].survey != estimator.survey:
+                self._remove(estimator)
+        for text in wanted.values():
+            if text.survey.fingerprint not in self._estimators:
+                self._add(text.survey)
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
@@ -160,17 +164,14 @@ class EstimatorLoop:
             replaced=partial(self.replaced, survey),
             largest_client=partial(self._largest_client, survey.name),
         )
-        self._turns.put(survey.fingerprint, _ticks_ms())
 
     def replaced(self, survey: Survey) -> list[Replaced]:
         served = list(self.served.values())
         return chain(survey, {one.survey.fingerprint.hex(): Replaced(one.survey, one.source) for one in served})
 
-    def _remove(self, survey: Survey) -> None:
-        estimator = self._estimators.pop(survey.fingerprint)
-        self._turns.remove(survey.fingerprint)
-        self._workload.drop(survey.fingerprint)
-        del self.served[survey.name]
+    def _remove(self, estimator: SurveyEstimator) -> None:
+        del self._estimators[estimator.survey.fingerprint], self.served[estimator.survey.name]
+        self._workload.drop(estimator.survey.fingerprint)
         self._metrics.remove(estimator.registry)
         self._leases.drop(estimator.results.store)
         with suppress(StoreUnavailable):
@@ -187,3 +188,8 @@ class EstimatorLoop:
         for estimator in self._estimators.values():
             estimator.close()
         REGISTRY.unregister(self._metrics)
+
+
+def next_turn(estimators: Iterable[SurveyEstimator]) -> SurveyEstimator | None:
+    """Returns the estimator with the earliest turn. So a slow survey delays every other survey by at most one turn."""
+    return min(estimators, key=lambda estimator: estimator.next_turn_ms, default=None)

@@ -35,6 +35,9 @@ class SurveyEstimator:
     Args:
         alone: True if the process estimates only this survey. Then a refusal at the start, or an unexpected error, ends the
             process.
+
+    Attributes:
+        next_turn_ms: earliest time of the next turn, on the monotonic clock of the loop; 0 before the first turn.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class SurveyEstimator:
         self._topic: EstimatesTopic | None = None
         self._vitals: Vitals | None = None
         self._schedule: Schedule | None = None
-        self._balanced_ms = 0
+        self._balanced_ms = self.next_turn_ms = 0
         self._warned, self._warned_s = "", 0.0
         self.trouble: str | None = "starting"  # the reason why the last turn failed; None if it did not
         self._topic_lost = False

@@ -23,7 +23,6 @@ from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.errors import Unreachable, UserError
 from ldpstream.surveys.life import checks
-from ldpstream.surveys.life.folder import Changes, SurveyFolderError
 from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
 from ldpstream.surveys.life.watch import SurveyWatch
 from ldpstream.surveys.signatures import statement
@@ -32,7 +31,6 @@ from tests.agents.samples import make_survey
 from .gateway_rig import KEYS, NOW, SURVEY, TOKEN, FakeLog, Rig, envelopes, title
 
 OTHER, UNKNOWN = make_survey("other"), make_survey("unknown")
-NO_CHANGES = Changes((), (), (), {}, ())
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
 
 
@@ -273,19 +271,6 @@ async def test_a_replaced_survey_is_removed_and_added(tmp_path: Path) -> None:
     assert len(folder.logs) == 2  # another title is no other survey
 
 
-async def test_a_save_of_an_open_surveys_file_ends_no_survey(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "one")
-    folder.served.begin(folder.served.check())
-    old = folder.named("one")
-    folder.write("one", "step_seconds = ", "step_seconds = 1")
-    await folder.look()
-    assert folder.named("one") == old
-    assert folder.states() == {"one": True}
-    assert not folder.logs[old.fingerprint].closed
-    assert folder.surveys.incomplete  # a device with the new file gets 503, and keeps its report
-    assert json.loads(folder.surveys.document(old.fingerprint.hex()))["toml"] != (tmp_path / "one.toml").read_text()
-
-
 async def test_a_request_outlives_its_survey() -> None:
     rig, (envelope,) = Rig(), envelopes(1)
     answers: list[Any] = []
@@ -385,7 +370,7 @@ async def test_an_unexpected_error_of_a_check_stops_only_its_survey(tmp_path: Pa
             assert not following.done()
             await asyncio.sleep(0.01)
         folder.unusable.clear()
-        looks = chain([RuntimeError], repeat((NO_CHANGES, [])))
+        looks = chain([RuntimeError], repeat(None))
         monkeypatch.setattr(folder.served, "_look_at_files", Mock(side_effect=looks))
         while not folder.states()["bad"]:
             assert not following.done()
@@ -420,16 +405,6 @@ def test_a_start_needs_a_usable_survey(tmp_path: Path) -> None:
     folder.unusable, folder.error = {"worse"}, type("Away", (UserError, Unreachable), {})
     with pytest.raises(Unreachable):
         folder.served.check()
-
-
-def test_mistakes_in_the_files_are_one_error(tmp_path: Path) -> None:
-    with pytest.raises(SurveyFolderError, match="no survey found"):
-        Folder(tmp_path)
-    folder = Folder(tmp_path, "one")
-    (tmp_path / "two.toml").write_text((tmp_path / "one.toml").read_text().replace("step_seconds = ", "step_seconds = 1"))
-    with pytest.raises(SurveyFolderError, match="two different surveys are named one"):
-        Folder(tmp_path)
-    assert folder.states() == {"one": False}
 
 
 async def test_the_signature_beside_the_files_is_served_and_followed(tmp_path: Path) -> None:

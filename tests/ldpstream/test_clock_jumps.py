@@ -51,7 +51,7 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
     def turn() -> None:
         for _ in range(4):
             counting.count()
-            loop._turn(SURVEY.fingerprint)
+            loop._turn(loop._estimators[SURVEY.fingerprint])
 
     def stored() -> list[object]:
         with folder.read() as db:

@@ -408,7 +408,7 @@ def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch:
 
         monkeypatch.setattr(estimator_loop, "STALL_MS", 0)
         monkeypatch.setattr(estimator, "turn", turn)
-        loop._turn(estimator.survey.fingerprint)
+        loop._turn(estimator)
         assert (told, loop.unready) == ([False], None)  # a turn that takes too long, and its end
         estimator.trouble = "a reason"
         assert loop.unready == "a reason"

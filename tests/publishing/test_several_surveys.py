@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import ceil
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -21,11 +22,11 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.process import estimator_loop
+from ldpstream.publishing.process.estimator_loop import next_turn
 from ldpstream.publishing.process.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.publishing.process.turns import Turns
 from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.progress import Progress, PublicationSummary
 from ldpstream.publishing.results import JUMP_STEPS, KeptResults
@@ -44,22 +45,17 @@ SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
 
 def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
     """On a virtual clock: "slow" always has a step due, and each of its turns takes 900 ms. The other turns take 10 ms."""
-    turns, now_ms, waited = Turns(), 0, dict[bytes, list[int]]()
-    for name in (b"slow", b"b", b"c", b"d"):
-        turns.put(name, 0)
+    estimators: list[Any] = [SimpleNamespace(name=name, next_turn_ms=0) for name in ("slow", "b", "c", "d")]
+    now_ms, waited = 0, dict[str, list[int]]()
     for _ in range(400):
-        name, at_ms = turns.first() or (b"", 0)
-        now_ms = max(now_ms, at_ms)
-        waited.setdefault(name, []).append(now_ms - at_ms)
-        now_ms += 900 if name == b"slow" else 10
-        turns.put(name, now_ms if name == b"slow" else now_ms + 200)
+        one: Any = next_turn(estimators)
+        now_ms = max(now_ms, one.next_turn_ms)
+        waited.setdefault(one.name, []).append(now_ms - one.next_turn_ms)
+        now_ms += 900 if one.name == "slow" else 10
+        one.next_turn_ms = now_ms if one.name == "slow" else now_ms + 200
     assert all(len(of) > 20 for of in waited.values())
-    assert max(max(of) for name, of in waited.items() if name != b"slow") <= 900 + 2 * 10
-    turns.remove(b"slow")
-    assert turns.first() is not None
-    for name in (b"b", b"c", b"d"):
-        turns.remove(name)
-    assert turns.first() is None
+    assert max(max(of) for name, of in waited.items() if name != "slow") <= 900 + 2 * 10
+    assert next_turn([]) is None
 
 
 class Topic:
@@ -204,11 +200,11 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     def clock() -> int:
         return now_ms() - hour_ms * set_back.is_set()
 
-    made = Mock(survey=SURVEY)
+    made = Mock(survey=SURVEY, next_turn_ms=0)
     made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
-    watch = Mock(only_file=Path("survey.toml"), listed=lambda: [SURVEY])
+    watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
     loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0), clock)
     running = Thread(target=loop.run, args=[None], daemon=True)
     running.start()
