@@ -24,7 +24,7 @@ class Keyed(NamedTuple):
     """A request with an idempotency key.
 
     Attributes:
-        hashed: H, the hash of body and key (`gateway.report_keys`).
+        hashed: H, the hash of body and key (`surveys.report_key`).
         step: the earliest step in the body.
         now_ms: the gateway's time, at which no step in the body was too early.
     """

@@ -39,12 +39,12 @@ from ldpstream.gateway.http.bodies import (
 )
 from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.gateway.relay_keys import RelayKeys
-from ldpstream.gateway.report_keys import request_hash
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.gateway.waiting import Answer, WaitingRequest, WaitingRequests, share_used
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
+from ldpstream.surveys.report_key import request_hash
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body

@@ -1,4 +1,16 @@
-"""Report keys: a keyed envelope is a Kafka record with one header `HEADER` of `REPORT_KEY_BYTES` bytes."""
+"""Report keys: agents recognize an envelope that is sent again by its report key.
+
+A keyed envelope is a Kafka record with one header `HEADER` of `REPORT_KEY_BYTES` bytes. A report key is a function of the body
+and of the request's ``Idempotency-Key``:
+
+- a single envelope, also in a batch of one: the report key is H = BLAKE2b(body), keyed with the Idempotency-Key, 16 bytes
+  (`request_hash`);
+- envelope i of a longer batch, from 0: the report key is BLAKE2b(i as 4 bytes, big-endian), keyed with H, 16 bytes
+  (`batch_keys`).
+
+One Idempotency-Key with two different bodies gives unrelated report keys, so both bodies can count. The Idempotency-Key never
+reaches the log. To somebody without the Idempotency-Key, the report keys link no two envelopes.
+"""
 
 import hashlib
 from typing import Final
@@ -28,6 +40,15 @@ class KeyRoom:
             return False
         self.used += count
         return True
+
+
+def request_hash(body: bytes, idempotency_key: bytes) -> bytes:
+    """Returns H, the hash of a request: 16 bytes.
+
+    Args:
+        idempotency_key: 1 to 64 bytes.
+    """
+    return hashlib.blake2b(body, key=idempotency_key, digest_size=REPORT_KEY_BYTES).digest()
 
 
 def batch_keys(hashed: bytes, count: int) -> list[bytes]:

@@ -14,8 +14,7 @@ import pytest
 
 from ldpstream.engines.kafka import partitions
 from ldpstream.engines.kafka.partitions import BASE_MS, OLD_MS, SETTLED_MS, VIEW_MS, Unsettled, View
-from ldpstream.gateway.report_keys import request_hash
-from ldpstream.surveys.report_key import batch_keys
+from ldpstream.surveys.report_key import batch_keys, request_hash
 from tests.agents.samples import make_survey
 
 CLOCK_MS, DELAY_MS = 200, 800  # largest difference of a clock from the true time; longest replication and metadata delays

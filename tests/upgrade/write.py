@@ -37,7 +37,6 @@ from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.gateway.report_keys import request_hash
 from ldpstream.publishing import filter_states
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import FORMAT, State
@@ -52,7 +51,7 @@ from ldpstream.surveys import Survey, load_survey, seal
 from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.keeper import Kept
-from ldpstream.surveys.report_key import batch_keys
+from ldpstream.surveys.report_key import batch_keys, request_hash
 from tests.publishing.schedule_rig import Log, Told
 from tests.services.rig import RedisNode
 
