@@ -107,8 +107,8 @@ class Intake:
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.log_available.set_function(lambda: self.surveys.ready)
-        metrics.survey_ready.states = lambda: ((name, ready and self._clock_agrees()) for name, ready in self.surveys.states())
-        metrics.largest_client.shares = self.largest_shares
+        metrics.survey_ready.values = lambda: {name: ready and self._clock_agrees() for name, ready in self.surveys.states()}
+        metrics.largest_client.values = self.largest_shares
 
     @property
     def ready(self) -> bool:

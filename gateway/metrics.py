@@ -1,6 +1,6 @@
 """The gateway's Prometheus metrics. No metric identifies a client."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -26,43 +26,30 @@ class RequestCounts(Collector):
         yield CounterMetricFamily("ldpstream_gateway_reports", "Reports that the log has acknowledged", self.reports)
 
 
-class SurveyReady(Collector):
-    """The gauge of the surveys."""
+class OfSurveys(Collector):
+    """A gauge with a value for each survey. `values` returns them by name; any thread may call it."""
 
-    def __init__(self) -> None:
-        self.states: Callable[[], Iterable[tuple[str, bool]]] = tuple
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0", labels=["survey"]
-        )
-        for name, ready in self.states():
-            family.add_metric([name], ready)
-        yield family
-
-
-class LargestClient(Collector):
-    """The gauge of the largest client."""
-
-    def __init__(self) -> None:
-        self.shares: Callable[[], dict[str, float]] = dict
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+        self.values: Callable[[], Mapping[str, float]] = dict
 
     def of(self, survey: str) -> float | None:
-        """Returns the value for a survey, None before its first report. Any thread may call it."""
-        return self.shares().get(survey) or None
+        """Returns the value for a survey; None for 0, and for an unknown survey."""
+        return self.values().get(survey) or None
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "ldpstream_gateway_largest_client_ratio",
-            "Upper bound of the largest share of one client in the reports of an attribute and step, or of 1000 reports.",
-            labels=["survey"],
-        )
-        for name, share in self.shares().items():
-            family.add_metric([name], share)
+        family = GaugeMetricFamily(self._name, self._text, labels=["survey"])
+        for name, value in self.values().items():
+            family.add_metric([name], value)
         yield family
 
 
-counts, survey_ready, largest_client = RequestCounts(), SurveyReady(), LargestClient()
+counts = RequestCounts()
+survey_ready = OfSurveys("ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0")
+largest_client = OfSurveys(
+    "ldpstream_gateway_largest_client_ratio",
+    "Upper bound of the largest share of one client in the reports of an attribute and step, or of 1000 reports.",
+)
 for collector in (counts, survey_ready, largest_client):
     REGISTRY.register(collector)
 request_seconds = Histogram(

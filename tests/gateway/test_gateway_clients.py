@@ -56,7 +56,7 @@ async def test_one_client_adds_a_thousand_reports_to_ten_thousand(clock: Clock) 
         assert (await rig.post_batch(BATCH, address=f"10.0.{number}.1")).status_code == 202
     assert await flood(rig, clock, HOSTILE) <= {"share used", "too many requests"}
     assert reports_in(rig) == 10_000 + LEAST_REPORTS
-    assert largest_client.shares() == {SURVEY.name: pytest.approx(1000 / 11_000)}
+    assert largest_client.values() == {SURVEY.name: pytest.approx(1000 / 11_000)}
     answer = await rig.post(REPORT, address=HOSTILE)
     assert (title(answer), answer.status_code, answer.headers["retry-after"]) == ("share used", 429, "2")  # of a step of 10 s
     for number in range(4):  # the addresses of an IPv6 customer are one client
@@ -74,7 +74,7 @@ async def test_a_school_is_one_client_and_gets_through_up_to_a_hundredth_of_all(
         assert (await rig.post(REPORT, address=SCHOOL)).status_code == 202
         clock.now_s += 0.02
     assert (await rig.post_batch(BATCH, address=SCHOOL)).status_code == 429
-    assert largest_client.shares()[SURVEY.name] < 0.01  # of clients only: the collector has no part in it
+    assert largest_client.values()[SURVEY.name] < 0.01  # of clients only: the collector has no part in it
 
 
 async def test_a_report_that_the_log_did_not_take_is_not_charged(clock: Clock) -> None:
@@ -106,7 +106,7 @@ async def test_a_listed_relay_has_no_limits_and_any_other_is_a_client(clock: Clo
         ]
         assert answers.count(200) == most
     assert reports_in(rig) == 700
-    assert largest_client.shares()[SURVEY.name] <= 0.1  # of 1000 reports: the relays have no part in it
+    assert largest_client.values()[SURVEY.name] <= 0.1  # of 1000 reports: the relays have no part in it
     many, _ = seal_request(CONFIG, message(body=envelopes(1, n=2)[0]))
     await rig.post_capsule(many, address=RELAY)
     assert reports_in(rig) == 700
