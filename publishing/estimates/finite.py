@@ -6,14 +6,12 @@ If an estimator raises an ArithmeticError or a ValueError, or returns a number t
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 import structlog
 
-from ldpstream.publishing.estimates.cross_table import CrossTable
-from ldpstream.publishing.estimates.frequencies import Frequencies, with_nan
+from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import Diagnostics, LevelEstimate, Publication
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -40,68 +38,64 @@ class Attempts:
 
 
 def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
-    shares = {name: _finite_shares(found) for name, found in p.estimators.items()}
-    numbers = all(_is_finite(msgspec.structs.astuple(x)) for x in p.numbers.values())
-    levels = {name: _finite_level(found) for name, found in p.levels.items()}
-    change = p.change is None or _is_finite(msgspec.structs.astuple(p.change))
+    shares = {name: found if _is_sound(found) else _nothing(found) for name, found in p.estimators.items()}
+    levels = {name: found if _is_finite(found) else _missing(found) for name, found in p.levels.items()}
     diagnostics, unsaid = _finite_diagnostics(p.diagnostics)
     lost = [*failed, *(name for name, found in shares.items() if found is not p.estimators[name]), *unsaid]
     lost += [f"level {name}" for name, found in levels.items() if found is not p.levels[name]]
-    lost += [] if numbers else ["numbers"]
-    lost += [] if change else ["change"]
-    table = not isinstance(p.table, CrossTable) or _is_finite_table(p.table)
-    lost += [] if table else ["table"]
+    left_out: dict[str, Any] = {
+        name: nothing
+        for name, nothing in (("numbers", {}), ("change", None), ("table", None))
+        if not _is_finite(getattr(p, name))
+    }
+    lost += left_out
     if not lost:
         return p
     log.error("estimate failed", survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, parts=lost)
     return msgspec.structs.replace(
-        p, estimators=shares, numbers=p.numbers if numbers else {}, levels=levels, change=p.change if change else None,
-        table=p.table if table else None,
+        p, estimators=shares, levels=levels, **left_out,
         diagnostics=msgspec.structs.replace(diagnostics, failed=tuple(dict.fromkeys(lost))),
     )  # fmt: skip
 
 
-def _is_finite(numbers: Sequence[Any]) -> bool:
-    return all(math.isfinite(x) for x in numbers if isinstance(x, float))
-
-
-def _is_finite_table(table: CrossTable) -> bool:
-    parts = (table.cells, table.rows, table.columns, table.within_rows, table.within_columns)
-    tested = () if table.independence is None else msgspec.structs.astuple(table.independence)
-    return _is_finite(tested) and all(_is_finite(numbers) for part in parts for numbers in msgspec.structs.astuple(part))
-
-
-def _finite_shares(found: Frequencies) -> Frequencies:
-    parts = (found.frequencies, found.standard_errors, found.low or (), found.high or (), (found.gap or 0.0,))
-    if all(_surely_finite(part) for part in parts):
-        return found
-    f, errors = with_nan(found.frequencies), with_nan(found.standard_errors)
-    ends = [with_nan(end) for end in (found.low, found.high) if end is not None]
-    sound = bool(np.isnan([f, *ends]).all() or np.isfinite([f, *ends]).all())
-    sound = sound and not np.isinf(errors).any() and (found.gap is None or math.isfinite(found.gap))
-    return found if sound else Frequencies.nothing(f.size)
-
-
-def _surely_finite(numbers: Sequence[float | None]) -> bool:
+def _is_finite(part: Any) -> bool:
+    """Returns False if a number in `part` is infinite or NaN; None counts as finite."""
+    if isinstance(part, float):
+        return math.isfinite(part)
+    if isinstance(part, msgspec.Struct):
+        part = msgspec.structs.astuple(part)
+    elif isinstance(part, dict):
+        part = list(part.values())
+    if not isinstance(part, list | tuple):
+        return True
     try:
-        return math.isfinite(sum(cast(Sequence[float], numbers)))
-    except TypeError:  # a number is None
-        return False
+        if math.isfinite(sum(part)):  # for speed; finite numbers may have an infinite sum
+            return True
+    except TypeError:  # a part is no number
+        pass
+    return all(map(_is_finite, part))
 
 
-def _finite_level(found: LevelEstimate) -> LevelEstimate:
-    f, errors = with_nan(found.frequencies), with_nan(found.standard_errors)
-    if not np.isinf(f).any() and not np.isinf(errors).any():
-        return found
-    none: list[float | None] = [None] * f.size
+def _is_sound(found: Frequencies) -> bool:
+    """Returns True if the numbers are finite, and the shares and their intervals are all there or all missing."""
+    shares = (found.frequencies, *(end for end in (found.low, found.high) if end is not None))
+    return _is_finite(found) and len({number is None for part in shares for number in part}) <= 1
+
+
+def _nothing(found: Frequencies) -> Frequencies:
+    return Frequencies.nothing(len(found.frequencies))
+
+
+def _missing(found: LevelEstimate) -> LevelEstimate:
+    none: list[float | None] = [None] * len(found.frequencies)
     return msgspec.structs.replace(found, frequencies=none, standard_errors=none)
 
 
 def _finite_diagnostics(said: Diagnostics) -> tuple[Diagnostics, list[str]]:
     changed: dict[str, Any] = {}
     for name, value in msgspec.structs.asdict(said).items():
-        if isinstance(value, float) and not math.isfinite(value):
-            changed[name] = None
-        elif isinstance(value, dict) and not _is_finite(list(value.values())):
-            changed[name] = {level: x if _is_finite([x]) else None for level, x in value.items()}
+        if not _is_finite(value):
+            changed[name] = (
+                {level: x if _is_finite(x) else None for level, x in value.items()} if isinstance(value, dict) else None
+            )
     return msgspec.structs.replace(said, **changed), list(changed)
