@@ -9,8 +9,6 @@ import time
 import pytest
 
 from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
-from ldpstream.gateway import waiting
-from ldpstream.gateway.intake import Limits
 from ldpstream.producers.gateway_sink import GatewaySink
 from ldpstream.producers.sinks import SinkError, TooLateError
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -36,22 +34,6 @@ def test_the_sink_posts_batches_within_the_limits(served: MakeServed) -> None:
         assert sum(map(len, batch)) <= (MAX_BATCH_BYTES if len(batch) > 1 else MAX_ENVELOPE_BYTES)
     sink.close()
     sink.close()
-
-
-def test_the_sink_retries_and_counts_once(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "ACKNOWLEDGE_S", 0.1)
-    one, batch = served(limits=Limits(requests=2.0)), envelopes(3)
-    sink = GatewaySink(one.url)
-    one.rig.log.open = False
-    timer = threading.Timer(1.5, lambda: one.loop.call_soon_threadsafe(one.rig.log.release))
-    timer.start()
-    for _ in range(6):  # more than the rate admits at once
-        for envelope in batch:
-            sink.send(envelope)
-        sink.flush()
-    assert [envelope for counted in one.rig.log.counted() for envelope in counted] == batch * 6
-    sink.close()
-    timer.join()
 
 
 def test_the_sink_duplicates_nothing_when_answers_are_lost(served: MakeServed, monkeypatch: pytest.MonkeyPatch) -> None:

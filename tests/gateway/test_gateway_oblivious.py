@@ -146,21 +146,6 @@ async def test_a_plain_request_for_a_survey_that_requires_a_relay_is_refused(bat
     assert rig.log.appended == [[good]]
 
 
-def test_a_plain_request_over_http_is_refused(served: MakeServed) -> None:
-    """The direct path of the protocol refuses the request too, whether it arrives whole or in pieces."""
-    survey = relay_survey()
-    one = served(survey=survey, now_ms=lambda: survey.opens_ms(STEP))
-    connection, body = Socket(one.port), envelopes_of(survey, STEP)
-    for pieces in (1, 3):
-        head = f"POST /v1/reports HTTP/1.1\r\nhost: x\r\ncontent-type: {ENVELOPE}\r\ncontent-length: {len(body)}\r\n\r\n"
-        whole = head.encode() + body
-        connection.send(*(whole[len(whole) * i // pieces : len(whole) * (i + 1) // pieces] for i in range(pieces)))
-        status, _, told = connection.answer()
-        assert (status, json.loads(told)["title"]) == (403, "relay required")
-    connection.close()
-    assert one.rig.log.appended == []
-
-
 def envelopes_of(survey: Survey, step: int) -> bytes:
     """An envelope with one report of a survey's only attribute."""
     return seal_rows(survey, 0, 0, step, 1, b"\7", 0)

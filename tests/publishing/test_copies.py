@@ -40,15 +40,11 @@ class Site:
         return self.schedule.run(self.now_ms)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_lost_results_are_restored_from_the_topic(restarted: bool) -> None:
+def test_lost_results_are_restored_from_the_topic_at_the_start() -> None:
     site = Site()
     site.results._publications.clear()
     site.results._filters.clear()
-    if restarted:
-        site.schedule = site.start()
-    else:
-        site.now_ms += COMPARE_MS
+    site.schedule = site.start()
     records = len(site.topic.records)
     assert site.run() == []
     assert site.results.history() == site.before

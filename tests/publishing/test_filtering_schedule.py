@@ -170,15 +170,6 @@ def test_any_interleaving_gives_the_same_curve(undisturbed: tuple[list[Publicati
     assert curve(results) == undisturbed
 
 
-def test_a_lost_store_is_restored_from_the_topic() -> None:
-    """Redis loses everything. The filters are restored from the topic's raw inversions."""
-    topic, (store, log), results = MemoryTopic(lambda: 0), counted(STEPS), MemoryResults()
-    Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic)).run(DONE_MS)
-    again = MemoryResults()
-    Schedule(SURVEY, MemoryCountStore(SURVEY), log, again, [], topic=TopicClient(topic)).run(DONE_MS)
-    assert curve(again) == curve(results)
-
-
 def test_steps_are_restored_in_order() -> None:
     """Redis comes back from an old copy. Four steps of the copy are open, and some stay incomplete for ever: records were lost.
 

@@ -1,19 +1,16 @@
 """The results in a data folder."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
-from ldpstream.publishing.api.routes import News
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
@@ -104,20 +101,6 @@ def test_a_damaged_progress_is_refused(folder: DataFolder, raw: bytes) -> None:
     with pytest.raises(StoreDamaged, match=r"sqlite3: the progress of survey .* (cannot be decoded|has format)"):
         results.progress()
     assert not results.save(published(1), at(1), at(2))
-
-
-async def test_an_open_stream_survives_a_damaged_progress(folder: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.publishing.api.routes.POLL_S", 0.01)
-    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
-    results.save(published(0), None, at(1))
-    stream = News(results).stream()
-    for told in ("data: -1", "data: 0"):
-        assert told in await asyncio.wait_for(anext(stream), 5)
-    store_progress(folder, b"{")
-    assert "data: -1" in await asyncio.wait_for(anext(stream), 5)
-    store_progress(folder, encode(at(1)))
-    assert "data: 0" in await asyncio.wait_for(anext(stream), 5)
-    await stream.aclose()
 
 
 def store_progress(folder: DataFolder, raw: bytes) -> None:
