@@ -21,7 +21,7 @@ from ldpstream.gateway.served_surveys import ServedSurveys
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import VERSION
-from ldpstream.surveys.errors import Unreachable, UserError
+from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.life import checks
 from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
 from ldpstream.surveys.life.watch import SurveyWatch
@@ -394,17 +394,6 @@ async def test_a_broken_file_makes_the_surveys_incomplete_until_it_is_mended(tmp
     (tmp_path / "two.toml").write_text("name = [")
     await folder.look()
     assert (folder.surveys.incomplete, folder.states()) == (False, {"one": True, "two": True})  # its last good survey stays
-
-
-def test_a_start_needs_a_usable_survey(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, "bad", "worse")
-    folder.unusable = {"bad", "worse"}
-    with structlog.testing.capture_logs() as lines, pytest.raises(UserError, match="topic of bad is unusable"):
-        folder.served.check()
-    assert lines == []
-    folder.unusable, folder.error = {"worse"}, type("Away", (UserError, Unreachable), {})
-    with pytest.raises(Unreachable):
-        folder.served.check()
 
 
 async def test_the_signature_beside_the_files_is_served_and_followed(tmp_path: Path) -> None:
