@@ -71,6 +71,7 @@ def serve(
         check: checks a survey's log; raises `Unreachable` while Kafka is unreachable, and `NotCounted` while agents count
             another survey of this name.
         clock: the clock that `logs` also uses; by default a new one.
+        bound: called once the addresses are bound and SIGTERM ends the gateway in an orderly way.
         works: returns False while the rest of the process cannot do its work; `/ready` is then 503.
         counted: checks again, while the gateway runs, that agents count a survey; raises `NotCounted`.
 
@@ -90,8 +91,7 @@ def serve(
         if settings.metrics_port:
             back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
         front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
-        bound()
-        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), works, counted, front, back)
+        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), bound, works, counted, front, back)
 
 
 @contextmanager
@@ -120,6 +120,7 @@ def _run(
     check: Callable[[Survey], None],
     make_logs: Callable[[], ProcessLogs],
     clock: SteadyClock,
+    bound: Callable[[], None],
     works: Callable[[], bool],
     counted: Callable[[Survey], None] | None,
     front: socket.socket,
@@ -171,6 +172,7 @@ def _run(
             loop.add_signal_handler(number, end, number)
         operating = None if back is None else asyncio.create_task(operator.serve([back]))
         try:
+            bound()
             with suppress(Stopped, asyncio.CancelledError):
                 kafka_at = f"Kafka at {settings.kafka}"
                 usable = await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait)
@@ -184,6 +186,7 @@ def _run(
                 _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
                 await server.serve([front])
         finally:
+            told_to_stop.set()  # otherwise the thread of `wait_for` may wait for ever, and the loop for the thread
             operator.should_exit = True
             for task in following:
                 task.cancel()

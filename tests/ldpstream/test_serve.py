@@ -1,6 +1,7 @@
 """The whole service on one machine, as a real process that is killed: `ldpstream serve`."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -362,6 +363,32 @@ def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, mon
     (thread,) = threads  # the second one did not start
     assert not thread.is_alive()
     assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_thread_that_fails_at_once_or_at_the_end_ends_the_process_with_its_error(
+    served: Served, monkeypatch: pytest.MonkeyPatch, stopped: bool
+) -> None:
+    """Its signal comes neither before the gateway handles SIGTERM nor after the gateway has ended."""
+
+    def fail(self: FolderCounting, stop: Event) -> None:
+        if stopped:
+            os.kill(os.getpid(), signal.SIGTERM)
+            stop.wait()
+        raise StoreUnavailable("a fault in the counting")
+
+    unhandled = list[int]()
+
+    monkeypatch.setattr(FolderCounting, "run", fail)
+    served.kill()
+    settings = Settings(gateway_port=served.gateway, page_port=served.page, metrics_port=served.metrics)
+    before = signal.signal(signal.SIGTERM, lambda number, _: unhandled.append(number))
+    try:
+        with pytest.raises(StoreUnavailable, match="a fault in the counting"):
+            process.serve([served.survey_file], settings, served.data, lambda: None)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not unhandled
 
 
 def test_idle_connections_do_not_stop_the_counting(tmp_path: Path) -> None:

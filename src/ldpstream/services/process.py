@@ -50,7 +50,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         alone, kept_ms = watch.only_file is not None, settings.records_retention_ms
         counting = FolderCounting(folder, watch.listed, alone, clock, kept_ms)
         estimates = _estimates(paths, settings, folder, clock, stop)
-        parts = [_Part("counting", partial(counting.run, stop)), _Part("estimates", partial(estimates.run, None))]
+        parts = [_Part("counting", partial(counting.run, stop), stop), _Part("estimates", partial(estimates.run, None), stop)]
 
         def bound() -> None:
             usable()
@@ -90,11 +90,11 @@ def _estimates(
 
 
 class _Part(Thread):
-    """A thread whose error ends the process."""
+    """A thread whose error ends the process. An interrupt while the process waits for the thread ends the process too."""
 
-    def __init__(self, name: str, work: Callable[[], object]) -> None:
-        super().__init__(name=name)
-        self._work = work
+    def __init__(self, name: str, work: Callable[[], object], stop: Event) -> None:
+        super().__init__(name=name, daemon=True)
+        self._work, self._told_to_stop = work, stop
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -102,4 +102,5 @@ class _Part(Thread):
             self._work()
         except BaseException as error:
             self.error = error
-            os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
+            if not self._told_to_stop.is_set():
+                os.kill(os.getpid(), signal.SIGTERM)  # the main thread then shuts down the gateway
