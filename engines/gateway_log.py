@@ -1,4 +1,4 @@
-"""The log that the gateway appends to: Kafka (`engines.kafka.topic_log`), or the data folder of `ldpstream serve`."""
+"""The log that the gateway appends to: Kafka (`engines.kafka.gateway_topic`), or the data folder of `ldpstream serve`."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -48,3 +48,6 @@ class GatewayLog(Protocol):
             keyed: hash, step and time of a request with an idempotency key; None without a key.
             done: called once, now or later, with the outcome and the append time.
         """
+
+    def close(self) -> None:
+        """Takes no further append; continues the appends so far."""

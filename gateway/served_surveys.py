@@ -22,13 +22,6 @@ from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_l
 log = structlog.get_logger("ldpstream.gateway")
 
 
-class SurveyLog(GatewayLog, Protocol):
-    """The log of one survey, which can end."""
-
-    def close(self) -> None:
-        """Takes no further append; continues the appends so far."""
-
-
 class Logs(Protocol):
     """The logs of all surveys."""
 
@@ -36,7 +29,7 @@ class Logs(Protocol):
     def reachable(self) -> bool:
         """True if the broker answers, or the data folder accepts appends, whatever the state of single surveys."""
 
-    def add(self, survey: Survey) -> SurveyLog:
+    def add(self, survey: Survey) -> GatewayLog:
         """Returns the log of a survey whose topic exists."""
 
 
@@ -58,7 +51,7 @@ class ServedSurveys:
     ) -> None:
         self._watch, self._surveys, self._logs, self._counted = watch, surveys, logs, counted
         self._checks = SurveyChecks(watch, check, log, "survey not served")
-        self._open: dict[bytes, SurveyLog] = {}
+        self._open: dict[bytes, GatewayLog] = {}
         self._looked_s: dict[bytes, float] = {}  # time of the last `counted`, by fingerprint
         self._signatures = _Signatures()
         self._served: dict[bytes, tuple[SurveyText, list[Signature]]] = {}

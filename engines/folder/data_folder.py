@@ -59,7 +59,6 @@ CREATE TABLE filter (survey INTEGER NOT NULL, attribute TEXT NOT NULL, state BLO
     PRIMARY KEY (survey, attribute)) STRICT;
 CREATE TABLE move (survey INTEGER PRIMARY KEY, topic_id TEXT NOT NULL, done INTEGER NOT NULL) STRICT;
 """
-_FROM_FORMAT_2: Final = "ALTER TABLE record ADD COLUMN n INTEGER NOT NULL DEFAULT 1"  # a row was one record
 
 
 COPY: Final = b""  # fingerprint in a row of every copy; the row's `newest_ms` is the time of the copy's first use in ms, else 0
@@ -79,7 +78,7 @@ class DataFolder:
 
     Raises:
         FolderError: if the folder cannot be used, another process uses it, or it holds other files and no data of ours.
-        StoreDamaged: if the first write finds damage; OtherFormat: if the data have a format other than 2 and the present one.
+        StoreDamaged: if the first write finds damage; OtherFormat: if the data have another format.
     """
 
     def __init__(self, path: Path, now_ms: Callable[[], int] = now_ms) -> None:
@@ -151,12 +150,9 @@ class DataFolder:
             raise FolderError(f"{self.path}: cannot be used as data folder: {error.strerror}") from None
 
     def _prepare(self) -> None:
-        application, found = (self._writer.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS)
-        _check_marks(self.file, application, FORMAT if found == 2 else found)
+        _check_marks(self.file, self._writer)
         self._writer.execute("PRAGMA journal_mode=WAL")
         with self.write() as db:
-            if found == 2:
-                db.execute(_FROM_FORMAT_2)
             self.probe(db)
             db.execute("UPDATE survey SET newest_ms = ? WHERE fingerprint = ? AND newest_ms = 0", (self._now_ms(), COPY))
 
@@ -317,7 +313,7 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
         with closing(
             sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_S, isolation_level=None)
         ) as db:
-            _check_marks(file, *(db.execute(f"PRAGMA {name}").fetchone()[0] for name in _MARKS))
+            _check_marks(file, db)
             db.execute("BEGIN")
             yield db
     except sqlite3.Error as error:
@@ -333,14 +329,11 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
-_MARKS = ("application_id", "user_version")
-
-
-def _check_marks(file: Path, application: int, found: int) -> None:
+def _check_marks(file: Path, db: sqlite3.Connection) -> None:
+    application, found = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
     if application != APPLICATION:
         raise FolderError(f"{file}: is not a data file of ldpstream")
-    converts = "`ldpstream serve` changes the format when it starts on this folder"
-    check_format(f"{file}", found, FORMAT, converts if found == 2 else "run the version that wrote it")
+    check_format(f"{file}", found, FORMAT, "run the version that wrote it")
 
 
 def reason(error: sqlite3.Error) -> str:

@@ -50,8 +50,8 @@ class FolderLogs:
         self._since_s = 0.0  # when the write in progress began
         self._ending = set[asyncio.Task[None]]()
 
-    def add(self, survey: Survey) -> "FolderSurveyLog":
-        return FolderSurveyLog(self, survey, FolderLog(self._folder, survey, self._now_ms))
+    def add(self, survey: Survey) -> "SurveyAppends":
+        return SurveyAppends(self, survey, FolderLog(self._folder, survey, self._now_ms))
 
     async def start(self) -> None:
         """Has no effect: the folder is open."""
@@ -141,7 +141,7 @@ class FolderLogs:
         return outcome, [None] * len(batch)
 
 
-class FolderSurveyLog:
+class SurveyAppends:
     """The log of one survey (`engines.gateway_log.GatewayLog`)."""
 
     def __init__(self, logs: FolderLogs, survey: Survey, log: FolderLog) -> None:

@@ -11,9 +11,9 @@ import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from ldpstream.engines.kafka import topic_log
+from ldpstream.engines.kafka import gateway_topic
 from ldpstream.engines.kafka.gateway_clients import CLOSE_S, Clients, kafka_consumer, kafka_producer
-from ldpstream.engines.kafka.topic_log import TopicLog
+from ldpstream.engines.kafka.gateway_topic import GatewayTopic
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
@@ -44,15 +44,15 @@ class KafkaConnection:
     ) -> None:
         self._make_producer, self._make_consumer, self._now_ms = make_producer, make_consumer, now_ms
         self.answers = self.reachable = False
-        self._topics: list[TopicLog] = []
-        self._silent = set[TopicLog]()  # topics that do not answer although the broker does
+        self._topics: list[GatewayTopic] = []
+        self._silent = set[GatewayTopic]()  # topics that do not answer although the broker does
         self._clients: Clients | None = None
         self._ending = set[asyncio.Task[None]]()  # replaced clients
         self._watching: asyncio.Task[None] | None = None
 
-    def add(self, survey: Survey) -> TopicLog:
+    def add(self, survey: Survey) -> GatewayTopic:
         """Returns the log of a survey whose reports topic exists."""
-        topic = TopicLog(survey)
+        topic = GatewayTopic(survey)
         topic.use(self._clients)
         self._topics.append(topic)
         return topic
@@ -84,7 +84,7 @@ class KafkaConnection:
             ending = asyncio.create_task(old.finish())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
-        await self._look(clients, topic_log.ANSWER_S)
+        await self._look(clients, gateway_topic.ANSWER_S)
 
     async def _dispose(self) -> None:
         self.answers = False
@@ -99,7 +99,7 @@ class KafkaConnection:
             await asyncio.sleep(PROBE_S)
             self._topics = [topic for topic in self._topics if not topic.idle]
             for topic in self._topics:
-                topic.drop_collected(time.monotonic() - topic_log.QUEUE_S)
+                topic.drop_collected(time.monotonic() - gateway_topic.QUEUE_S)
             before = self.answers
             try:
                 await self._check()
@@ -130,7 +130,7 @@ class KafkaConnection:
             return
         began_ms = self._now_ms()
         clients.follow({topic.topic for topic in self._topics})
-        async with asyncio.timeout(topic_log.ANSWER_S):
+        async with asyncio.timeout(gateway_topic.ANSWER_S):
             self.reachable = bool(await clients.producer.client.force_metadata_update())
         await asyncio.wait([topic.look(clients, began_ms) for topic in self._topics], timeout=patience_s)
         self.answers = self.reachable and any(topic.answers for topic in self._topics)

@@ -10,13 +10,13 @@ from ldpstream.engines.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, firs
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.faults.memory_store import MemoryCountStore
-from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedLog, direct, without_gaps
+from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedTopic, direct, without_gaps
 
 from .samples import during, make_log, sound
 
 
 async def test_expired_records_are_skipped_and_noted() -> None:
-    log = SteppedLog()
+    log = SteppedTopic()
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(10))
@@ -28,7 +28,7 @@ async def test_expired_records_are_skipped_and_noted() -> None:
 
 async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
     """The agent knows only that no missing record was appended after the first remaining record."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = LOGS[0][25:], 25
     await SteppedAgent(store, log).finish()
     gap = Missing(0, not_after(LOGS[0][25].appended_ms), 25)
@@ -41,7 +41,7 @@ async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
 
 async def test_without_records_the_missing_ones_have_no_end() -> None:
     """The agent's clock may be slow. Only a record of the log bounds the append times of the missing records."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0], log.begins[0] = [], 40
     await SteppedAgent(store, log).finish()
     assert store.heads()[0].missing == Missing(0, MAX_MS, 40)
@@ -52,7 +52,7 @@ async def test_without_records_the_missing_ones_have_no_end() -> None:
 
 async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
     """Otherwise an estimator would wait for records that no longer exist."""
-    log = SteppedLog()
+    log = SteppedTopic()
     log.records[0], log.begins[0] = [], 40
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(10))
@@ -61,7 +61,7 @@ async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
 
 
 async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
-    log = SteppedLog()
+    log = SteppedTopic()
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(50, LOGS[0][-1].appended_ms))
     await SteppedAgent(store, log).step()
@@ -74,7 +74,7 @@ async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
 @pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
 async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen: str) -> None:
     """The broker loses the last 10 of 40 records, and appends 20 others before anybody looks."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.finish()
     newest = LOGS[0][-1].appended_ms
@@ -93,7 +93,7 @@ async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen
 
 async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
     """The control: a new record is no loss, even if the broker's clock has stepped back."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.finish()
     log.records[0] = [*LOGS[0], LOGS[0][-1]._replace(offset=40, appended_ms=LOGS[0][-1].appended_ms - 400)]
@@ -105,7 +105,7 @@ async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
 async def test_a_hole_in_the_log_is_noted() -> None:
     """For example, `cleanup.policy` was `compact` for a while. Without a loss, only transaction markers leave offsets without a
     record."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0] = [record for record in LOGS[0] if not 10 <= record.offset < 15]
     await SteppedAgent(store, log).finish()
     first, last = LOGS[0][9], LOGS[0][15]
@@ -114,7 +114,7 @@ async def test_a_hole_in_the_log_is_noted() -> None:
 
 
 async def test_a_hole_at_the_end_of_the_log_has_no_end_before_the_next_record() -> None:
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0], log.markers[0] = LOGS[0][:30], 10
     agent = SteppedAgent(store, log)
     await agent.finish()
@@ -149,7 +149,7 @@ async def test_a_recreated_topic_is_counted_from_its_beginning(length: int, seen
 
     Closed steps keep their counts; open steps count only the new log.
     """
-    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
     for partition in LOGS:
@@ -183,7 +183,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
 
     If `stored` is false, counts are stored only for the vanished partition.
     """
-    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(log_id="old"), MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.step()
     for partition in LOGS if stored else [1]:
@@ -212,7 +212,7 @@ async def test_vanished_partitions_lose_their_open_counts(known: bool, stored: b
 async def test_a_vanished_partition_with_a_damaged_checkpoint_is_closed_once_it_is_mended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(log_id="old"), MemoryCountStore(SURVEY)
     agent, load, damaged = SteppedAgent(store, log), store.load, True
 
     def loaded(partition: int) -> Checkpoint | None:
@@ -241,13 +241,13 @@ async def test_counts_of_a_deleted_topic_never_replace_new_ones() -> None:
 
     The agent's old offset equals the offset reached in the new log.
     """
-    log, store = SteppedLog(log_id="old"), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(log_id="old"), MemoryCountStore(SURVEY)
     sleeper = SteppedAgent(store, log)
     await sleeper.step()
     await sleeper.read(0, 10)
     await sleeper.step()
     await sleeper.read(0, 10)
-    new = SteppedLog(log_id="new", records=remade(4, 20, 1))
+    new = SteppedTopic(log_id="new", records=remade(4, 20, 1))
     await SteppedAgent(store, new).finish()
     before = store.snapshot()[0]
     assert before.position == (20, "new")
@@ -263,7 +263,7 @@ async def test_a_recreated_topic_counts_the_keys_of_the_old_one_again() -> None:
     rng, key = np.random.default_rng(9), [bytes([i]) * REPORT_KEY_BYTES for i in range(6)]
     sent = [Record(i, during(SURVEY, 4), sound(SURVEY, rng, 4, i % 3), key[i]) for i in range(6)]
     twice = [record._replace(offset=i) for i, record in enumerate([*sent, *sent])]
-    log, store = SteppedLog(log_id="old", records={0: twice, 1: []}), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(log_id="old", records={0: twice, 1: []}), MemoryCountStore(SURVEY)
     agent, before = SteppedAgent(store, log), metrics.duplicates._value.get()
     await agent.finish()
     assert metrics.duplicates._value.get() == before + 6

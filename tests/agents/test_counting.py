@@ -13,13 +13,23 @@ from ldpstream.engines import Checkpoint
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.runtime.errors import LogUnavailable
 from tests.faults.memory_store import MemoryCountStore
-from tests.faults.stepped import LOGS, SURVEY, FaultyStore, SteppedAgent, SteppedLog, direct, letters_of, started, without_gaps
+from tests.faults.stepped import (
+    LOGS,
+    SURVEY,
+    FaultyStore,
+    SteppedAgent,
+    SteppedTopic,
+    direct,
+    letters_of,
+    started,
+    without_gaps,
+)
 
 from .samples import during, sound
 
 
 async def test_everything_is_counted_once() -> None:
-    store, log = MemoryCountStore(SURVEY), SteppedLog()
+    store, log = MemoryCountStore(SURVEY), SteppedTopic()
     agent = SteppedAgent(store, log)
     assert agent.counting.unready is not None
     await agent.finish()
@@ -192,7 +202,7 @@ async def test_many_unsent_dead_letters_stop_the_reading(monkeypatch: pytest.Mon
 
 async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
     """Counting continues after the batch. Each record of the batch is counted as rejected."""
-    store, log = MemoryCountStore(SURVEY), SteppedLog()
+    store, log = MemoryCountStore(SURVEY), SteppedTopic()
     agent = SteppedAgent(store, log)
     await agent.step()
     before, unreadable = log.read(0, 10), log.read(0, 15)
@@ -213,7 +223,7 @@ async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
 
 async def test_transaction_markers_are_not_missing_offsets() -> None:
     """The position advances past the markers at once, and the alert on lost records does not fire."""
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -233,7 +243,7 @@ async def test_transaction_markers_are_not_missing_offsets() -> None:
 
 
 async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
-    log, store = SteppedLog(), MemoryCountStore(SURVEY)
+    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0] = [record._replace(offset=record.offset + 1) for record in LOGS[0]]
     agent = SteppedAgent(store, log)
     await agent.step()
@@ -246,7 +256,7 @@ async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
 
 async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
     """Somebody has removed a record, for example by compaction. The other records count, and the missing one is noted."""
-    log = SteppedLog()
+    log = SteppedTopic()
     log.records[0] = LOGS[0][:10] + LOGS[0][11:]
     store = MemoryCountStore(SURVEY)
     await SteppedAgent(store, log).finish()
@@ -256,7 +266,7 @@ async def test_a_gap_that_the_broker_confirms_is_skipped() -> None:
 
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
     """Without the skip, the checkpoint would never reach the log's end, and an estimator would wait for the checkpoint."""
-    log = SteppedLog(markers={0: 2})
+    log = SteppedTopic(markers={0: 2})
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, log)
     await agent.finish()
@@ -400,7 +410,7 @@ async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.Monk
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())
     monkeypatch.setattr("ldpstream.agents.back_pressure.MAX_UNWRITTEN_BYTES", 4 * a_step)
     store = MemoryCountStore(SURVEY)
-    agent = SteppedAgent(store, SteppedLog(records={0: record, 1: []}))
+    agent = SteppedAgent(store, SteppedTopic(records={0: record, 1: []}))
     await agent.step()
     chunk, largest, write = agent.log.read(0, 1000), 0, store.commit
     assert chunk is not None

@@ -24,7 +24,7 @@ LOGS = {p: make_log(SURVEY, np.random.default_rng(100 + p), length=40, steps=6) 
 
 
 @dataclass
-class SteppedLog:
+class SteppedTopic:
     """A log of two partitions with one reader. As with Faust, a chunk that is read but not delivered is lost."""
 
     records: dict[int, list[Record]] = field(default_factory=lambda: {p: list(log) for p, log in LOGS.items()})
@@ -145,9 +145,9 @@ class FaultyStore(MemoryCountStore):
 class SteppedAgent:
     """A `Counting` with its own reader of the log; tests drive it step by step."""
 
-    def __init__(self, store: MemoryCountStore, log: SteppedLog | None = None, commit_interval_s: float = 0.01) -> None:
+    def __init__(self, store: MemoryCountStore, log: SteppedTopic | None = None, commit_interval_s: float = 0.01) -> None:
         self.now = 0.0
-        self.log = log or SteppedLog()
+        self.log = log or SteppedTopic()
         self.counting = Counting(SURVEY, store, self.log, commit_interval_s, clock=lambda: self.now)
         self.counting.assign(LOGS)
 

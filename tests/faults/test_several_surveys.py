@@ -23,7 +23,7 @@ from ldpstream.surveys import Survey
 from tests.agents.samples import make_log, make_survey
 
 from .memory_store import MemoryCountStore
-from .stepped import FaultyStore, SteppedLog
+from .stepped import FaultyStore, SteppedTopic
 from .virtual import VirtualLoop
 
 SURVEYS = [make_survey(name) for name in ("red", "green", "blue")]
@@ -46,7 +46,7 @@ class Agent:
 
     def __init__(self, world: "World") -> None:
         self.world = world
-        self.logs = {topic: SteppedLog(records=RECORDS[topic]) for topic in TOPICS}
+        self.logs = {topic: SteppedTopic(records=RECORDS[topic]) for topic in TOPICS}
         self.dispatcher = world.kind(self._make, lambda *_: None, self._failed)
         self.last: tuple[str, Chunk] | None = None
         self.assigned: list[TopicPartition] = []

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ldpstream.engines.kafka import gateway_clients as kafka_clients
-from ldpstream.engines.kafka import kafka_connection, topic_log
+from ldpstream.engines.kafka import gateway_topic, kafka_connection
 from ldpstream.gateway import intake, waiting
 
 from .gateway_rig import SURVEY, Clock, MakeServed, Served
@@ -38,10 +38,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     """Shortens the log's intervals, and lifts its time limits for a busy machine. Returns the topic of `SURVEY`."""
-    for module, name in ((kafka_connection, "PROBE_S"), (kafka_clients, "CLOSE_S"), (topic_log, "LINGER_S")):
+    for module, name in ((kafka_connection, "PROBE_S"), (kafka_clients, "CLOSE_S"), (gateway_topic, "LINGER_S")):
         monkeypatch.setattr(module, name, 0.02)
     for name in ("ANSWER_S", "QUEUE_S", "OVERDUE_S"):
-        monkeypatch.setattr(topic_log, name, 600.0)
+        monkeypatch.setattr(gateway_topic, name, 600.0)
     topic = Topic()
     topics = {SURVEY.reports_topic: topic, OTHER.reports_topic: Topic()}
     monkeypatch.setattr(FakeProducer, "made", [], raising=False)

@@ -48,6 +48,7 @@ class FakeLog:
 
     def __init__(self) -> None:
         self.ready = self.open = True
+        self.closed = False
         self.appended: list[list[bytes]] = []
         self.keyed: list[Keyed | None] = []
         self.outcome = Outcome.APPENDED
@@ -72,6 +73,9 @@ class FakeLog:
             asyncio.get_running_loop().call_soon(acknowledge)
         else:
             self.waiting.append(acknowledge)
+
+    def close(self) -> None:
+        self.closed = True
 
     def counted(self) -> list[list[bytes]]:
         """Returns the appended envelopes as agents count them: attempts of one request once."""

@@ -9,8 +9,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.structs import OffsetAndTimestamp, RecordMetadata
 
 from ldpstream.engines.gateway_log import Keyed, Outcome
+from ldpstream.engines.kafka.gateway_topic import GatewayTopic
 from ldpstream.engines.kafka.kafka_connection import KafkaConnection
-from ldpstream.engines.kafka.topic_log import TopicLog
 from tests.agents.samples import make_survey
 
 from .gateway_rig import NOW, STEP, SURVEY
@@ -136,7 +136,7 @@ class FakeConsumer:
         return {partition: self.topics[partition.topic].starts.get(partition.partition, 0) for partition in partitions}
 
 
-async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) -> tuple[TopicLog, KafkaConnection]:
+async def started(make: Callable[[], Any] = FakeProducer, ready: bool = True) -> tuple[GatewayTopic, KafkaConnection]:
     kafka = KafkaConnection(make, FakeConsumer, lambda: FakeConsumer.topics[SURVEY.reports_topic].now_ms)
     log = kafka.add(SURVEY)
     await kafka.start()
@@ -152,7 +152,7 @@ async def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("the condition did not become true")
 
 
-def begin(log: TopicLog, envelopes: list[bytes], keyed: Keyed | None = None) -> asyncio.Future[Outcome]:
+def begin(log: GatewayTopic, envelopes: list[bytes], keyed: Keyed | None = None) -> asyncio.Future[Outcome]:
     outcome = asyncio.get_running_loop().create_future()
     log.append(envelopes, keyed, lambda result, _: outcome.set_result(result))
     return outcome

@@ -7,7 +7,7 @@ from aiokafka.structs import RecordMetadata
 
 from ldpstream.agents import Record, tally
 from ldpstream.engines.gateway_log import Outcome
-from ldpstream.engines.kafka.topic_log import append_time
+from ldpstream.engines.kafka.gateway_topic import append_time
 from ldpstream.gateway.http.bodies import BATCH
 from ldpstream.gateway.intake import PATIENCE_MS
 from ldpstream.surveys import check_envelope

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, OutOfOrderSequenceNumber
 
 from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES, Outcome
-from ldpstream.engines.kafka import kafka_connection, topic_log
+from ldpstream.engines.kafka import gateway_topic, kafka_connection
 from ldpstream.engines.kafka.partitions import OLD_MS, SETTLED_MS, VIEW_MS
 from ldpstream.engines.kafka.record_batches import RecordBatch
 from ldpstream.engines.kafka.topics import OVERHEAD_BYTES
@@ -38,7 +38,7 @@ async def test_requests_of_a_moment_share_record_batches(topic: Topic) -> None:
 async def test_no_record_tells_when_its_request_arrived(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker's append time is one for a record batch. The producer's own timestamps stay in the log beside it."""
     log, kafka = await started()
-    monkeypatch.setattr(topic_log, "LINGER_S", 600.0)
+    monkeypatch.setattr(gateway_topic, "LINGER_S", 600.0)
     first = begin(log, [b"a"], keyed())
     await asyncio.sleep(0.002)
     second = begin(log, [b"b", b"c"], keyed())
@@ -127,7 +127,7 @@ async def test_a_new_topic_without_its_brokers_holds_up_no_start_and_no_end(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka's `stop` waits without limit for records that nobody acknowledges."""
-    monkeypatch.setattr(topic_log, "ANSWER_S", 0.02)
+    monkeypatch.setattr(gateway_topic, "ANSWER_S", 0.02)
     topic.first, topic.away = {0: None}, {0}
 
     def make() -> FakeProducer:
@@ -165,7 +165,7 @@ async def test_an_envelope_that_was_not_queued_is_not_appended(topic: Topic, mon
     assert await begin(log, [b"a"]) is Outcome.NOT_APPENDED
     FakeProducer.made[0].queue_error, FakeProducer.made[0].full = None, True
     with monkeypatch.context() as limited:
-        limited.setattr(topic_log, "QUEUE_S", 0.02)
+        limited.setattr(gateway_topic, "QUEUE_S", 0.02)
         assert await begin(log, [b"a"]) is Outcome.NOT_APPENDED
     FakeProducer.made[0].full = False
     assert await begin(log, [b"b"]) is Outcome.APPENDED
@@ -178,7 +178,7 @@ async def test_a_request_behind_a_slow_record_batch_is_not_appended(topic: Topic
     FakeProducer.made[0].holds = True
     first = begin(log, [b"a"], keyed())
     await until(lambda: len(topic.batches) == 1)
-    monkeypatch.setattr(topic_log, "QUEUE_S", 0.02)
+    monkeypatch.setattr(gateway_topic, "QUEUE_S", 0.02)
     assert await begin(log, [b"b"], keyed()) is Outcome.NOT_APPENDED
     FakeProducer.made[0].held[0].set_result(topic.acknowledgement())
     assert await first is Outcome.APPENDED
@@ -229,7 +229,7 @@ async def test_the_log_notices_an_unreachable_broker_and_its_recovery(topic: Top
 
 async def test_the_log_is_not_ready_while_an_acknowledgement_is_late(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     log, kafka = await started()
-    monkeypatch.setattr(topic_log, "OVERDUE_S", 0.05)
+    monkeypatch.setattr(gateway_topic, "OVERDUE_S", 0.05)
     FakeProducer.made[0].holds = True
     waiting = begin(log, [b"a"])
     await until(lambda: bool(log._pending) and not log.ready)

@@ -195,13 +195,6 @@ async def test_the_documents_need_a_token() -> None:
 # ---- files
 
 
-class ClosingLog(FakeLog):
-    closed = False
-
-    def close(self) -> None:
-        self.closed = True
-
-
 class Folder:
     """A gateway with the surveys of a folder. A survey whose name is in `unusable` has an unusable topic."""
 
@@ -209,7 +202,7 @@ class Folder:
         self.folder, self.reachable = folder, True
         for name in names:
             self.write(name)
-        self.logs: dict[bytes, ClosingLog] = {}
+        self.logs: dict[bytes, FakeLog] = {}
         self.unusable: set[str] = set()
         self.error: type[Exception] = UserError
         self.surveys = GatewaySurveys()
@@ -223,8 +216,8 @@ class Folder:
         if survey.name in self.unusable:
             raise self.error(f"topic of {survey.name} is unusable")
 
-    def add(self, survey: Survey) -> ClosingLog:
-        log = self.logs[survey.fingerprint] = ClosingLog()
+    def add(self, survey: Survey) -> FakeLog:
+        log = self.logs[survey.fingerprint] = FakeLog()
         return log
 
     async def look(self) -> None:

@@ -21,7 +21,7 @@ CLOCK_MS, DELAY_MS = 200, 800  # largest difference of a clock from the true tim
 GATEWAYS, END_MS = 3, 700_000
 
 
-class Log:
+class TopicState:
     """The true state of one topic: for each partition the append time and the commit time of its first record."""
 
     def __init__(self, rng: random.Random, t: int, n_partitions: int) -> None:
@@ -60,7 +60,7 @@ class Model:
         step_s = self._rng.choice((1, 3, 10))
         self._survey = make_survey(step_seconds=step_s, lateness_steps=2000 // step_s)
         self._t = self._start = self._survey.start_ms + 3_600_000
-        self._log = Log(self._rng, self._t, self._rng.randint(1, 4))
+        self._log = TopicState(self._rng, self._t, self._rng.randint(1, 4))
         for p in range(self._log.size(self._t)):
             if self._rng.random() < 0.2:
                 self._log.retire(p)

@@ -24,7 +24,7 @@ M = SURVEY.mechanisms[0][0]
 MARGIN_MS = schedule.MARGIN_MS
 
 
-class Log:
+class ScheduleLog:
     """An in-memory log: the append times of each partition's records, and of the markers after them."""
 
     def __init__(self, *partitions: list[int], begins: dict[int, int] | None = None) -> None:
@@ -55,13 +55,13 @@ class Schedule(schedule.Schedule):
     """A schedule of a log whose partitions have a marker at the present time, once agents have counted their records."""
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
-        log = cast(Log, self._position)
+        log = cast(ScheduleLog, self._position)
         log.now_ms = now_ms
         count_markers(log, log.store or self._store)
         return super().run(now_ms, stop)
 
 
-def count_markers(log: Log, store: CountStore) -> None:
+def count_markers(log: ScheduleLog, store: CountStore) -> None:
     """Appends and counts a marker in every partition whose records are counted."""
     heads = store.heads()
     for p, end in log.ends().items():

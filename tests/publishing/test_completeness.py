@@ -9,7 +9,7 @@ from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, M, Schedule, ScheduleLog, Told, keys, pane
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def store() -> MemoryCountStore:
 
 def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountStore) -> None:
     close = SURVEY.closes_ms(0)
-    log = Log([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
+    log = ScheduleLog([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
     results = MemoryResults()
     schedule = Schedule(SURVEY, store, log, results, [])
     now = close + MARGIN_MS
@@ -40,7 +40,7 @@ def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountSt
 @pytest.mark.parametrize("question", ["heads", "described"])
 def test_a_partition_added_between_two_questions_delays_the_step(store: MemoryCountStore, question: str, first: bool) -> None:
     """Around one question, a partition with an early report is added; then the other one passes the close, and is counted."""
-    close, log = SURVEY.closes_ms(0), Log([SURVEY.start_ms])
+    close, log = SURVEY.closes_ms(0), ScheduleLog([SURVEY.start_ms])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     asked = store if question == "heads" else log
     answer = getattr(asked, question)
@@ -63,7 +63,7 @@ def test_a_partition_added_between_two_questions_delays_the_step(store: MemoryCo
 def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
     """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
     close, ahead_ms = SURVEY.closes_ms(0), 12_000
-    log = Log([SURVEY.start_ms], [])
+    log = ScheduleLog([SURVEY.start_ms], [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
 
@@ -96,7 +96,7 @@ def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountSt
 
 def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
     """This also holds for a log that has lost its end: a marker would hide the loss."""
-    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
+    log = ScheduleLog([SURVEY.start_ms, SURVEY.start_ms + 1], [SURVEY.start_ms])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     store.commit(1, None, Checkpoint(2, SURVEY.start_ms, pane(0)))
     schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
@@ -106,7 +106,7 @@ def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: Memory
 
 
 def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStore) -> None:
-    log = Log([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
+    log = ScheduleLog([SURVEY.start_ms], [], [], begins={0: 0, 1: 0, 2: 700})
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     now = SURVEY.closes_ms(0) + MARGIN_MS
@@ -119,7 +119,7 @@ def test_expired_and_unused_partitions_do_not_delay_steps(store: MemoryCountStor
 def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountStore, until_ms: int) -> None:
     """The count store lost its data after part of the log had expired. A step that begins at the end of the gap is complete."""
     steps, lost = SURVEY.window_steps + 6, 2 if until_ms == SURVEY.opens_ms(2) - SURVEY.skew_ms else 3
-    log, results, told = Log([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
+    log, results, told = ScheduleLog([SURVEY.opens_ms(s) for s in range(steps)]), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
     store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes, missing=Missing(0, until_ms, 1)))
     schedule = Schedule(SURVEY, store, log, results, [told])
@@ -134,7 +134,7 @@ def test_steps_and_windows_with_lost_records_stay_incomplete(store: MemoryCountS
 
 
 def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountStore) -> None:
-    log, results = Log([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
+    log, results = ScheduleLog([SURVEY.opens_ms(s) for s in range(30)]), MemoryResults()
     gap = Missing(SURVEY.opens_ms(10), SURVEY.opens_ms(12), 11)
     store.commit(0, None, Checkpoint(30, log.times[0][-1], missing=gap))
     made = Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(29) + MARGIN_MS)
@@ -143,7 +143,7 @@ def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountSto
 
 
 def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> None:
-    log = Log([SURVEY.start_ms])
+    log = ScheduleLog([SURVEY.start_ms])
     log.id = "new"
     schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
     now = SURVEY.closes_ms(0) + MARGIN_MS
@@ -155,7 +155,7 @@ def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> 
 
 def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
     """The topic was recreated without partition 1. Agents may not have counted all records of the old partition 1."""
-    log, results = Log([]), MemoryResults()
+    log, results = ScheduleLog([]), MemoryResults()
     log.id = "new"
     store.commit(0, None, Checkpoint(0, SURVEY.start_ms, log_id="new"))
     store.commit(1, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
@@ -171,7 +171,7 @@ def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountSt
 
 def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
     """Example: somebody kills Redis, which restarts without the last second of writes."""
-    log = Log([SURVEY.start_ms, SURVEY.start_ms + 1])
+    log = ScheduleLog([SURVEY.start_ms, SURVEY.start_ms + 1])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
 
     class Forgetful(MemoryCountStore):
@@ -189,7 +189,7 @@ def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountSt
 
 def test_the_reports_of_a_step_enter_the_histograms_all_at_once(store: MemoryCountStore) -> None:
     """One report of six is counted after the deadline. The difference of two histograms would show this report."""
-    close, log = SURVEY.closes_ms(0), Log([SURVEY.start_ms], [SURVEY.start_ms])
+    close, log = SURVEY.closes_ms(0), ScheduleLog([SURVEY.start_ms], [SURVEY.start_ms])
     schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
     store.commit(0, None, Checkpoint(2, close, pane(0)))
     for step in (0, 1):
@@ -206,7 +206,7 @@ def test_the_reports_of_a_step_enter_the_histograms_all_at_once(store: MemoryCou
 
 def test_a_poorer_estimate_never_replaces_a_better_one() -> None:
     """The counts and the progress are lost, and the publications are kept. Control: without them, the step is incomplete."""
-    log, results = Log([SURVEY.start_ms]), MemoryResults()
+    log, results = ScheduleLog([SURVEY.start_ms]), MemoryResults()
     store = MemoryCountStore(SURVEY)
     store.commit(0, None, Checkpoint(1, SURVEY.closes_ms(0), pane(0)))
     assert keys(Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)) == [(0, True)]

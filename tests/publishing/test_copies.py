@@ -14,7 +14,7 @@ from ldpstream.services.kafka_publisher import record_key
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, pane
+from .schedule_rig import MARGIN_MS, SURVEY, ScheduleLog, pane
 
 STEPS = 4
 
@@ -26,7 +26,7 @@ class Site:
         self.store, self.results, self.topic = MemoryCountStore(SURVEY), MemoryResults(), MemoryTopic(lambda: 0)
         panes = {key: table for step in range(STEPS) for key, table in pane(step).items()}
         self.store.commit(0, None, Checkpoint(STEPS, SURVEY.closes_ms(STEPS - 1), panes))
-        self.log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
+        self.log = ScheduleLog([SURVEY.opens_ms(step) for step in range(STEPS)])
         self.schedule = self.start()
         self.now_ms = SURVEY.closes_ms(steps - 1) + MARGIN_MS
         self.run()

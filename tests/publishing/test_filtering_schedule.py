@@ -27,7 +27,7 @@ from ldpstream.publishing.progress import Filters, Progress
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, Told, concluded_once
+from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, Told, concluded_once
 
 STEPS = 7
 QUIET, JUMPED = [0.5, 0.1, 0.1, 0.1, 0.1, 0.1], [0.2, 0.4, 0.1, 0.1, 0.1, 0.1]
@@ -45,12 +45,12 @@ def panes(step: int, people: int = 200) -> dict[PaneKey, CountTable]:
     }
 
 
-def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore, Log]:
+def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore, ScheduleLog]:
     """Returns a store with the counts of the first steps, and a log with one record in every step.
 
     The last counted record's append time is the beginning of its step, or `newest_ms`.
     """
-    store, log = MemoryCountStore(SURVEY), Log([SURVEY.opens_ms(s) for s in range(STEPS)])
+    store, log = MemoryCountStore(SURVEY), ScheduleLog([SURVEY.opens_ms(s) for s in range(STEPS)])
     every = {key: table for step in range(steps) for key, table in panes(step).items()}
     store.commit(0, None, Checkpoint(steps, SURVEY.opens_ms(steps - 1) if newest_ms is None else newest_ms, every))
     return store, log
@@ -101,7 +101,7 @@ def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publi
 
 
 def test_nobody_has_reported_yet() -> None:
-    store, log = MemoryCountStore(SURVEY), Log([SURVEY.start_ms])
+    store, log = MemoryCountStore(SURVEY), ScheduleLog([SURVEY.start_ms])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms))
     results = MemoryResults()
     Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)
@@ -369,7 +369,7 @@ def test_a_curve_over_levels_that_differ_has_no_intervals() -> None:
     rng, made = np.random.default_rng(5), {}
     for i, m in enumerate(SURVEY.mechanisms[1]):
         made[PaneKey(1, i, 0)] = m.tabulate(m.simulate(np.full(4000, (m.k - 1) * i), rng))
-    store, log, results = MemoryCountStore(SURVEY), Log([SURVEY.start_ms]), MemoryResults()
+    store, log, results = MemoryCountStore(SURVEY), ScheduleLog([SURVEY.start_ms]), MemoryResults()
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, made))
     Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(0) + MARGIN_MS)
     withheld = {p.attribute: p.estimators["filter"].interval_withheld for p in curve(results)[0]}

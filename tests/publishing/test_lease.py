@@ -19,7 +19,7 @@ from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore
 from tests.services.rig import PATIENCE_S, RedisNode, missing
 
-from .schedule_rig import MARGIN_MS, Log, Schedule, Told, pane
+from .schedule_rig import MARGIN_MS, Schedule, ScheduleLog, Told, pane
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 STEPS = 6
@@ -43,7 +43,7 @@ def store() -> MemoryCountStore:
 
 def schedule(store: MemoryCountStore, client: redis.Redis, told: Told) -> tuple[Schedule, KeptResults]:
     results = KeptResults(SURVEY, RedisResults(SURVEY, client))
-    log = Log([SURVEY.opens_ms(s) for s in range(STEPS)])
+    log = ScheduleLog([SURVEY.opens_ms(s) for s in range(STEPS)])
     return Schedule(SURVEY, store, log, results, [told]), results
 
 

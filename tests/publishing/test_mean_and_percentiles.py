@@ -28,7 +28,7 @@ from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey
 
-from .schedule_rig import MARGIN_MS, Log, Schedule
+from .schedule_rig import MARGIN_MS, Schedule, ScheduleLog
 
 EDGES = [0.0, 10.0, 20.0, 40.0, 80.0, 160.0]
 SHARES = np.array([0.4, 0.3, 0.15, 0.1, 0.05])
@@ -50,7 +50,7 @@ def reported(survey: Survey, people: int, steps: int = 1) -> MemoryResults:
         for level, m in enumerate(survey.mechanisms[0])
     }
     store.commit(0, None, Checkpoint(steps, survey.closes_ms(steps - 1) - 1, panes))
-    log = Log([survey.opens_ms(step) for step in range(steps)])
+    log = ScheduleLog([survey.opens_ms(step) for step in range(steps)])
     Schedule(survey, store, log, results, []).run(survey.closes_ms(steps - 1) + MARGIN_MS)
     return results
 

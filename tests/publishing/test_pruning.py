@@ -11,7 +11,7 @@ from ldpstream.runtime.errors import LogUnavailable
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, keys, pane
 
 
 @pytest.fixture
@@ -33,12 +33,12 @@ class Unmarked(MemoryCountStore):
         return {p: replace(checkpoint, pruned_below=0) for p, checkpoint in super().checkpoints(steps).items()}
 
 
-def full(store: MemoryCountStore, steps: int, writer: str) -> Log:
+def full(store: MemoryCountStore, steps: int, writer: str) -> ScheduleLog:
     """Counts five reports in each of `steps` steps; returns the log of these reports."""
     panes = {key: table for step in range(steps) for key, table in pane(step).items()}
     change = Checkpoint(steps, SURVEY.opens_ms(steps - 1), panes, writer=writer)
     assert store.commit(0, None, change)
-    return Log([SURVEY.opens_ms(step) for step in range(steps)])
+    return ScheduleLog([SURVEY.opens_ms(step) for step in range(steps)])
 
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unfenced, False)])
@@ -107,7 +107,7 @@ def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountSto
 def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None:
     """An estimator hangs before it publishes an incomplete step. Meanwhile another estimator publishes the complete step."""
     close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
-    log = Log([SURVEY.start_ms, close - 1, close])
+    log = ScheduleLog([SURVEY.start_ms, close - 1, close])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     other = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
 

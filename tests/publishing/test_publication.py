@@ -18,7 +18,7 @@ from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey
 
-from .schedule_rig import MARGIN_MS, Log, Schedule, Told
+from .schedule_rig import MARGIN_MS, Schedule, ScheduleLog, Told
 
 
 def one_attribute(name: str, k: int, levels: dict[str, tuple[str, float]], window_steps: int = 2) -> Survey:
@@ -113,7 +113,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
         panes[PaneKey(0, 1, step)] = symbols.tabulate(symbols.simulate(values[step], rng))
     panes[PaneKey(0, 0, 2)] += unary.table(500, np.full(8, 500))
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
-    log = Log([survey.opens_ms(step) for step in range(3)])
+    log = ScheduleLog([survey.opens_ms(step) for step in range(3)])
     schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
     for step in range(3):  # estimates one step at a time, so that old tables are pruned
         schedule.run(survey.closes_ms(step) + MARGIN_MS)

@@ -25,7 +25,7 @@ from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from ldpstream.runtime.errors import LogUnavailable
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, M, Schedule, Told, concluded_once, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, M, Schedule, ScheduleLog, Told, concluded_once, keys, pane
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def store() -> MemoryCountStore:
     return MemoryCountStore(SURVEY)
 
 
-class Refusing(Log):
+class Refusing(ScheduleLog):
     """A log that can be read but accepts no markers, as with too few in-sync replicas."""
 
     refuses = True
@@ -63,7 +63,7 @@ def test_a_step_is_published_at_its_deadline_if_the_log_accepts_no_markers(store
 
 def test_an_empty_log_begins_at_the_brokers_time(store: MemoryCountStore) -> None:
     """The estimator's clock is ten steps ahead. The reports of the present step must not be passed over."""
-    log, results = Log([], []), MemoryResults()
+    log, results = ScheduleLog([], []), MemoryResults()
     log.now_ms = SURVEY.opens_ms(100)
     schedule = UnmarkedSchedule(SURVEY, store, log, results, [])
     schedule.run(SURVEY.opens_ms(110))
@@ -87,7 +87,7 @@ def test_a_lease_is_renewed_before_an_attribute_if_the_last_one_took_long(
     clock, results = count(0.0, pause_s), Mock(wraps=MemoryResults())
     monkeypatch.setattr(module, "time", Mock(monotonic=lambda: next(clock)))
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [])
+    schedule = Schedule(SURVEY, store, ScheduleLog([SURVEY.start_ms]), results, [])
     assert schedule.run(SURVEY.closes_ms(0) + MARGIN_MS)
     assert results.lead.call_count == 1 + renewals
 
@@ -100,7 +100,9 @@ def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypat
     for cached in (spent, device_chance._alone, device_chance._device_chance):
         cached.cache_clear()
     results = StandingBy()
-    schedule = Schedule(SURVEY, store, Log([SURVEY.start_ms]), results, [PrometheusPublisher(SURVEY, CollectorRegistry())])
+    schedule = Schedule(
+        SURVEY, store, ScheduleLog([SURVEY.start_ms]), results, [PrometheusPublisher(SURVEY, CollectorRegistry())]
+    )
     assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the schedule does not know the next step
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
@@ -145,7 +147,7 @@ def test_many_surveys_are_polled_less_often_but_a_due_step_in_time() -> None:
 
 
 def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:
-    log, results = Log([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
+    log, results = ScheduleLog([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
     schedule = Schedule(SURVEY, store, log, results, [])
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     deadline = schedule.deadline_ms(0)
@@ -162,15 +164,15 @@ def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountSt
 def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) -> None:
     first = SURVEY.opens_ms(100)
     results = MemoryResults()
-    Schedule(SURVEY, store, Log([first]), results, []).run(first + 5 * SURVEY.step_ms)
+    Schedule(SURVEY, store, ScheduleLog([first]), results, []).run(first + 5 * SURVEY.step_ms)
     progress = results.progress()
     assert progress is not None
     assert progress.first_step == 100 - SURVEY.lateness_steps
     empty, later = MemoryResults(), SURVEY.opens_ms(300)
-    schedule = Schedule(SURVEY, store, Log([]), empty, [])
+    schedule = Schedule(SURVEY, store, ScheduleLog([]), empty, [])
     assert schedule.run(later) == []
     assert empty.progress() is None  # without a publication, no progress is saved
-    schedule = Schedule(SURVEY, store, Log([later]), empty, [])
+    schedule = Schedule(SURVEY, store, ScheduleLog([later]), empty, [])
     store.commit(0, None, Checkpoint(1, later, pane(300)))
     assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
 
@@ -178,7 +180,7 @@ def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) ->
 def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
     steps = SURVEY.window_steps + 3
     times = [SURVEY.opens_ms(s) for s in range(steps)]
-    log = Log(times)
+    log = ScheduleLog(times)
     store.commit(0, None, Checkpoint(steps, times[-1], {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}))
     made = Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(steps) + MARGIN_MS)
     windows = {p.step: p for p in made if p.span == "window" and p.attribute == "screen"}
@@ -195,7 +197,7 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
     """Agents lag, the clock jumps, and the schedule is killed between publishing and saving."""
     n, steps = data.draw(st.integers(1, 3)), 5
     times = [sorted(data.draw(st.lists(st.integers(0, steps * SURVEY.step_ms - 1), max_size=6))) for _ in range(n)]
-    log = Log(*([SURVEY.start_ms + t for t in partition] for partition in times))
+    log = ScheduleLog(*([SURVEY.start_ms + t for t in partition] for partition in times))
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
     counted = [0] * n
 
@@ -248,7 +250,7 @@ def test_any_interleaving_finally_publishes_complete_steps(data: st.DataObject) 
 
 
 def test_a_report_that_is_appended_just_before_the_first_markers_is_estimated() -> None:
-    class Raced(Log):
+    class Raced(ScheduleLog):
         def mark(self, partitions: Collection[int]) -> dict[int, int]:
             self.times[0] = [SURVEY.opens_ms(5) - 1]
             return super().mark(partitions)
@@ -263,7 +265,7 @@ def test_a_report_that_is_appended_just_before_the_first_markers_is_estimated() 
 
 def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
     ending = replace(SURVEY, ends=3)
-    store, log, results = MemoryCountStore(ending), Log([ending.opens_ms(s) for s in range(5)]), MemoryResults()
+    store, log, results = MemoryCountStore(ending), ScheduleLog([ending.opens_ms(s) for s in range(5)]), MemoryResults()
     panes = {k: t for s in range(3) for k, t in pane(s).items()}
     store.commit(0, None, Checkpoint(5, ending.opens_ms(4), panes))
     schedule = Schedule(ending, store, log, results, [])
@@ -276,7 +278,7 @@ def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
 
 def test_an_incomplete_last_step_is_published_again_after_the_end() -> None:
     ending = replace(SURVEY, ends=1)
-    store, log, results = MemoryCountStore(ending), Log([ending.start_ms]), MemoryResults()
+    store, log, results = MemoryCountStore(ending), ScheduleLog([ending.start_ms]), MemoryResults()
     schedule = Schedule(ending, store, log, results, [])
     assert keys(schedule.run(ending.closes_ms(5))) == [(0, False)]
     store.commit(0, None, Checkpoint(1, ending.start_ms, pane(0)))
@@ -289,7 +291,7 @@ def test_an_incomplete_last_step_is_published_again_after_the_end() -> None:
 def test_two_estimators_never_replace_a_result_by_a_poorer_one(data: st.DataObject) -> None:
     """Each estimator may interrupt the other at every call. All saved and published results are complete."""
     steps = SURVEY.window_steps + 4
-    log = Log([SURVEY.opens_ms(s) + 1 for s in range(steps)])
+    log = ScheduleLog([SURVEY.opens_ms(s) + 1 for s in range(steps)])
     store, results, told = MemoryCountStore(SURVEY), MemoryResults(), Told()
     panes = {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}
     store.commit(0, None, Checkpoint(steps, log.times[0][-1], panes))

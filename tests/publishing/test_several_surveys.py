@@ -38,7 +38,7 @@ from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.publishing.page.page_rig import extend, many
 from tests.services.rig import RedisNode, missing
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, keys, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, keys, pane
 
 SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
 
@@ -83,7 +83,7 @@ def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
     store, results = MemoryCountStore(SURVEY), MemoryResults()
     topic: Any = Topic()
     store.commit(0, None, Checkpoint(4, SURVEY.opens_ms(4), {key: t for s in range(4) for key, t in pane(s).items()}))
-    log = Log([SURVEY.opens_ms(s) for s in range(4)])
+    log = ScheduleLog([SURVEY.opens_ms(s) for s in range(4)])
     schedule = Schedule(SURVEY, store, log, results, [], topic=topic)
     made = []
     for _ in range(4):

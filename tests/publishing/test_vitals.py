@@ -25,7 +25,7 @@ SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.t
 LABELS = {"survey": SURVEY.name}
 
 
-class Log:
+class Ends:
     def __init__(self, n_records: dict[int, int]) -> None:
         self.n_records = n_records
 
@@ -45,7 +45,7 @@ class Log:
 class Watched:
     """An estimator with its gauges; the estimator works or is on standby."""
 
-    def __init__(self, store: MemoryCountStore, log: Log, results: Results) -> None:
+    def __init__(self, store: MemoryCountStore, log: Ends, results: Results) -> None:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
         self.vitals = Vitals(SURVEY, store, log, results, prometheus, self.registry)
@@ -60,7 +60,7 @@ def due_s(step: int) -> float:
 
 
 def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
-    store, log = MemoryCountStore(SURVEY), Log({0: 100, 1: 50, 2: 7})
+    store, log = MemoryCountStore(SURVEY), Ends({0: 100, 1: 50, 2: 7})
     store.commit(0, None, Checkpoint(60, 0, {}, {}))
     store.commit(2, None, Checkpoint(9, 0, {}, {}))  # counted when the log was longer
     watched, now_ms = Watched(store, log, MemoryResults()), SURVEY.start_ms
@@ -75,7 +75,7 @@ def test_the_lag_counts_uncounted_records_and_is_never_negative() -> None:
 
 @pytest.mark.parametrize(("now_step", "due"), [(-3, 0), (0, 0), (4, 4)])
 def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) -> None:
-    watched = Watched(MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults())
+    watched = Watched(MemoryCountStore(SURVEY), Ends({0: 0}), MemoryResults())
     unknown = watched.gauge("next_estimate_due_timestamp_seconds")
     assert unknown is not None
     assert math.isnan(unknown)  # 0 would be overdue
@@ -87,7 +87,7 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
 def test_an_ended_survey_is_never_overdue() -> None:
     ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
     results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
-    vitals = Vitals(ending, MemoryCountStore(ending), Log({0: 0}), results, prometheus, registry)
+    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, prometheus, registry)
     due = []
     for next_step in (3, 4):
         assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
@@ -97,7 +97,7 @@ def test_an_ended_survey_is_never_overdue() -> None:
 
 
 def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
-    store, log, results = MemoryCountStore(SURVEY), Log({0: 0}), MemoryResults()
+    store, log, results = MemoryCountStore(SURVEY), Ends({0: 0}), MemoryResults()
     m = SURVEY.mechanisms[0][0]
     store.commit(0, None, Checkpoint(0, SURVEY.closes_ms(9), {PaneKey(0, 0, 1): m.tabulate(np.zeros(5, np.uint8))}, {}))
     works, stands_by = Watched(store, log, results), Watched(store, log, results)
@@ -134,7 +134,7 @@ def two_steps() -> MemoryCountStore:
 
 def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> None:
     results = MemoryResults()
-    watched = Watched(two_steps(), Log({0: 0}), results)
+    watched = Watched(two_steps(), Ends({0: 0}), results)
     curve, alone = filtered_and_alone(watched, results)
     of = {"attribute": "latency_ms", "span": "filtered"}
     value = of | {"estimator": "filter", "index": "00", "value": SURVEY.attributes[1].label(0)}
@@ -152,7 +152,7 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
 
 def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() -> None:
     results = MemoryResults()
-    curve, alone = filtered_and_alone(Watched(two_steps(), Log({0: 0}), results), results)
+    curve, alone = filtered_and_alone(Watched(two_steps(), Ends({0: 0}), results), results)
     assert curve.change is None
     prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
 
@@ -191,7 +191,7 @@ def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatc
 
 
 def test_an_estimator_does_not_read_its_own_publications_again_for_the_gauges() -> None:
-    store, log, results = MemoryCountStore(SURVEY), Log({0: 1}), Mock(wraps=MemoryResults())
+    store, log, results = MemoryCountStore(SURVEY), Ends({0: 1}), Mock(wraps=MemoryResults())
     store.commit(0, None, Checkpoint(1, SURVEY.closes_ms(0), {}, {}))
     watched, now_ms = Watched(store, log, results), SURVEY.closes_ms(0) + MARGIN_MS
     assert watched.schedule.run(now_ms)

@@ -20,7 +20,7 @@ from ldpstream.runtime.settings import Settings
 from ldpstream.services.cluster import Cluster
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
-from .schedule_rig import MARGIN_MS, SURVEY, Log, Schedule, pane
+from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, pane
 
 LATEST = 3
 
@@ -79,7 +79,7 @@ def test_steps_without_research_have_the_same_other_numbers_and_no_old_gauges() 
     results, registry, research = MemoryResults(), CollectorRegistry(), True
     whole = MemoryResults()
     prometheus = PrometheusPublisher(SURVEY, registry)
-    store, log = MemoryCountStore(SURVEY), Log([SURVEY.opens_ms(step) for step in range(LATEST + 1)])
+    store, log = MemoryCountStore(SURVEY), ScheduleLog([SURVEY.opens_ms(step) for step in range(LATEST + 1)])
     panes = {key: table for step in range(LATEST + 1) for key, table in pane(step, 50).items()}
     store.commit(0, None, Checkpoint(LATEST + 1, log.times[0][-1], panes))
     schedule = Schedule(SURVEY, store, log, results, [prometheus], research=lambda: research)

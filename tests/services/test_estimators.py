@@ -31,7 +31,7 @@ from ldpstream.services.estimator_process import serve
 from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.watch import SurveyWatch
-from tests.publishing.schedule_rig import MARGIN_MS, Log, pane
+from tests.publishing.schedule_rig import MARGIN_MS, ScheduleLog, pane
 
 from .rig import PATIENCE_S, RedisNode, wait_until
 from .test_publisher import SURVEY, all_published
@@ -72,7 +72,7 @@ class HangingTopic(KafkaPublisher):
 class Estimator:
     """A schedule with separate connections. The schedule ignores the lease in Redis: each estimator acts as the leader."""
 
-    def __init__(self, survey: Survey, settings: Settings, log: Log) -> None:
+    def __init__(self, survey: Survey, settings: Settings, log: ScheduleLog) -> None:
         self.store, self.client = HangingStore(survey, settings), connect(settings)
         self.results, self.topic = KeptResults(survey, RedisResults(survey, self.client)), HangingTopic(survey, settings)
         vars(self.results)["lead"] = lambda for_ms=None: True
@@ -103,7 +103,7 @@ class Estimator:
 class Site:
     survey: Survey
     settings: Settings
-    log: Log
+    log: ScheduleLog
     one: Estimator
     two: Estimator
 
@@ -133,7 +133,7 @@ def site(kafka: str, topic: str, redis_node: RedisNode) -> Iterator[Site]:
     survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, redis=redis_node.url)
     ensure_topics(settings, survey)
-    log = Log([SURVEY.opens_ms(step) for step in range(STEPS)])
+    log = ScheduleLog([SURVEY.opens_ms(step) for step in range(STEPS)])
     with closing(Estimator(survey, settings, log)) as one, closing(Estimator(survey, settings, log)) as two:
         made = Site(survey, settings, log, one, two)
         made.count(STEPS)

@@ -36,7 +36,7 @@ from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.keeper import KeptUnreadable
-from tests.publishing.schedule_rig import Log, Told, count_markers
+from tests.publishing.schedule_rig import ScheduleLog, Told, count_markers
 from tests.services.rig import RedisNode, missing
 from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped, restore, written
 
@@ -188,7 +188,7 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
     restore(client, state["redis"])
     before, log = dumped(client), log_of(state)
     store, told = RedisCountStore(OURS, Settings(redis=node.url)), Told()
-    position = Log(*[[r.appended_ms for r in part] for part in log])
+    position = ScheduleLog(*[[r.appended_ms for r in part] for part in log])
     schedule = Schedule(OURS, store, position, KeptResults(OURS, RedisResults(OURS, client)), [told])
     if not same_text(state):
         kept = json.loads(state["survey"]["canonical"]).get("format", 1)
@@ -230,7 +230,7 @@ def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> No
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute("PRAGMA journal_mode = WAL")
     before = (tmp_path / FILE).read_bytes()
-    if state["folder"]["format"] not in (2, FORMAT):
+    if state["folder"]["format"] != FORMAT:
         with pytest.raises(OtherFormat):
             DataFolder(tmp_path)
         assert (tmp_path / FILE).read_bytes() == before

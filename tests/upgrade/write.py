@@ -52,7 +52,7 @@ from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.keeper import Kept
 from ldpstream.surveys.report_key import batch_keys, request_hash
-from tests.publishing.schedule_rig import Log, Told
+from tests.publishing.schedule_rig import ScheduleLog, Told
 from tests.services.rig import RedisNode
 
 HERE = Path(__file__).parent
@@ -111,7 +111,7 @@ def stored(survey: Survey, log: list[list[Record]]) -> tuple[list[Any], list[Pub
             change = fold.changes()
             assert change is not None
             store.commit(partition, None, change)
-        position = Log(*[[record.appended_ms for record in part] for part in log])
+        position = ScheduleLog(*[[record.appended_ms for record in part] for part in log])
         Schedule(survey, store, position, results, [told]).run(survey.closes_ms(STEPS - 2) + 1000)
         store.close()
         return dumped(client), told.publications

@@ -30,7 +30,7 @@ LOG_APPEND_TIME = 1  # Kafka's number of this type of timestamp
 ANSWER_S = 3.0  # time limit of a look at the partitions
 
 
-class TopicLog:
+class GatewayTopic:
     """The reports topic of a survey as the survey's log.
 
     Requests with a key go to the partition that every gateway chooses for them (`engines.kafka.partitions`). Requests
