@@ -10,20 +10,9 @@ from ldpstream.engines.checkpoint import MAX_MS, STORED_KEY_BYTES, Missing, firs
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.surveys.report_key import REPORT_KEY_BYTES
 from tests.faults.memory_store import MemoryCountStore
-from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedTopic, direct, without_gaps
+from tests.faults.stepped import LOGS, SURVEY, SteppedAgent, SteppedTopic
 
 from .samples import during, make_log, sound
-
-
-async def test_expired_records_are_skipped_and_noted() -> None:
-    log = SteppedTopic()
-    log.records[0], log.begins[0] = LOGS[0][25:], 25
-    store = MemoryCountStore(SURVEY)
-    store.commit(0, None, Checkpoint(10))
-    await SteppedAgent(store, log).finish()
-    gap = Missing(0, not_after(LOGS[0][25].appended_ms), 25)
-    assert store.heads()[0].missing == gap
-    assert without_gaps(store) == direct({0: LOGS[0][25:], 1: LOGS[1]})
 
 
 async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
@@ -37,17 +26,6 @@ async def test_a_lost_store_with_an_expired_log_notes_the_gap() -> None:
     log.records[0] = [*LOGS[0][25:], LOGS[0][-1]._replace(offset=40)]
     await again.finish()
     assert store.heads()[0].missing == Missing(0, not_after(LOGS[0][25].appended_ms), 25)
-
-
-async def test_without_records_the_missing_ones_have_no_end() -> None:
-    """The agent's clock may be slow. Only a record of the log bounds the append times of the missing records."""
-    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
-    log.records[0], log.begins[0] = [], 40
-    await SteppedAgent(store, log).finish()
-    assert store.heads()[0].missing == Missing(0, MAX_MS, 40)
-    log.records[0] = [LOGS[0][-1]._replace(offset=40)]
-    await SteppedAgent(store, log).finish()
-    assert store.heads()[0].missing == Missing(0, not_after(LOGS[0][-1].appended_ms), 40)
 
 
 async def test_an_empty_expired_log_moves_the_checkpoint() -> None:
@@ -71,26 +49,6 @@ async def test_counting_continues_at_the_end_of_a_shortened_log() -> None:
     assert store.positions()[0] == 41
 
 
-@pytest.mark.parametrize("seen", ["at once", "by its next agent", "after some of it was read"])
-async def test_other_records_in_place_of_counted_ones_are_counted_and_noted(seen: str) -> None:
-    """The broker loses the last 10 of 40 records, and appends 20 others before anybody looks."""
-    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
-    agent = SteppedAgent(store, log)
-    await agent.finish()
-    newest = LOGS[0][-1].appended_ms
-    others = [record._replace(offset=30 + i, appended_ms=newest + 1 + i) for i, record in enumerate(LOGS[0][20:40])]
-    log.records[0] = [*LOGS[0][:30], *others]
-    if seen == "by its next agent":
-        agent = SteppedAgent(store, log)
-    if seen == "after some of it was read":
-        await agent.read(0, 4)  # continues at offset 40
-    await agent.finish()
-    assert store.positions()[0] == 50
-    head = store.heads()[0]
-    assert head.missing == Missing(newest, not_after(newest + 1), 30)
-    assert store.rejected() == direct_rejections([*LOGS[0], *others], LOGS[1])
-
-
 async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
     """The control: a new record is no loss, even if the broker's clock has stepped back."""
     log, store = SteppedTopic(), MemoryCountStore(SURVEY)
@@ -102,28 +60,12 @@ async def test_a_log_that_lost_nothing_lacks_nothing() -> None:
     assert {p: head.missing for p, head in store.heads().items()} == {0: None, 1: None}
 
 
-async def test_a_hole_in_the_log_is_noted() -> None:
-    """For example, `cleanup.policy` was `compact` for a while. Without a loss, only transaction markers leave offsets without a
-    record."""
-    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
-    log.records[0] = [record for record in LOGS[0] if not 10 <= record.offset < 15]
-    await SteppedAgent(store, log).finish()
-    first, last = LOGS[0][9], LOGS[0][15]
-    assert store.heads()[0].missing == Missing(first.appended_ms, not_after(last.appended_ms), 15)
-    assert store.positions()[0] == 40
-
-
 async def test_a_hole_at_the_end_of_the_log_has_no_end_before_the_next_record() -> None:
     log, store = SteppedTopic(), MemoryCountStore(SURVEY)
     log.records[0], log.markers[0] = LOGS[0][:30], 10
     agent = SteppedAgent(store, log)
     await agent.finish()
     assert store.heads()[0].missing == Missing(LOGS[0][29].appended_ms, MAX_MS, 40)
-
-
-def direct_rejections(*logs: list[Record]) -> dict[str, int]:
-    reasons = [reason for log in logs for _, reason in tally(SURVEY, log).rejected]
-    return {reason: reasons.count(reason) for reason in reasons}
 
 
 def remade(first_step: int, length: int, seed: int) -> dict[int, list[Record]]:
