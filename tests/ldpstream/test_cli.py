@@ -139,15 +139,8 @@ def test_a_rehearsal_changes_start_and_step_only(tmp_path: Path) -> None:
     survey = rehearse(indented, out, step_seconds=3, now_s=1_800_000_000.7)
     assert (survey.start_ms, survey.step_seconds) == (1_800_000_000_000, 3)
     original = load_survey(DEMO)
-    for source, target in ((out, out), (tmp_path / "two.toml", tmp_path / "three.toml")):
-        (tmp_path / "two.toml").write_text('"start" = 2026-01-05T00:00:00Z\n' + DEMO.read_text().replace("start = ", "# "))
-        with pytest.raises(SurveyError, match=r"survey itself|on a separate line"):
-            rehearse(source, target, step_seconds=3, now_s=1_800_000_000.7)
-    name_of_two_lines = DEMO.read_text().replace('name = "demo"', 'name = """\ndemo"""', 1)
-    (tmp_path / "two.toml").write_text(name_of_two_lines)
-    with pytest.raises(SurveyError, match="on a separate line"):
-        rehearse(tmp_path / "two.toml", tmp_path / "three.toml", step_seconds=3, now_s=1_800_000_000.7)
-    assert not (tmp_path / "three.toml").exists()
+    with pytest.raises(SurveyError, match="survey itself"):
+        rehearse(out, out, step_seconds=3, now_s=1_800_000_000.7)
     assert survey.attributes == original.attributes
     assert (survey.name, survey.window_steps) == ("demo-rehearsal", original.window_steps)
 
@@ -165,14 +158,16 @@ def test_a_rehearsal_with_a_relay_requires_the_relay(tmp_path: Path, lateness: i
 
 
 def test_a_rehearsal_has_no_comments_about_other_steps(tmp_path: Path) -> None:
+    """Keys may be quoted, texts may have several lines, and values may have the sign of a comment."""
     source, out = tmp_path / "survey.toml", tmp_path / "now.toml"
     values = r"""values = ["#1", '#2 "', "a\"#b", """ + '"""c"#d"""]'
     lines = DEMO.read_text(encoding="utf-8").replace("values = [", f"{values}  # not the last\n#old = [", 1)
+    lines = lines.replace("step_seconds", '"step_seconds"', 1).replace('name = "demo"', 'name = """\ndemo"""', 1)
     source.write_text(f"{lines}  # a comment on the last line", encoding="utf-8")
     assert rehearse(source, out, 5, 1_800_000_000).attributes == load_survey(source).attributes
-    text = out.read_text(encoding="utf-8")
-    assert [line for line in text.splitlines() if "#" in line] == [values]
-    assert text.startswith("name =")
+    assert [line for line in out.read_text(encoding="utf-8").splitlines() if "#" in line] == [
+        r'values = ["#1", "#2 \"", "a\"#b", "c\"#d"]'
+    ]
 
 
 # ---- the terminal
