@@ -1,11 +1,13 @@
 """Spreads work over processes, by default one for each core, with single-threaded linear algebra."""
 
+import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from typing import Any
-
-from ldpstream.runtime.process import process_pool
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 Spread = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
@@ -44,3 +46,37 @@ def one_thread_each() -> Iterator[None]:
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def process_pool(
+    processes: int, initializer: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """Yields a pool of new Python processes that end with this process. An exception in the context kills them at once.
+
+    Args:
+        initializer, arguments: a function that each process calls first, with its arguments.
+    """
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _end_with_parent, (initializer, arguments))
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.kill()
+        raise
+    finally:
+        pool.shutdown()
+
+
+def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if initializer is not None:
+        initializer(*arguments)

@@ -8,7 +8,6 @@ The kernel then watches the thread that started the child, so one lasting thread
 
 import atexit
 import ctypes
-import multiprocessing
 import os
 import shutil
 import signal
@@ -18,9 +17,8 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -112,40 +110,6 @@ def start_child(command: Sequence[str | Path], **options: Any) -> "subprocess.Po
         with suppress(Exception):
             launch.result().kill()
         raise
-
-
-@contextmanager
-def process_pool(
-    processes: int, initializer: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()
-) -> Iterator[ProcessPoolExecutor]:
-    """Yields a pool of new Python processes that end with this process. An exception in the context kills them at once.
-
-    Args:
-        initializer, arguments: a function that each process calls first, with its arguments.
-    """
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _end_with_parent, (initializer, arguments))
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in multiprocessing.active_children():
-            child.kill()
-        raise
-    finally:
-        pool.shutdown()
-
-
-def _end_with_parent(initializer: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-    if initializer is not None:
-        initializer(*arguments)
 
 
 def _launch(command: list[str | Path], options: dict[str, Any]) -> "subprocess.Popen[Any]":

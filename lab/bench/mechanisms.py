@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from lab.peers.environment import PeersError, time_peers
+from lab.processes import process_pool
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, OneTime
 from ldpstream.mechanisms.families.grr import GRR
-from ldpstream.runtime.process import process_pool
 
 EPS, EPS_INF, EPS_1 = 1.0, 2.0, 1.0
 SEED = 20260101

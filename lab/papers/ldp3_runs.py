@@ -11,11 +11,10 @@ import numpy as np
 from lab import datasets
 from lab.drawn_tables import tabulate
 from lab.error_measures import mae
-from lab.processes import one_thread_each
+from lab.processes import one_thread_each, process_pool
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.runtime.process import process_pool
 
 EPS = 1.0
 FILES = {"kosarak": "kosarak.csv", "bms_pos": "bms_pos.csv", "porto": ""}

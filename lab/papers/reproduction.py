@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from lab.panels import Panel
-from lab.processes import cores, one_thread_each
-from ldpstream.runtime.process import process_pool
+from lab.processes import cores, one_thread_each, process_pool
 from ldpstream.surveys.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 
-from ldpstream.runtime.process import process_pool
+from lab.processes import process_pool
 
 from .inputs import batch
 from .verdict import verdicts

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 
-from ldpstream.runtime.process import process_pool
+from lab.processes import process_pool
 
 from .odd_tables import OddTable, check
 
