@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ldpstream.output.outputs import OutputError
-from ldpstream.output.plots import save_figure
+from ldpstream.output.outputs import OutputError, write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,12 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     save_figure(figure, path, 110)
+
+
+def save_figure(figure: "Figure", path: Path, dpi: int) -> None:
+    picture = BytesIO()
+    figure.savefig(picture, dpi=dpi, format=path.suffix.removeprefix("."))
+    write_output(path, picture.getvalue())
 
 
 def _panel(axis: "Axes", panel: Panel) -> None:

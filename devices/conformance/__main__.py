@@ -14,11 +14,12 @@ from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.conformance_tables import conformance_tables, conformance_verdict, passed_or_failed
 from devices.conformance.listener import listening
+from lab.terminal import activity
 from ldpstream.commands.arguments import SurveyFile
 from ldpstream.commands.cli import run
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import activity, show_table, tell
+from ldpstream.output.terminal import show_table, tell
 from ldpstream.services.signals import ends_on_signal
 from ldpstream.surveys import Survey
 from ldpstream.surveys.survey_file import read_survey

@@ -12,10 +12,11 @@ from lab.audit.audit import K, audit
 from lab.audit.audit_tables import audit_tables, audit_verdict
 from lab.audit.samplers import code_paths
 from lab.audit.spaced import SPACED_SHARE
+from lab.terminal import activity
 from ldpstream.commands.cli import run
 from ldpstream.mechanisms.registry import NAMES, registered
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import activity, console, show_table
+from ldpstream.output.terminal import console, show_table
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -11,9 +11,10 @@ import msgspec
 import typer
 from rich.console import Console
 
+from lab.terminal import activity, drawable
 from ldpstream.commands.cli import run
-from ldpstream.output.outputs import JsonFile, drawable, writable, write_json
-from ldpstream.output.terminal import activity, console, job_bar
+from ldpstream.output.outputs import JsonFile, writable, write_json
+from ldpstream.output.terminal import console, job_bar
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import load_settings
 

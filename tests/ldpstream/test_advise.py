@@ -31,7 +31,6 @@ QUESTIONS = {
     "one-time": Question(k=6, people=PEOPLE, eps=1.0),
     "spaced": Question(k=6, people=PEOPLE, eps=1.0, every_steps=24, steps=100),
     "memoized": Question(k=100, people=PEOPLE, eps_inf=2.0),
-    "budget": Question(k=6, people=PEOPLE, eps_inf=4.0, budget=2.0, steps=30),
     "sets": Question(k=6, people=PEOPLE, eps=2.0, choices=2, every_steps=7),
     "memoized sets": Question(k=6, people=PEOPLE, eps_inf=4.0, choices=3),
     "numbers": Question(k=20, people=PEOPLE, eps=1.0, numbers=True, every_steps=3),
@@ -127,11 +126,7 @@ def test_the_survey_of_a_mechanism_builds_the_same_mechanism() -> None:
     assert mechanism("THE", 5, eps=2.0).eps_1 < 2
 
 
-def test_a_budget_sets_eps_1_of_each_mechanism() -> None:
-    for question in (QUESTIONS["budget"], Question(k=6, people=PEOPLE, eps_inf=4.0, budget=2.0, steps=30, choices=3)):
-        found = [option.m for option in advise(question).options]
-        assert {m.name for m in found} == set(question.names)
-        assert all(m.eps_t(30) == pytest.approx(2.0) and m.eps_t(30) <= 2.0 and m.eps_1 < 2.0 for m in found)
+def test_eps_1_is_half_of_eps_inf_by_default() -> None:
     half = advise(Question(k=6, people=PEOPLE, eps_inf=4.0))
     assert all(option.m.eps_1 == pytest.approx(2.0) for option in half.options)
     assert "half of ε∞" in reasons(half)[1]
@@ -150,12 +145,13 @@ def test_extreme_epsilons_are_answered(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("given", "named"), [
     ({"k": 1}, "k"), ({"people": 1}, "people"), ({"eps": None}, "eps_inf"), ({"eps_inf": 1.0}, "exactly one"),
-    ({"eps": -1.0}, "eps"), ({"eps_1": 0.5}, "eps_1"), ({"budget": 0.5}, "budget"), ({"steps": 0}, "steps"),
+    ({"eps": -1.0}, "eps"), ({"eps_1": 0.5}, "eps_1"), ({"steps": 0}, "steps"),
     ({"eps": math.nan}, "eps"), ({"eps": None, "eps_inf": 2.0, "eps_1": 2.0}, "eps_1"), ({"every_steps": 0}, "every_steps"),
-    ({"eps": None, "eps_inf": 2.0, "budget": 2.0}, "budget"), ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
-    ({"eps": None, "eps_inf": 2.0, "eps_1": 1.0, "budget": 1.0}, "not both"), ({"choices": 6}, "choices"),
+    ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
+    ({"choices": 6}, "choices"),
     ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "every_steps needs eps"), ({"k": 31, "choices": 2}, "k with choices"),
-    ({"choices": 2, "numbers": True}, "not both"), ({"eps": None, "eps_inf": 2.0, "budget": 1e-9}, "no mechanism is possible"),
+    ({"choices": 2, "numbers": True}, "not both"),
+    ({"eps": None, "eps_inf": 700.0, "eps_1": 699.0, "k": 30, "choices": 30}, "no mechanism is possible"),
 ])  # fmt: skip
 def test_a_bad_question_gets_one_clear_error(given: dict[str, Any], named: str) -> None:
     keys = {"k": 5, "people": 100, "eps": 1.0, **given}

@@ -9,7 +9,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ldpstream.estimators.filter.local_level import LocalLevel
-from ldpstream.planning.capacity import RECORD_BYTES, Deployment, plan
+from ldpstream.planning.capacity import PEAK, RECORD_BYTES, Deployment, plan
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.questions import MAX_VALUES
 from tests.ldpstream.test_cli import ldpstream, one_line
@@ -55,7 +55,7 @@ def test_the_gateways_cost_is_near_the_measured_cost(row: str, batch: int) -> No
     [cores] = measured(OPERATE, rf"\| {row} \|.* ([\d.]+) \|\n")
     found = billion(batch)
     assert found.gateway_cores == pytest.approx(cores, rel=NEAR)
-    assert cores * found.peak * (1 - NEAR) <= found.gateways <= cores * found.peak * (1 + NEAR) + 1
+    assert cores * PEAK * (1 - NEAR) <= found.gateways <= cores * PEAK * (1 + NEAR) + 1
 
 
 def test_the_cost_of_serve_is_near_the_measured_cost() -> None:

@@ -303,14 +303,6 @@ def test_check_loads_no_scipy() -> None:
     assert "scipy" not in loaded
 
 
-def test_the_ledger_draws_a_picture(tmp_path: Path) -> None:
-    picture = tmp_path / "ledger.svg"
-    done = ldpstream("ledger", DEMO.with_name("ms_fimu.toml"), "--plot", picture)
-    assert done.returncode == 0, done.stderr
-    assert b"<svg" in picture.read_bytes()
-    one_line(ldpstream("ledger", DEMO, "--plot", tmp_path / "ledger.xyz"), "ledger.xyz", "must end in one of .png")
-
-
 @pytest.mark.parametrize("caught", ["()", "(SystemExit, KeyboardInterrupt)"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) -> None:

@@ -13,7 +13,7 @@ from ldpstream.commands.cli import app
 from ldpstream.device import Device
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.planning.columns import Domain, Dropped, propose, read_columns
-from ldpstream.planning.forecast import INTERVAL, forecast
+from ldpstream.planning.forecast import INTERVAL
 from ldpstream.planning.proposal import finer_bins
 from ldpstream.planning.question import AdviceError
 from ldpstream.surveys import load_survey
@@ -101,7 +101,6 @@ def proposed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     data, out = table(folder, COMMON), folder / "s.toml"
     done = CliRunner().invoke(app, ["init", "--from", str(data), "-o", str(out), "--eps-inf", "16"], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
-    assert "m/(n + m)" in done.output
     assert "# L-PS-GRR: the only mechanism for this question." in out.read_text()
     return data, out
 
@@ -154,9 +153,6 @@ def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     assert "All levels are one-time" in done.output
     survey = load_survey(out)
-    means = [f"{forecast(survey, count)[0].means['step'].half_width:.3g}" for count in (600, 6000, 60_000)]
-    [shown] = [line for line in done.output.splitlines() if line.split()[1:2] == ["mean"]]
-    assert [word for word in shown.split() if word != "│"][1:4] == means
     assert [level.mechanism for a in survey.attributes for level in a.levels] == ["SW", "GRR", "PS-GRR"]
     assert all((level.eps, level.every_steps) == (2.0, 24) for a in survey.attributes for level in a.levels)
     assert survey.attributes[0].bins == tuple(range(36))  # seven bins of 5, each in five parts

@@ -122,7 +122,6 @@ MISTAKES = {
     "root folder as the output": Mistake("check survey.toml --json /", ("--json /: ",)),
     "rehearsal into no folder": Mistake("rehearse survey.toml no/now.toml", ("no/now.toml: No such file or directory",)),
     "rehearsal onto itself": Mistake("rehearse survey.toml survey.toml", ("survey.toml: is the survey itself", "another file")),
-    "unknown picture": Mistake("ledger survey.toml --plot p.xyz", ("--plot p.xyz: must end in one of .png, .svg, .pdf",)),
     "relay without gateway": Mistake("produce survey.toml --relay http://relay.example", ("--relay needs --gateway",)),
     "relay without keys": Mistake(
         "produce survey.toml --relay http://relay.example --gateway http://gateway.example",

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ldpstream.commands.arguments import DEMO_SURVEY
-from ldpstream.commands.history import export_command
+from ldpstream.commands.serve import export_command
 from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
@@ -78,7 +78,7 @@ def test_the_progress_names_what_it_counts(
         seen(1, 2)
         return Exported(publications=1, skipped=0, files=[])
 
-    monkeypatch.setattr("ldpstream.commands.history.job_bar", bar)
+    monkeypatch.setattr("ldpstream.commands.serve.job_bar", bar)
     monkeypatch.setattr("ldpstream.publishing.history.export.export", exports)
     export_command(DEMO_SURVEY, tmp_path, data=data)
     assert told == [counted]

@@ -25,7 +25,6 @@ def advise_command(
     every_steps: Annotated[int, typer.Option(help="with --eps: a device reports once in this many steps")] = 1,
     eps_inf: Annotated[float | None, typer.Option(help="loss of any number of reports, in nats (memoized)")] = None,
     eps_1: Annotated[float | None, typer.Option(help="loss of one report, in nats", show_default="half of eps_inf")] = None,
-    budget: Annotated[float | None, typer.Option(help="in place of eps_1: limit for the reports of --steps, in nats")] = None,
     steps: Annotated[int, typer.Option(help="number of steps of the longest span")] = 365,
     choices: Annotated[int | None, typer.Option(help="several answers: the largest number of values of a person")] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="the values are bins of numbers, of equal width")] = False,
@@ -37,7 +36,7 @@ def advise_command(
     from ldpstream.planning.question import Question
 
     question = Question(
-        k=k, people=people, eps=eps, every_steps=every_steps, eps_inf=eps_inf, eps_1=eps_1, budget=budget, steps=steps,
+        k=k, people=people, eps=eps, every_steps=every_steps, eps_inf=eps_inf, eps_1=eps_1, steps=steps,
         choices=choices, numbers=numbers,
     )  # fmt: skip
     advice = advise(question)
@@ -83,7 +82,6 @@ def init_command(
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream.output import tables
-    from ldpstream.output.forecast_tables import growth_table
     from ldpstream.planning.proposal import PROMISES, notes, plan_survey, propose_survey
     from ldpstream.producers.table_file import attribute_name  # loads NumPy
 
@@ -100,7 +98,6 @@ def init_command(
     found = propose_survey(plan, name, today, least=least)
     write_output(out, found.text)
     show_table(tables.proposal_table(plan, found))
-    show_table(growth_table(found.survey, n or plan.n_people))
     for line in notes(plan, found):
         tell(line)
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")

@@ -43,9 +43,6 @@ def candidates_command(
     after: Annotated[
         Path | None, typer.Option(metavar="FILE", help="the survey that devices answer before", show_default="SURVEY")
     ] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="one-time mechanism of the attribute's levels with `eps`", show_default="the survey's")
-    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="steps of the survey", show_default="no end")] = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FOLDER", help="folder of the file to write")] = Path(),
     json: JsonFile = None,
@@ -65,9 +62,7 @@ def candidates_command(
     path = out / f"{next_name(before.name)}.toml"
     if path.exists() or path.is_symlink():
         raise OutputError(f"{path}: exists already; give another folder with --out")
-    found = next_survey(
-        survey, toml_document(text), index, wanted, begin, steps=steps, people=people, mechanism=mechanism, after=before
-    )
+    found = next_survey(survey, toml_document(text), index, wanted, begin, steps=steps, people=people, after=before)
     write_output(path, found.text)
     made = found.survey
     tell(

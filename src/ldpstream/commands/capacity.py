@@ -24,24 +24,23 @@ def plan(
         float | None, typer.Option(help="seconds between two reports of a device", show_default="the length of a step")
     ] = None,
     batch: Annotated[int, typer.Option(help="envelopes in one request to a gateway")] = 1,
-    peak: Annotated[float, typer.Option(help="the busiest load over the average load")] = 2.0,
-    replicas: Annotated[int, typer.Option(help="copies of each record in Kafka")] = 3,
     json: JsonFile = None,
 ) -> None:
     """Plan a deployment: partitions, gateways, agents, memory of Redis, bytes of the log, time of the estimates."""
+    from ldpstream.planning.capacity import PEAK
     from ldpstream.planning.capacity import plan as plan_of
     from ldpstream.surveys import load_survey
 
     survey = load_survey(survey_file)
     try:
-        found = plan_of(survey, devices, every, batch=batch, peak=peak, replicas=replicas)
+        found = plan_of(survey, devices, every, batch=batch)
     except ValueError as error:
         fail(str(error))
     console.print(f"{survey.name}: {found.devices:,.0f} devices, a report every {found.every_seconds:,.0f} s.", markup=False)
     console.print(f"On average {found.requests:,.1f} requests and {found.records:,.1f} records a second.")
-    if (busy := found.serve_cores * peak) <= SERVE_ENOUGH and found.estimator_seconds <= survey.step_seconds / 2:
+    if (busy := found.serve_cores * PEAK) <= SERVE_ENOUGH and found.estimator_seconds <= survey.step_seconds / 2:
         console.print(
-            f"One machine is enough: at {peak:g} times the average load, `ldpstream serve` uses {busy:.2g} of a core for the "
+            f"One machine is enough: at {PEAK} times the average load, `ldpstream serve` uses {busy:.2g} of a core for the "
             "reports (docs/serve.md). The table is for several machines.",
             markup=False,
         )
@@ -51,7 +50,7 @@ def plan(
     console.print(needs)
     if found.estimator_seconds > survey.step_seconds / 2:
         console.print("The estimates of a step take more than half a step: use longer steps or fewer values.")
-    console.print(f"Numbers of processes are for {peak:g} times the average load. Sources of the costs: docs/capacity.md.")
+    console.print(f"Numbers of processes are for {PEAK} times the average load. Sources of the costs: docs/capacity.md.")
     write_json(json, found)
 
 

@@ -5,39 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ldpstream.commands import (
-    advice as advice_commands,
-)
-from ldpstream.commands import (
-    candidates as candidates_commands,
-)
-from ldpstream.commands import (
-    capacity as capacity_command,
-)
-from ldpstream.commands import (
-    demo as demo_command,
-)
-from ldpstream.commands import (
-    history as history_commands,
-)
-from ldpstream.commands import (
-    promise as promise_commands,
-)
-from ldpstream.commands import (
-    serve as serve_command,
-)
-from ldpstream.commands import (
-    service as service_commands,
-)
-from ldpstream.commands import (
-    signature as signature_commands,
-)
-from ldpstream.commands import (
-    survey as survey_commands,
-)
-from ldpstream.commands import (
-    trial as try_command,
-)
+from ldpstream.commands import advice, candidates, capacity, demo, promise, serve, service, signature, survey, trial
 from ldpstream.output.terminal import console, fail
 from ldpstream.runtime.errors import Stopped, exit_status
 from ldpstream.surveys.errors import UserError, did_you_mean
@@ -87,14 +55,5 @@ def options(
     """Options without a command."""
 
 
-app.add_typer(demo_command.app)
-app.add_typer(promise_commands.app)
-app.add_typer(service_commands.app)
-app.add_typer(serve_command.app)
-app.add_typer(try_command.app)
-app.add_typer(advice_commands.app)
-app.add_typer(survey_commands.app)
-app.add_typer(candidates_commands.app)
-app.add_typer(capacity_command.app)
-app.add_typer(signature_commands.app)
-app.add_typer(history_commands.app)
+for module in (demo, promise, service, serve, trial, advice, survey, candidates, capacity, signature):
+    app.add_typer(module.app)

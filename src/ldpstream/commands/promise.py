@@ -9,7 +9,7 @@ import typer
 
 from ldpstream import surveys
 from ldpstream.commands.arguments import SurveyFile
-from ldpstream.output.outputs import JsonFile, drawable, write_json
+from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, fail, show_table, tell, tell_wrapped
 
 if TYPE_CHECKING:
@@ -95,14 +95,10 @@ def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
 @app.command()
 def ledger(
     survey_file: SurveyFile,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", callback=drawable, help="also draw the curves (PNG, SVG or PDF)")
-    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     from ldpstream.output import ledger_tables
-    from ldpstream.output.plots import draw_ledger
     from ldpstream.promises.promise import cohort_line
 
     survey = surveys.load_survey(survey_file)
@@ -119,8 +115,6 @@ def ledger(
         console.print("* an upper bound; the other numbers of that column are exact")
     if survey.cohort is not None:
         console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
-    if plot is not None:
-        draw_ledger(survey, plot)
     write_json(json, {"survey": survey.name, "ledger": rows})
 
 

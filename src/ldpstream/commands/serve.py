@@ -1,20 +1,24 @@
-"""The commands of the service on one machine: `serve` runs it, `backup` copies its data, and `move` moves them."""
+"""The commands `serve`, `backup`, `move` and `export`: the service on one machine, and copies of its data and estimates."""
 
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ldpstream.commands.arguments import SurveyPaths
+from ldpstream.commands.arguments import SurveyFile, SurveyPaths
 from ldpstream.mechanisms.wording import plural
-from ldpstream.output.terminal import console, say
+from ldpstream.output.outputs import JsonFile, OutputError, write_json
+from ldpstream.output.terminal import console, job_bar, say, tell
 
 if TYPE_CHECKING:
     from ldpstream.runtime.settings import Settings
 
 app = typer.Typer()
+
+Format = Literal["parquet", "csv"]
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="folder of all data; created if missing")]
 
@@ -80,3 +84,31 @@ def move(
             markup=False,
         )
     console.print("The data were moved. Start the services at the address to which devices report.", markup=False)
+
+
+@app.command(name="export")
+def export_command(
+    survey_file: SurveyFile,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files, one folder for each survey")],
+    fmt: Annotated[
+        Format | None, typer.Option("--format", help="format of the files", show_default="parquet, or as before")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="data folder of `ldpstream serve`, in place of Kafka")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
+    if find_spec("polars") is None:
+        raise OutputError("export needs Polars: in your checkout, pip install '.[export]'")
+    from ldpstream.publishing.history.export import export  # only here: these modules load slowly
+    from ldpstream.runtime.settings import load_settings
+    from ldpstream.surveys import load_survey
+
+    survey, settings = load_survey(survey_file), load_settings()
+    counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
+    with job_bar() as bar:
+        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, counted), data)
+    skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
+    tell(f"{plural(done.publications, 'estimate')} added to {plural(len(done.files), 'file')} in {folder}{skipped}")
+    write_json(json, done)

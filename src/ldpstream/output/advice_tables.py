@@ -49,7 +49,7 @@ def reasons(advice: Advice) -> list[str]:
     of = f"The {plural(t, 'report')} of {plural(question.steps, 'step')}"
     any_values = f"between any two sequences of values, they lose at most {nats(m.eps_sequence(t).value)}"
     if m.memoized:
-        half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None and question.budget is None else ""
+        half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None else ""
         lost = (
             f"{of} lose at most {nats(m.eps_t(t))} if the value does not change, and any number of reports "
             f"{nats(m.eps_inf)}{half}; {any_values}. If values change, give --eps with --every-steps."

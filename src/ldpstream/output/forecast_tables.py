@@ -6,13 +6,12 @@ from ldpstream.estimators.filter.changes import RUN_LENGTH
 from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.output.terminal import table
-from ldpstream.planning.forecast import FILTER_STEPS, Forecast, PairForecast, forecast
+from ldpstream.planning.forecast import FILTER_STEPS, Forecast, PairForecast
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.pair_costs import cost_text
 from ldpstream.promises.second_promise import loss_up
 from ldpstream.surveys import Survey
 
-GROWTH = (1, 10, 100)
 LEGEND = (
     "±: half of a 95 % interval for the share in the second column, of the unbiased estimate mi, or of the filter in its rows. "
     "The default estimate is usually better.",
@@ -71,24 +70,6 @@ def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
         if lines
         else []
     )
-
-
-def growth_table(survey: Survey, people: int) -> Table:
-    counts, d = [people * factor for factor in GROWTH], len(survey.attributes)
-    each = f", each answers one of {d} attributes" if survey.collection == "smp" and d > 1 else ""
-    several = " (several answers: m/(n + m))" if any(a.most is not None for a in survey.attributes) else ""
-    mean = ", and of the unbiased mean," if any(a.bins is not None for a in survey.attributes) else ""
-    title = f"± of a share of 1/k{several}{mean} in one step, by the number of devices{each}"
-    shown = table(title, "attribute, level", *(f"{count:,}" for count in counts), "people for ± 1 %")
-    for rows in zip(*(forecast(survey, count) for count in counts), strict=True):
-        widths = (points(row.spans["step"].half_width) for row in rows)
-        shown.add_row(f"{rows[0].attribute}, {rows[0].level}", *widths, f"{rows[0].spans['step'].people:,}")
-        if rows[0].means:
-            means = [row.means["step"] for row in rows]
-            shown.add_row("  mean", *(f"{mean.half_width:.3g}" for mean in means), f"{means[0].people:,}")
-    if mean:
-        shown.caption = "mean: in the unit of the number; ± 1 % is then a hundredth of the range"
-    return shown
 
 
 def points(share: float | None) -> str:

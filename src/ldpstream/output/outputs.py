@@ -1,6 +1,5 @@
 """Output files of commands."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,6 @@ from ldpstream.runtime.files import check_writable, write_file
 from ldpstream.surveys.errors import UserError
 
 PROBE_BYTES = 65_536  # a file system may accept smaller files, or files without contents, although it is full
-PICTURES = (".png", ".svg", ".pdf")
 
 
 class OutputError(UserError):
@@ -32,20 +30,6 @@ def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
         check_writable(path, bytes(PROBE_BYTES))
     except OSError as error:
         raise OutputError(f"{param.opts[0]} {path}: cannot be written: {error.strerror}") from None
-    return path
-
-
-def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Returns the path of an option, if a picture can be drawn there.
-
-    Raises:
-        OutputError: if `writable` refuses the path, the picture's format is unknown, or Matplotlib is missing.
-    """
-    if (path := writable(param, path)) is not None:
-        if path.suffix.lower() not in PICTURES:
-            raise OutputError(f"{param.opts[0]} {path}: must end in one of {', '.join(PICTURES)}")
-        if find_spec("matplotlib") is None:
-            raise OutputError(f"{param.opts[0]} needs Matplotlib: pip install matplotlib")
     return path
 
 

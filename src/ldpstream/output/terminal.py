@@ -82,12 +82,6 @@ def job_bar() -> Iterator[Callable[[int, int, str], None]]:
         yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
 
 
-@contextmanager
-def activity() -> Iterator[Callable[[str], None]]:
-    with Console(stderr=True).status("") as status:
-        yield status.update
-
-
 def number(x: float | None) -> str:
     """A number as text with four digits; None stands for infinity, as in JSON."""
     if x is None or math.isinf(x):

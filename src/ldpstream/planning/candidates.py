@@ -164,14 +164,12 @@ def next_survey(
     *,
     steps: int | None = None,
     people: int | None = None,
-    mechanism: str | None = None,
     after: Survey | None = None,
 ) -> NextSurvey:
     """Makes the next survey, which lists the candidates.
 
     Args:
         steps: number of steps; None for no end.
-        mechanism: one-time mechanism of the attribute's one-time levels; None for the survey's.
         after: the survey that devices answer before, and that replaces `survey`; None for `survey`.
 
     Raises:
@@ -193,7 +191,7 @@ def next_survey(
             f"start must be at least {plural(spacing(before), 'step')} after the end of survey {before.name}, "
             f"not before {toml_time(earliest)}, got {toml_time(start)}"
         )
-    keys = _document(survey, before, document, attribute, candidates, start, mechanism)
+    keys = _document(survey, before, document, attribute, candidates, start)
     if steps is not None:
         keys["ends"] = steps
     text = document_text(keys)
@@ -236,9 +234,8 @@ def _left(before: Survey, start: datetime) -> list[int | None]:
 
 
 def _document(
-    survey: Survey, before: Survey, document: dict[str, Any], attribute: int, candidates: Sequence[str], start: datetime,
-    mechanism: str | None,
-) -> dict[str, Any]:  # fmt: skip
+    survey: Survey, before: Survey, document: dict[str, Any], attribute: int, candidates: Sequence[str], start: datetime
+) -> dict[str, Any]:
     keys = {key: value for key, value in document.items() if key not in ("ends", "attribute")}
     keys |= {"name": next_name(before.name), "start": start, "replaces": survey.fingerprint.hex(), "attribute": []}
     left = iter(_left(before, start))
@@ -249,7 +246,5 @@ def _document(
             end = len(values) - (values[-1] == rest)  # the value for all others stays the last
             made["values"] = [*values[:end], *candidates, *values[end:]]
         made["level"] = [level | ({} if (n := next(left)) is None else {"lifetime_reports": n}) for level in asked["level"]]
-        if i == attribute and mechanism is not None:
-            made["level"] = [level | ({"mechanism": mechanism} if "eps" in level else {}) for level in made["level"]]
         keys["attribute"].append(made)
     return keys

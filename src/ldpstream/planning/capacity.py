@@ -31,6 +31,8 @@ PUBLISHED_BYTES = (330, 150)  # in Kafka: per value of a step; per value and coh
 AGENT_KEY_BYTES = 1 << 30  # largest size of the report keys in one agent; more keys need more agents
 PARTITIONS = 12  # smallest number of partitions
 UNEVEN = 1.1  # load of the fullest partition, divided by the mean load
+PEAK = 2  # the highest load, divided by the average load
+REPLICAS = 3  # copies of each record in Kafka
 YEAR_S = 365 * 86_400
 
 
@@ -40,7 +42,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         requests, records: requests to the gateways and records in the log, each second, averaged over time.
         gateway_cores, agent_cores, redis_cores: cores in use, averaged over time; `serve_cores`: those of `serve` instead.
-        gateways, agents, redis_servers: numbers, at `peak` times the average load.
+        gateways, agents, redis_servers: numbers, at `PEAK` times the average load.
         redis_memory: bytes, without Redis's own overhead.
         log_bytes_a_day, log_bytes: growth of the reports topic, and its size at its retention.
         estimates_bytes_a_year: growth of the topic of estimates.
@@ -49,7 +51,6 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     devices: float
     every_seconds: float
-    peak: float
     batch: int
     requests: float
     records: float
@@ -72,17 +73,13 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     estimates_bytes_a_year: float
 
 
-def plan(
-    survey: Survey, devices: float, every_s: float | None = None, *, batch: int = 1, peak: float = 2, replicas: int = 3
-) -> Deployment:
+def plan(survey: Survey, devices: float, every_s: float | None = None, *, batch: int = 1) -> Deployment:
     """Returns what a deployment needs. An attribute counts with its largest report and its smallest `every_steps`.
 
     Args:
         devices: number of devices, in [1, 1e12].
         every_s: seconds between two reports of a device, before `every_steps`, in [1, 1e9]; the length of a step by default.
         batch: envelopes in one request to a gateway, in [1, `MAX_BATCH`].
-        peak: the busiest load over the average load, in [1, 1000].
-        replicas: copies of each record in Kafka, in [1, 100].
 
     Raises:
         ValueError: if an argument is out of range.
@@ -90,8 +87,6 @@ def plan(
     real("devices", devices, 1, 1e12)
     every = real("every", survey.step_seconds if every_s is None else every_s, 1, 1e9)
     integer("batch", batch, 1, MAX_BATCH)
-    real("peak", peak, 1, 1000)
-    integer("replicas", replicas, 1, 100)
     share = len(survey.attributes) if survey.collection == "smp" else 1
     records = byte_rate = 0.0
     for attribute, levels in enumerate(survey.mechanisms):
@@ -103,7 +98,7 @@ def plan(
     agent_cores = (records * AGENT_US[0] + byte_rate * AGENT_US[1]) * 1e-6
     step_keys = records * survey.step_seconds
     keys = step_keys * survey.open_steps
-    agents = max(2, math.ceil(agent_cores * peak), math.ceil(keys * STORED_KEY_BYTES / AGENT_KEY_BYTES))
+    agents = max(2, math.ceil(agent_cores * PEAK), math.ceil(keys * STORED_KEY_BYTES / AGENT_KEY_BYTES))
     partitions = max(PARTITIONS, agents, math.ceil(UNEVEN * step_keys / MAX_KEYS))
     redis_cores = partitions * COMMITS * COMMIT_S
     values, cohorts = sum(a.k for a in survey.attributes), 0 if survey.cohort is None else survey.n_cohorts
@@ -111,20 +106,20 @@ def plan(
     steps = max(survey.window_steps, survey.open_steps)
     estimates = values * (ESTIMATE_BYTES[0] + ESTIMATE_BYTES[1] * cohorts) + ESTIMATE_BYTES[2] * cohorts
     redis_memory = partitions * tables * steps + keys * REDIS_KEY_BYTES + survey.retention_steps * estimates
-    log_bytes_a_day = (byte_rate + records * RECORD_BYTES) * 86_400 * replicas
+    log_bytes_a_day = (byte_rate + records * RECORD_BYTES) * 86_400 * REPLICAS
     seconds = sum(ESTIMATE_S[a.in_order][0] + ESTIMATE_S[a.in_order][1] * a.k for a in survey.attributes) * (1 + cohorts)
     published = values * (PUBLISHED_BYTES[0] + PUBLISHED_BYTES[1] * cohorts)
     return Deployment(
-        devices=devices, every_seconds=every, peak=peak, batch=batch, requests=requests, records=records,
+        devices=devices, every_seconds=every, batch=batch, requests=requests, records=records,
         serve_cores=(requests * SERVE_US[0] + records * SERVE_US[1]) * 1e-6,
-        gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * peak)), gateway_memory=PROCESS_BYTES["gateway"],
+        gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * PEAK)), gateway_memory=PROCESS_BYTES["gateway"],
         partitions=partitions, envelope_bytes=byte_rate / records,
         log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_ms(survey) / 86_400_000,
         agent_cores=agent_cores, agents=agents, agent_memory=PROCESS_BYTES["agent"] + keys * STORED_KEY_BYTES / agents,
-        redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * peak),
+        redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * PEAK),
         redis_memory=redis_memory + values * FILTER_BYTES,
         estimator_seconds=seconds, estimator_memory=PROCESS_BYTES["estimator"] + 2 * values * FILTER_BYTES,
-        estimates_bytes_a_year=published * YEAR_S / survey.step_seconds * replicas,
+        estimates_bytes_a_year=published * YEAR_S / survey.step_seconds * REPLICAS,
     )  # fmt: skip
 
 

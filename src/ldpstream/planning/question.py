@@ -9,7 +9,6 @@ from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, chain_epsilons, epsilon, integer
 from ldpstream.mechanisms.registry import answering
 from ldpstream.mechanisms.sets import MAX_SET_VALUES
-from ldpstream.mechanisms.solvers import largest_eps_1
 from ldpstream.surveys.errors import UserError
 
 MAX_K, MAX_PEOPLE = 100_000, 10_000_000
@@ -28,8 +27,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
         every_steps: with eps, a device reports at one of this many steps, at least 1.
         eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
-        eps_1: loss of one report, below eps_inf; half of eps_inf if neither eps_1 nor `budget` is given.
-        budget: limit of the loss of `steps` reports of an unchanged value, below eps_inf, given in place of eps_1.
+        eps_1: loss of one report, below eps_inf; half of eps_inf by default.
         steps: number of steps of the longest span, at least 1.
         choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
         numbers: True if the values are bins of numbers.
@@ -44,7 +42,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     every_steps: int = 1
     eps_inf: float | None = None
     eps_1: float | None = None
-    budget: float | None = None
     steps: int = 365
     choices: int | None = None
     numbers: bool = False
@@ -69,16 +66,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("give exactly one of eps (one-time) and eps_inf (memoized)")
         if self.eps_inf is None:
             epsilon("eps", self.eps)
-            if self.eps_1 is not None or self.budget is not None:
-                raise ValueError("eps_1 and budget need eps_inf, not eps")
+            if self.eps_1 is not None:
+                raise ValueError("eps_1 needs eps_inf, not eps")
             return
         if self.every_steps > 1:
             raise ValueError("every_steps needs eps, not eps_inf")
-        if self.eps_1 is not None and self.budget is not None:
-            raise ValueError("give eps_1 or budget, not both")
-        chain_epsilons(self.eps_inf, self.single if self.budget is None else self.eps_inf / 2)
-        if self.budget is not None and epsilon("budget", self.budget) >= self.eps_inf:
-            raise ValueError(f"budget must be below eps_inf = {self.eps_inf:g}, the largest loss of any number of reports")
+        chain_epsilons(self.eps_inf, self.single)
 
     @property
     def single(self) -> float:
@@ -102,8 +95,4 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             once = mechanism(name, self.k, eps=self.eps, choices=self.choices)
             return once.spaced(self.every_steps) if self.every_steps > 1 else once
         assert self.eps_inf is not None
-        if self.budget is not None:
-            return largest_eps_1(
-                name, self.k, eps_inf=self.eps_inf, horizon=self.steps, budget=self.budget, choices=self.choices
-            )
         return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single, choices=self.choices)
