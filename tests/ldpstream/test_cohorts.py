@@ -13,7 +13,6 @@ from ldpstream.commands.demo import demo
 from ldpstream.commands.promise import ledger
 from ldpstream.output.terminal import console
 from ldpstream.producers.values import MarkovValues
-from ldpstream.promises.promise import promise
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
@@ -66,14 +65,6 @@ def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_
     estimates = json.loads(out.read_text())["estimates"]
     assert {e["cohort"] for e in estimates} == {None, "1.0", "1.1", "other"}
     assert all(bool(e["estimators"]) is not e["below_least"] for e in estimates)
-
-
-def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
-    text = "\n".join(promise(SURVEY))
-    assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
-    assert "only from the reports of at least 300 people" in text
-    assert "This least size is not a bound of the privacy loss" in text
-    assert "cohort" not in "\n".join(promise(PLAIN))
 
 
 @pytest.mark.parametrize("cohorts", [True, False])

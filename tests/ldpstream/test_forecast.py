@@ -246,18 +246,3 @@ def test_check_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
     written = json.loads(out.read_text())
     assert [row["people"] for row in written["forecast"]] == [2500, 2500]
     assert set(written["forecast"][0]["spans"]) == {"step", "window", "filter"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--width", "0.1"], "--width needs --people"),
-        (["--people", "9", "--width", "2"], "width must be"),
-        (["--people", "0"], "equal to 1"),
-    ],
-)
-def test_wrong_options_get_one_line(options: list[str], message: str, tmp_path: Path) -> None:
-    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
-    done = CliRunner().invoke(app, ["check", str(sample), *options])
-    assert done.exit_code == 2
-    assert message in done.output + (done.stderr or "")

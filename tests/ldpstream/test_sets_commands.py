@@ -10,8 +10,6 @@ from typer.testing import CliRunner
 from ldpstream.commands.cli import app
 from ldpstream.planning.candidates import CandidatesError, open_attribute
 from ldpstream.planning.forecast import INTERVAL, forecast
-from ldpstream.promises.check_document import check_document
-from ldpstream.promises.promise import promise
 from tests.set_survey import MODE, ONCE, set_survey
 
 TOML = """
@@ -75,21 +73,6 @@ def test_a_demo_answers_with_sets(survey_file: Path, tmp_path: Path) -> None:
     assert "number of values of a person, with 95 % interval: mean" in ran.output
     found = [e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step"]
     assert found[0]["truth"] == pytest.approx([0.25, 0.25, 0.25, 0.25, 1, 1, 0.75, 0.25], abs=0.05)
-
-
-def test_the_promise_names_the_guess_about_one_answer() -> None:
-    survey = set_survey(MODE)
-    lines = promise(survey)
-    [about] = [line for line in lines if line.startswith("apps: a person gives up to 3 answers, or none.")]
-    assert about.endswith("A device makes no report of more answers. Its silence can reveal that there are more.")
-    assert not any("silence" in line for line in promise(set_survey(apps={"choices": "any"})))
-    assert not any("values together" in line for line in lines)  # shares of answers do not add up to a share
-    assert sum("without any report: 50.0 %" in line for line in lines) == 2  # of `apps`, and of `mode` with its two values
-    [document, _] = check_document(survey).attributes
-    assert document.n_values == 5
-    [checked] = document.levels
-    assert checked.attribute_chances.no_report.chance == 0.5
-    assert checked.max_memos == sum(math.comb(5, size) for size in range(4))
 
 
 def test_the_forecast_is_of_shares_of_people() -> None:

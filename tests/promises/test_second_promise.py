@@ -209,6 +209,8 @@ def test_check_tells_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None
         (["--delta", "1e-7"], "--delta needs --people"), (["--colluding", "3"], "--colluding needs --people"),
         (["--people", "10", "--colluding", "10"], "colluding must be an integer in [0, 9], got 10"),
         (["--people", "10", "--delta", "1"], "delta must be"), (["--people", str(10**30)], "people"),
+        (["--width", "0.1"], "--width needs --people"), (["--people", "9", "--width", "2"], "width must be"),
+        (["--people", "0"], "equal to 1"),
     ],
 )  # fmt: skip
 def test_mistakes_get_one_line(options: list[str], said: str, tmp_path: Path) -> None:

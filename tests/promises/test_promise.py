@@ -1,0 +1,124 @@
+"""The sentences of the promise: chances, losses, spaced levels, levels, memos, sets and cohorts."""
+
+import copy
+import math
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ldpstream.output.ledger_tables import ledger_rows, right_and_largest
+from ldpstream.promises.check_document import check_document
+from ldpstream.promises.promise import device_line, promise
+from ldpstream.promises.statements import device_loss
+from ldpstream.surveys import parse_survey
+from tests.set_survey import MODE, set_survey
+
+DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())
+
+
+@pytest.mark.parametrize("collection", ["smp", "spl", "rs+fd"])
+def test_a_device_loses_its_budget_under_every_collection(collection: str) -> None:
+    survey = parse_survey(copy.deepcopy(DEMO) | {"collection": collection})
+    assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(2.0)
+    assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(4.0)
+    assert any("A device in all" in line and "4 in any number of steps" in line for line in promise(survey))
+
+
+def test_a_promise_states_a_chance_for_each_loss() -> None:
+    lines = promise(parse_survey(DEMO))
+    level = lines[lines.index(next(line for line in lines if line.startswith("screen ("))) :]
+    assert any("eps_1 = 2" in line and "59.6 %; without any report: 16.7 %" in line for line in level)
+    assert any(
+        "eps_inf = 4" in line and "attribute: 91.6 % from any number of reports, 84.7 % from 6 reports" in line
+        for line in level
+    )
+    assert any(
+        "After a year (8,760 reports of this attribute)" in line and "at every step: at most 100.0 %." in line for line in level
+    )
+    monthly = copy.deepcopy(DEMO) | {"step_seconds": 30 * 86_400}
+    monthly["attribute"][0]["level"][0] |= {"mechanism": "OUE", "eps_inf": None, "eps_1": None, "eps": 0.1}
+    lines = promise(parse_survey(monthly))
+    assert any(
+        "one value from 6 reports of this attribute: 19.3 %; with more reports it approaches certainty" in line
+        for line in lines
+    )
+    assert any("After a year (13 reports of this attribute)" in line and "at every step: 20.7 %." in line for line in lines)
+
+
+def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
+    spaced = copy.deepcopy(DEMO)
+    keys = {"mechanism": "GRR", "eps_inf": None, "eps_1": None, "eps": 1.0, "every_steps": 6, "lifetime_reports": 10}
+    spaced["attribute"][0]["level"][0] |= keys
+    survey = parse_survey(spaced)
+    level = "\n".join(promise(survey)).partition("screen (")[2].partition("latency_ms (")[0]
+    for words in (
+        "reports once in 6 steps, from a random first step on, and stops for good after 10 reports",
+        "differ only within 6 consecutive steps: odds change by at most a factor of 2.72, for any number of reports",
+        "hints at no value of this attribute outside 6 consecutive steps, from the reports of this attribute: 35.2 %.",
+        "lose at most 1 nat in 6 steps (eps_sequence), and at most 10 nats in all reports (eps_lifetime)",
+        "After a year (10 reports of this attribute)",
+        "about one device in 6 reports at the same steps",
+    ):
+        assert words in level
+    assert device_loss(survey, lambda m: min(m.eps_inf, m.eps_lifetime)) == 10.0
+    assert "change only within" not in device_line(survey)  # memos of the other attribute link all steps
+    both = copy.deepcopy(spaced) | {"collection": "spl"}
+    both["attribute"][1]["level"] = [both["attribute"][0]["level"][0] | {"every_steps": 2}]
+    half_of_both = "change only within 6 consecutive steps: at most 2 nats, for any number of reports."  # (1 + 3) / 2
+    assert half_of_both in device_line(parse_survey(both))
+    rows = [row for row in ledger_rows(survey) if row["attribute"] == "screen"]
+    assert [row["t"] for row in rows] == [1, 2, 3, 5, 10]
+    assert [row["eps_sequence"] for row in rows] == [1.0, 2.0, 3.0, 5.0, 10.0]
+    assert {(row["every_steps"], row["eps_window"], row["eps_lifetime"]) for row in rows} == {(6, 1.0, 10.0)}
+    unlimited = copy.deepcopy(spaced)
+    unlimited["attribute"][0]["level"][0]["lifetime_reports"] = None
+    assert "there is no bound for all reports (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
+
+
+def test_no_exact_chance_of_the_ledger_looks_smaller_than_a_bound_of_the_same_number() -> None:
+    screen, memos = DEMO["attribute"][0], ((2.0, 1.0), (4.0, 0.5))
+    levels = [{"name": "l", "mechanism": "L-GRR", "eps_inf": of_all, "eps_1": of_one} for of_all, of_one in memos]
+    asked = [screen | {"name": f"a{i}", "level": [level]} for i, level in enumerate(levels)]
+    survey = parse_survey(DEMO | {"attribute": asked})
+    shown = [right_and_largest(row, "") for row in ledger_rows(survey) if row["t"] == 1000]
+    assert shown == [("59.6 %", "59.6 %"), ("≤ 91.7 %", "91.7 %")]
+
+
+def test_a_promise_warns_about_the_choice_of_a_level() -> None:
+    text = "\n".join(promise(parse_survey(DEMO)))
+    assert "must choose the level regardless of the value" in text
+    assert "carries its level in clear" in text
+    one = copy.deepcopy(DEMO)
+    one["attribute"][1]["level"].pop()
+    assert "carries its level" not in "\n".join(promise(parse_survey(one)))
+
+
+def test_a_promise_states_the_number_of_memos() -> None:
+    two = copy.deepcopy(DEMO)
+    two["attribute"] = [{"name": "q", "size": 2, "level": [{"name": "a", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}]}]
+    assert "at most 2 memos in all" in "\n".join(promise(parse_survey(two)))
+
+
+def test_the_promise_names_the_guess_about_one_answer() -> None:
+    survey = set_survey(MODE)
+    lines = promise(survey)
+    [about] = [line for line in lines if line.startswith("apps: a person gives up to 3 answers, or none.")]
+    assert about.endswith("A device makes no report of more answers. Its silence can reveal that there are more.")
+    assert not any("silence" in line for line in promise(set_survey(apps={"choices": "any"})))
+    assert not any("values together" in line for line in lines)  # shares of answers do not add up to a share
+    assert sum("without any report: 50.0 %" in line for line in lines) == 2  # of `apps`, and of `mode` with its two values
+    [document, _] = check_document(survey).attributes
+    assert document.n_values == 5
+    [checked] = document.levels
+    assert checked.attribute_chances.no_report.chance == 0.5
+    assert checked.max_memos == sum(math.comb(5, size) for size in range(4))
+
+
+def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
+    cohort = {"name": "version", "values": ["1.0", "1.1", "other"], "least": 300}
+    text = "\n".join(promise(parse_survey(DEMO | {"cohort": cohort})))
+    assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
+    assert "only from the reports of at least 300 people" in text
+    assert "This least size is not a bound of the privacy loss" in text
+    assert "cohort" not in "\n".join(promise(parse_survey(DEMO)))
