@@ -111,7 +111,7 @@ def served(tmp_path: Path, step_s: int) -> Iterator[Served]:
     made.kill()
 
 
-def test_the_first_line_says_where_everything_is(served: Served) -> None:
+def test_the_first_line_says_where_everything_is_and_the_gauges_that_it_counts(served: Served) -> None:
     served.wait_until_ready()
     first = served.said().splitlines()[0]
     assert first == (
@@ -119,7 +119,9 @@ def test_the_first_line_says_where_everything_is(served: Served) -> None:
         f"the data are in {served.data}."
     )
     wait_until(lambda: served.get(served.page, "/")[0] == 200, served.said)
-    assert "ldpstream_reports_total 0.0" in served.get(served.metrics, "/metrics")[1]
+    # LdpstreamAgentsMissing and LdpstreamStoreUnavailable fire if one of these gauges is 0
+    shown = ("ldpstream_reports_total 0.0\n", "ldpstream_partitions 1.0\n", "ldpstream_store_available 1.0\n")
+    wait_until(lambda: all(line in served.get(served.metrics, "/metrics")[1] for line in shown), served.said)
     assert served.stop() == 0
     assert served.said().count('"ended"') == 1
 
@@ -136,6 +138,8 @@ def test_it_loads_only_what_it_needs(tmp_path: Path) -> None:
     finally:
         served.kill()
     loaded = set(re.findall(r"(?m)^import time: .*\| +(\w+(?:\.\w+)?)", served.said()))
+    # an import of the compiler that fails halfway, as without free descriptors, fails in every later attempt of the process
+    assert re.search(r"(?m)^import time: .*\| +numba$", served.said().partition("Devices report to")[0])
     assert {"ldpstream.estimators", "scipy.special", "starlette"} <= loaded
     assert not loaded & {"kafka", "aiokafka", "faust", "mode", "redis", "hiredis"}
     assert not loaded & {"scipy.integrate", "scipy.ndimage", "scipy.stats"}
@@ -155,12 +159,6 @@ def test_estimates_load_only_what_they_need(tmp_path: Path) -> None:
 def test_the_first_line_names_an_address_that_devices_can_reach() -> None:
     at_all = _first_line(Settings(gateway_host="0.0.0.0", page_host="::1"), Path("/data"))
     assert at_all.startswith(f"Devices report to http://{socket.gethostname()}:8081, the page is http://[::1]:8080/, ")
-
-
-def test_the_alerts_see_that_it_counts(served: Served) -> None:
-    """LdpstreamAgentsMissing and LdpstreamStoreUnavailable fire if one of these gauges is 0."""
-    gauges = ("ldpstream_partitions 1.0\n", "ldpstream_store_available 1.0\n")
-    wait_until(lambda: all(gauge in served.get(served.metrics, "/metrics")[1] for gauge in gauges), served.said)
 
 
 def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,33 +322,27 @@ def test_a_backup_starts_elsewhere_and_counts_no_report_twice(served: Served, tm
         assert sum(table.n for table in counted.values()) == REPORTS
 
 
-@pytest.mark.parametrize("name", ["gateway_port", "page_port", "metrics_port"])
-def test_a_port_in_use_is_told_before_the_first_line(served: Served, name: str) -> None:
-    served.kill()
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("gateway_port", None), ("page_port", None), ("metrics_port", None), ("gateway_port", "metrics_port"),
+        ("gateway_port", "page_port"), ("metrics_port", "page_port"),
+    ],
+)  # fmt: skip
+def test_a_port_in_use_is_told_before_the_first_line(tmp_path: Path, name: str, same: str | None) -> None:
+    """Another process listens on the port, or a second server of this process has the same port."""
+    served, said = Served(tmp_path, 4), Event()
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        ports = dict(zip(("gateway_port", "page_port", "metrics_port"), free_ports(3), strict=True))
-        settings = Settings(**ports | {name: taken.getsockname()[1]})
-        said = Event()
+        ports = {"gateway_port": served.gateway, "page_port": served.page, "metrics_port": served.metrics}
+        ports[name] = taken.getsockname()[1] if same is None else ports[same]
         with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}.*Address already in use"):
-            process.serve([served.survey_file], settings, served.data, said.set)
-        assert not said.is_set()
-        assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
-
-
-@pytest.mark.parametrize(("name", "same"), [("gateway", "metrics"), ("gateway", "page"), ("metrics", "page")])
-def test_one_port_for_two_servers_is_told_before_the_first_line(served: Served, name: str, same: str) -> None:
-    served.kill()
-    (port, other) = free_ports(2)
-    ports: dict[str, Any] = {"gateway_port": other, f"{name}_port": port, f"{same}_port": port}
-    settings = Settings(**ports)
-    said = Event()
-    with pytest.raises(SettingsError, match=f"LDPSTREAM_{name.upper()}_PORT.*Address already in use"):
-        process.serve([served.survey_file], settings, served.data, said.set)
+            process.serve([served.survey_file], Settings.model_validate(ports), served.data, said.set)
     assert not said.is_set()
+    assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
 
 
-def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads, start = list[Thread](), Thread.start
+def test_an_interrupt_while_the_second_thread_starts_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served, threads, start = Served(tmp_path, 4), list[Thread](), Thread.start
 
     def interrupted(self: Thread) -> None:
         start(self)
@@ -359,7 +351,9 @@ def test_an_interrupt_while_the_second_thread_starts_ends_it(served: Served, mon
 
     monkeypatch.setattr(process._Part, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        process.serve([served.survey_file], Settings(page_port=served.page), served.data, lambda: None)
+        process.serve(
+            [served.survey_file], Settings(gateway_port=served.gateway, page_port=served.page), served.data, lambda: None
+        )
     (thread,) = threads  # the second one did not start
     assert not thread.is_alive()
     assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
@@ -478,17 +472,6 @@ def test_a_survey_whose_reports_never_end_leaves_time_to_the_others(tmp_path: Pa
         monkeypatch.setattr(FolderCountStore, "commit", commit)
         LogCounter(survey, FolderCountStore(folder, survey), log).count()
         assert log.ends()[PARTITION] == 2  # one at the first commit, which has no records; one at the commit of this record
-
-
-def test_the_compiler_is_loaded_before_the_first_line(tmp_path: Path) -> None:
-    """An import that fails halfway, as without free descriptors, fails in every later attempt of the process."""
-    served = Served(tmp_path, 600)
-    served.start(PYTHONPROFILEIMPORTTIME="1")
-    try:
-        wait_until(lambda: "Devices report to" in served.said(), served.said)
-        assert re.search(r"(?m)^import time: .*\| +numba$", served.said().partition("Devices report to")[0])
-    finally:
-        served.kill()
 
 
 def test_it_is_told_to_end_while_it_starts(served: Served) -> None:

@@ -42,7 +42,7 @@ from tests.faults.invariant import numbers_of
 from tests.ldpstream.test_serve import Served
 
 from .agent_site import new_site
-from .retries import gateway_of
+from .retries import differences, gateway_of
 from .rig import KafkaNode, RedisNode, wait_until
 
 STEP_S = 3600  # the step stays open
@@ -185,13 +185,8 @@ def _checked(place: Place, sent: list[bytes], step: int) -> Counter[str]:
         key: numbers_of(t) for key, t in tally(place.survey, [Record(i, at, e) for i, e in enumerate(sent)]).counts.items()
     }
     stored = {key: numbers_of(table) for key, table in store.tables(range(10**6)).items()}
-    found = Counter({"records in the log": records, "lost": 0, "doubled": 0, "tables that differ": 0})
-    found["reports counted"] = sum(n for n, _ in stored.values())
-    for key in wanted.keys() | stored.keys():
-        difference = wanted.get(key, (0, ()))[0] - stored.get(key, (0, ()))[0]
-        found["lost"] += max(0, difference)
-        found["doubled"] += max(0, -difference)
-        found["tables that differ"] += wanted.get(key) != stored.get(key)
+    found = differences(wanted, stored)
+    found["records in the log"] = records
     return found
 
 

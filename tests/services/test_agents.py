@@ -19,6 +19,11 @@ from .rig import PATIENCE_S, free_ports, get
 def test_a_stopping_agent_commits_and_counts_transactions(kafka: str, redis_url: str, make_site: MakeSite) -> None:
     site = make_site(kafka, redis_url)
     rng, port = np.random.default_rng(1), free_ports(1)[0]
+    ensure_topics(site.settings, site.survey)  # has no effect: the site has created the topics
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
+        topics = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
+    assert topics[site.survey.reports_topic] == PARTITIONS
+    assert topics[site.survey.rejected_topic] == topics[site.survey.estimates_topic] == 1
     with site.producer() as producer:
         site.send(producer, rng, 200)
     with site.producer(transactional_id=site.survey.name) as producer:
@@ -74,15 +79,6 @@ def test_unreadable_batches_do_not_stop_an_agent(kafka: str, redis_url: str, mak
     assert site.store.rejected()["too large"] == 40
     assert sum(table.n for table in site.store.tables(range(10_000)).values()) > 1000
     site.check_logs()
-
-
-def test_topics_are_created_once_with_all_partitions(kafka: str, redis_url: str, make_site: MakeSite) -> None:
-    site = make_site(kafka, redis_url)
-    ensure_topics(site.settings, site.survey)
-    with KafkaAdminClient(bootstrap_servers=kafka) as admin:
-        topics = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
-    assert topics[site.survey.reports_topic] == PARTITIONS
-    assert topics[site.survey.rejected_topic] == topics[site.survey.estimates_topic] == 1
 
 
 def test_a_reports_topic_with_producer_time_stamps_is_refused(kafka: str, make_topic: MakeTopic, tmp_path: Path) -> None:

@@ -61,13 +61,6 @@ REPORT_AND_SEND = """async ([url, name, devices]) => {
 
 
 @pytest.fixture
-def services(kernels: None, kafka: str, redis_url: str, tmp_path: Path) -> Iterator[Services]:
-    made = Services(kafka, redis_url, tmp_path)
-    yield made
-    made.stop()
-
-
-@pytest.fixture
 def server(typescript: Path) -> Iterator[PageServer]:
     with page_server(typescript) as server:
         yield server

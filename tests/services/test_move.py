@@ -286,13 +286,29 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("step_s", [3600])
-def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
+def test_a_clock_that_is_ahead_and_what_others_wrote_are_refused_in_one_line(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The move checks this machine's clock and Kafka's before it begins, and a refused move changes nothing."""
     post_some(site, 3)
     busy = site.move()
     assert (busy.returncode, busy.stderr) == (
         2, f"ldpstream: {site.served.data}: another ldpstream process uses this data folder\n",
     )  # fmt: skip
     assert site.served.stop() == 0
+
+    def jump(ms: int) -> None:
+        with closing(DataFolder(site.served.data)) as folder, folder.write() as db:
+            db.execute("UPDATE survey SET newest_ms = newest_ms + ?", (ms,))
+
+    jump(7_200_000)
+    refused = site.move()
+    assert refused.returncode == 2
+    assert refused.stderr.endswith(" s ahead of this machine's clock; wait for this time, then run move again\n")
+    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait for this time"):
+        ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
+        moving.move(site.served.data, site.settings)
+    jump(-7_200_000)
     with closing(site.store()) as store:
         store.commit(1, None, Checkpoint(5, log_id="another", writer="another"))
         refused = site.move()
@@ -309,28 +325,7 @@ def test_what_others_wrote_is_refused_in_one_line(site: Site) -> None:
     assert (refused.returncode, refused.stderr) == (
         2, f"ldpstream: {where} holds records that this folder did not write\n",
     )  # fmt: skip
-    site.served.start()  # a refused move changes nothing
-    site.served.wait_until_ready()
-
-
-@pytest.mark.parametrize("step_s", [3600])
-def test_a_clock_that_is_ahead_is_refused_with_the_time_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine's or Kafka's clock is wrong. The move checks both clocks before it begins, so the folder may serve again."""
-    post_some(site, 3)
-    assert site.served.stop() == 0
-
-    def jump(ms: int) -> None:
-        with closing(DataFolder(site.served.data)) as folder, folder.write() as db:
-            db.execute("UPDATE survey SET newest_ms = newest_ms + ?", (ms,))
-
-    jump(7_200_000)
-    refused = site.move()
-    assert refused.returncode == 2
-    assert refused.stderr.endswith(" s ahead of this machine's clock; wait for this time, then run move again\n")
-    with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait for this time"):
-        ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
-        moving.move(site.served.data, site.settings)
     with closing(DataFolder(site.served.data)) as folder:
         assert folder.moved() == "here"
-    jump(-7_200_000)
-    assert site.move().returncode == 0
+    site.served.start()
+    site.served.wait_until_ready()

@@ -93,39 +93,34 @@ def test_only_the_last_publisher_to_take_over_can_publish(kafka: str, topic: str
     assert published(settings, survey.estimates_topic) == [(0, True), (1, False), (1, True)]
 
 
-def test_records_of_another_survey_are_skipped(kafka: str, topic: str) -> None:
-    """A skipped record has another survey's fingerprint under the same name, or is not a publication."""
+def test_strange_records_are_skipped_and_those_of_earlier_versions_found(kafka: str, topic: str) -> None:
+    """Strange records: another survey's fingerprint under the same name, no publication, or only the summary of one.
+
+    Another version of the program may have written the last kind. The step of such a record is estimated again. The keys of
+    earlier versions have no fingerprint.
+    """
     survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)
+    first, earlier = publication(survey, 0, complete=True), publication(survey, 1, complete=True)
     other = msgspec.structs.replace(publication(survey, 3, complete=True), fingerprint="00")
+    summary = {
+        "fingerprint": survey.fingerprint.hex(), "attribute": "a", "span": "step", "step": 0, "complete": True, "reports": 9,
+        "format": FORMAT,
+    }  # fmt: skip
     with closing(KafkaPublisher(survey, settings)) as publisher:
         publisher.take_over(0, lambda: True)
-        publisher.publish([other, publication(survey, 0, complete=True)])
+        publisher.publish([other, first])
         with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-            for key, value in ((b"k", b"no JSON"), (b"k", None), (b"\xff", b"[]"), (b"k", b'{"fingerprint": "\xff"}')):
+            for key, value in (
+                (b"k", b"no JSON"), (b"k", None), (b"\xff", b"[]"), (b"k", b'{"fingerprint": "\xff"}'),
+                (b"strange", msgspec.json.encode(summary)), (earlier.key.encode(), msgspec.json.encode(earlier)),
+            ):  # fmt: skip
                 producer.send(survey.estimates_topic, value, key).get(timeout=30)
-        assert {t.step for t in publisher.take_over(0, lambda: True).values()} == {0}
-
-
-def test_a_record_that_only_resembles_a_publication_is_skipped(kafka: str, topic: str) -> None:
-    """Another version of the program may have written such a record. The record's step is estimated again."""
-    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
-    ensure_topics(settings, survey)
-    value = {
-        "fingerprint": survey.fingerprint.hex(),
-        "attribute": "a",
-        "span": "step",
-        "step": 0,
-        "complete": True,
-        "reports": 9,
-        "format": FORMAT,
-    }
-    with closing(KafkaPublisher(survey, settings)) as publisher:
-        with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-            producer.send(survey.estimates_topic, msgspec.json.encode(value), b"strange").get(timeout=30)
-        told = publisher.take_over(0, lambda: True)
-        assert list(told) == ["a|step|0"]
-        assert publisher.read(list(told)) == []
+        assert set(publisher.take_over(0, lambda: True)) == {first.key, "a|step|0", earlier.key}
+        assert publisher.read(["a|step|0"]) == []
+        assert publisher.read([earlier.key]) == [earlier]
+        for offset in (publisher.end(), 99):
+            assert publisher.take_over(offset, lambda: True) == {}
 
 
 def test_a_survey_that_replaces_another_under_its_name_keeps_its_history(kafka: str, topic: str) -> None:
@@ -142,20 +137,6 @@ def test_a_survey_that_replaces_another_under_its_name_keeps_its_history(kafka: 
     assert len(set(keys)) == 2
     with closing(KafkaPublisher(survey, settings)) as publisher:
         assert list(publisher.take_over(0, lambda: True)) == [publication(survey, 0, complete=True).key]
-
-
-def test_records_of_earlier_versions_are_found(kafka: str, topic: str) -> None:
-    """The keys of these records have no fingerprint."""
-    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
-    ensure_topics(settings, survey)
-    earlier = publication(survey, 0, complete=True)
-    with closing(KafkaProducer(bootstrap_servers=kafka)) as producer:
-        producer.send(survey.estimates_topic, msgspec.json.encode(earlier), earlier.key.encode()).get(timeout=30)
-    with closing(KafkaPublisher(survey, settings)) as publisher:
-        assert list(publisher.take_over(0, lambda: True)) == [earlier.key]
-        assert publisher.read([earlier.key]) == [earlier]
-        assert publisher.take_over(1, lambda: True) == {}
-        assert len(publisher.take_over(99, lambda: True)) == 0
 
 
 def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -> None:

@@ -92,18 +92,15 @@ def test_a_node_that_nobody_closed_ends_with_the_interpreter(tmp_path: Path) -> 
     assert list(tmp_path.glob("ldpstream-redis-*")) == []
 
 
-def test_free_ports_are_distinct_and_in_our_range() -> None:
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
-    assert set(ports) <= set(PORTS)
-
-
-def test_a_port_is_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_ports_are_distinct_and_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other process draws the port, even while nothing listens on it."""
-    (mine,) = free_ports(1)
+    drawn = set(free_ports(5))
+    assert len(drawn) == 5
+    assert drawn <= set(PORTS)
+    mine = drawn.pop()
     monkeypatch.setattr(ports, "PORTS", range(mine, mine + 1))
     assert free_ports(1) == []
-    script = f"from ldpstream.services import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
+    script = f"from ldpstream.services.trial import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
     other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
     assert other.stdout == b"[]\n"
 
