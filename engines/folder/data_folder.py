@@ -4,7 +4,7 @@
     kept          the last accepted survey file of every name (`ldpstream.engines.folder.survey_keeper`)
     record        the logs (`engines.folder.folder_log`)
     checkpoint, pane, report_key      the counts (`engines.folder.folder_store`)
-    progress, estimate, filter        the estimates (`publishing.folder_results`)
+    progress, estimate, filter        the estimates (`engines.folder.folder_results`)
     move          the Kafka topics of surveys that moved to Kafka and Redis (`ldpstream.services.move`)
 
 A lock on the file ``lock`` ensures that only one process at a time opens a folder for writing.

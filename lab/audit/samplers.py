@@ -58,7 +58,7 @@ def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generato
 
 
 def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
-    """Runs the code of `producers.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
+    """Runs the code of `ldpstream.device.Device`: `Mechanism.randomizer`, with the operating system's randomness and no seed.
 
     For a one-time mechanism t must be 1.
     """

@@ -28,7 +28,7 @@ from ldpstream.surveys import Survey, seal
 
 PARTITIONS, BATCH, POOL = 8, 100, 2000
 DAY_S = 86_400
-PATH, INDIRECT_PATH = "/v1/reports", "/v1/reports?"  # only the plain path takes the direct path of `gateway.protocol`
+PATH, INDIRECT_PATH = "/v1/reports", "/v1/reports?"  # only the plain path takes the direct path of `gateway.http.protocol`
 INDIRECT = "gateway without its direct path"
 WARM_UP_S = 2.0
 NGINX = """

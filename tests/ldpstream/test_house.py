@@ -2,6 +2,7 @@
 
 import ast
 import io
+import pkgutil
 import re
 import subprocess
 import tokenize
@@ -256,6 +257,16 @@ def test_what_a_room_does_is_apart_from_what_it_runs_on(room: str) -> None:
 
 
 MOST_INSTALLED, MOST_TESTS, MOST_FILES = 27_600, 50_500, 14
+
+
+def test_every_module_that_a_docstring_names_exists() -> None:
+    names = rf"`(?:ldpstream\.)?((?:{'|'.join(room for room in INSTALLED if room != 'ldpstream')})\.[\w.]*\w)"
+    for path in [path for room in FOLDERS for path in sources(room)]:
+        for name in re.findall(names, path.read_text()):
+            try:
+                assert pkgutil.resolve_name(f"ldpstream.{name}") is not None
+            except (AttributeError, ImportError) as error:
+                raise AssertionError(f"{path} names `{name}`") from error
 
 
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
