@@ -130,6 +130,10 @@ def test_eps_1_is_half_of_eps_inf_by_default() -> None:
     half = advise(Question(k=6, people=PEOPLE, eps_inf=4.0))
     assert all(option.m.eps_1 == pytest.approx(2.0) for option in half.options)
     assert "half of ε∞" in reasons(half)[1]
+    two = advise(Question(k=6, people=PEOPLE, eps_inf=2.0, eps_1=1.0, steps=2))  # the ledger of README's L-GRR has these losses
+    assert "lose at most 1.708 nats if the value does not change, and any number of reports 2 nats" in reasons(two)[1]
+    assert "between any two sequences of values, they lose at most 2.309 nats" in reasons(two)[1]
+    assert "The 3 reports of 3 steps lose at most 3 nats" in reasons(advise(Question(k=6, people=PEOPLE, eps=1.0, steps=3)))[1]
 
 
 @pytest.mark.parametrize("keys", [{"eps": 1e-9}, {"eps": 700.0}, {"eps_inf": 700.0, "eps_1": 699.0}])
