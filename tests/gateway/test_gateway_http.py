@@ -288,3 +288,22 @@ def test_a_trusted_proxy_names_the_client_on_both_paths(served: MakeServed, dire
             connection.close()
         assert answers == expected
     assert len(direct) == 6
+
+
+@pytest.mark.parametrize("framing", ["direct", "chunked"])
+def test_the_bytes_of_a_body_are_charged_on_both_paths(framing: str, served: MakeServed, direct: list[bytes]) -> None:
+    """A client whose burst is smaller than one body sends one body."""
+    one = served(tokens=[TOKEN], limits=Limits(1e6, body_bytes=1e-6, reports=1e12))
+    answers = []
+    for _ in range(2):
+        connection = Socket(one.port)
+        if framing == "direct":
+            connection.send(request(GOOD))
+        else:
+            chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
+            connection.send(request(chunked, ENVELOPE, "transfer-encoding: chunked"))
+        answers.append(connection.answer())
+        connection.close()
+    assert [status for status, *_ in answers] == [202, 429]
+    assert b"too many bytes" in answers[1][-1]
+    assert (len(direct) > 0) == (framing == "direct")
