@@ -14,7 +14,7 @@ test:                             ## everything; starts Kafka and Redis for the 
 	$(BIN)/python -m pytest -q -ra -n 3 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
-	$(BIN)/python -m pytest -q -k "GRR or test_house or rs_fd" \
+	$(BIN)/python -m pytest -q -k "GRR or test_house or every_step_is_published" \
 	  tests/mechanisms/test_contract.py tests/ldpstream/test_house.py tests/ldpstream/test_demo.py
 
 fast: $(VENV)/.dev                ## the tests that need no service
