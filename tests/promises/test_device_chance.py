@@ -176,17 +176,17 @@ def test_equal_attributes_add_up_under_spl() -> None:
 
 @pytest.mark.parametrize("collection", ["smp", "spl"])
 def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: str) -> None:
-    """Two reports of the value, a report of a hint, and then a memo of the value, in all combinations of the outputs."""
+    """Two reports of the value, two of a hint, and then a memo of the value, in all combinations of the outputs."""
     again = {"mechanism": "GRR", "eps": 1.0, "every_steps": 1, "lifetime_reports": 2}
-    hint = {"mechanism": "GRR", "eps": 2.0, "every_steps": 1, "lifetime_reports": 1}
-    first = survey(collection, (3, again), (3, hint))
-    second = survey("smp", (3, {"mechanism": "L-GRR", "eps_inf": 1.5, "eps_1": 0.7}))
+    hint = again | {"eps": 2.0}
+    first = survey(collection, (2, again), (2, hint))
+    second = survey("smp", (2, {"mechanism": "L-GRR", "eps_inf": 1.5, "eps_1": 0.7}))
     part = 0.5 if collection == "spl" else 1.0  # each attribute's part of the budget
-    of_value, of_hint, of_memo = (_channel(3, eps) for eps in (part, 2 * part, 1.5))
-    earlier = [np.einsum("va,vb->vab", of_value, of_value).reshape(3, -1), of_hint]
+    of_value, of_hint, of_memo = (_channel(2, eps) for eps in (part, 2 * part, 1.5))
+    earlier = [np.einsum("va,vb->vab", one, one).reshape(2, -1) for one in (of_value, of_hint)]
     if collection == "spl":
-        earlier = [np.einsum("va,vb->vab", *earlier).reshape(3, -1)]
-    exact = max(success(np.einsum("va,vb->vab", one, of_memo).reshape(3, -1)) for one in earlier)
+        earlier = [np.einsum("va,vb->vab", *earlier).reshape(2, -1)]
+    exact = max(success(np.einsum("va,vb->vab", one, of_memo).reshape(2, -1)) for one in earlier)
     found = chance_of_both(first, second, "a0")
     assert max(map(success, (*earlier, of_memo))) <= exact <= found < 1.15 * exact
     assert not found.exact

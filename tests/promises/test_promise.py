@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ldpstream.mechanisms.wording import up
 from ldpstream.output.ledger_tables import ledger_rows, right_and_largest
 from ldpstream.promises.check_document import check_document
+from ldpstream.promises.false_reports import client_line
 from ldpstream.promises.promise import device_line, promise
 from ldpstream.promises.statements import device_loss
 from ldpstream.surveys import parse_survey
@@ -23,6 +25,12 @@ def test_a_device_loses_its_budget_under_every_collection(collection: str) -> No
     assert device_loss(survey, lambda m: m.eps_1) == pytest.approx(2.0)
     assert device_loss(survey, lambda m: m.eps_inf) == pytest.approx(4.0)
     assert any("A device in all" in line and "4 in any number of steps" in line for line in promise(survey))
+    in_window = [device_loss(survey, loss) for loss in (lambda m: m.eps_t(6), lambda m: m.eps_sequence(6).value)]
+    for loss, words in zip(
+        in_window, ("2 nats a step, {} in 6 steps", "values change: at most {} nats in 6 steps"), strict=True
+    ):
+        assert words.format(up(loss)) in device_line(survey)
+    assert "one liar at one address sends at most 9.1 % of all reports" in client_line(survey)  # 1 000 of 11 000
 
 
 def test_a_promise_states_a_chance_for_each_loss() -> None:
