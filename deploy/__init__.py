@@ -1,1 +1,1 @@
-"""What starts the service: images, Kubernetes, alerts, dashboards; `local/`: Kafka and Redis of a checkout."""
+"""Images, Kubernetes, alerts and dashboards of the service; `local/`: Kafka and Redis of a checkout."""

@@ -1,4 +1,7 @@
-"""The count store (`engines.count_store`), in Redis or in a data folder; and the log and data folder of one machine."""
+"""Engines: the interfaces of logs, counts and results, and their two implementations.
+
+`kafka/` uses Kafka and Redis, `folder/` one SQLite file in a folder.
+"""
 
 from ldpstream.engines.checkpoint import Checkpoint, PaneKey
 from ldpstream.engines.count_store import CountStore, StoreUnavailable

@@ -1,1 +1,1 @@
-"""Common parts of all processes: settings, logs, health checks, clients of Kafka, topics, child processes."""
+"""Common parts of all processes: settings, logs, health checks, clocks, errors, child processes."""

@@ -1,1 +1,1 @@
-"""What a mechanism's reports reveal: losses, evidence, chances of a right guess."""
+"""Bounds of what a mechanism's reports reveal: losses, evidence, chances of a right guess."""

@@ -1,1 +1,1 @@
-"""What is published of a step: estimates, intervals, changes."""
+"""The publication of a step: estimates, intervals, changes."""

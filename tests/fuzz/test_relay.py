@@ -1,5 +1,7 @@
 """Tests that no damaged request through a relay gets a wrong answer, with controls that must fail."""
 
+from typing import Any
+
 import pytest
 
 from ldpstream.device.relay.capsules import CapsuleError, open_request
@@ -23,7 +25,7 @@ def test_a_fault_in_the_gateway_is_found(fault: str, monkeypatch: pytest.MonkeyP
     refused = oblivious._refused
     kept = []
 
-    def opens_anything(keys, capsule):  # type: ignore[no-untyped-def]
+    def opens_anything(keys: Any, capsule: Any) -> Any:
         try:
             kept.append(open_request(keys, capsule))
         except CapsuleError:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import msgspec
@@ -33,8 +34,8 @@ CONFIG = KeyConfig(7, public_key(RELAY_KEYS.private[7]))
 HEADERS = {"content-type": ENVELOPE, "idempotency-key": KEYS[0]}
 
 
-def relay_rig(**options: object) -> Rig:
-    rig = Rig(**options)  # type: ignore[arg-type]
+def relay_rig(**options: Any) -> Rig:
+    rig = Rig(**options)
     rig.intake.relay_keys = RELAY_KEYS
     return rig
 

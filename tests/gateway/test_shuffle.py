@@ -134,7 +134,7 @@ def test_the_times_in_the_log_tell_the_batch_and_nothing_finer(monkeypatch: pyte
     held, appended = Shuffle(order=as_they_arrived), dict[float, float]()
     for arrival in arrivals:
         loop.advance(arrival)
-        held.hold(lambda arrival=arrival: appended.__setitem__(arrival, loop.now_s))  # type: ignore[misc]
+        held.hold(lambda arrival=arrival: appended.__setitem__(arrival, loop.now_s))  # type: ignore[misc]  # an untyped default
     loop.advance(301)
     assert list(appended) == arrivals
     for arrival, at in appended.items():

@@ -95,7 +95,7 @@ def test_a_start_with_a_clock_behind_the_newest_record_is_refused(tmp_path: Path
         with folder.write() as db:
             log.append(db, [b"x"], b"")
         for clock_ms, accepted in ((made_ms + 1, True), (made_ms - 500, True), (made_ms - 1001, False), (0, False)):
-            keeper = FolderKeeper(folder, SurveyFolder([SAMPLE], now_ms), lambda clock_ms=clock_ms: clock_ms)  # type: ignore[misc]
+            keeper = FolderKeeper(folder, SurveyFolder([SAMPLE], now_ms), lambda clock_ms=clock_ms: clock_ms)  # type: ignore[misc]  # an untyped default
             if accepted:
                 keeper.check(SURVEY)
             else:

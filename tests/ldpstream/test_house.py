@@ -242,7 +242,7 @@ KNOW_BROKERS = {  # besides the engines and the front: the Faust app, the sink o
 
 
 def knows_a_broker(names: set[str]) -> bool:
-    """Whether one of the imported names belongs to a client of a broker or a database, or to an engine that uses one."""
+    """Returns True if one of the names belongs to a client of a broker or a database, or to an engine that uses one."""
     engines = ("ldpstream.engines.kafka", "ldpstream.engines.folder")
     return any(name.partition(".")[0] in BROKERS or name.startswith(engines) for name in names)
 

@@ -224,7 +224,7 @@ def test_killed_again_and_again_it_loses_and_doubles_no_report(served: Served) -
         device.start()
     for _ in range(KILLS):
         seen = sum(device.answers[202] for device in devices)
-        wait_until(lambda seen=seen: sum(device.answers[202] for device in devices) > seen + 20, served.said)  # type: ignore[misc]
+        wait_until(lambda seen=seen: sum(device.answers[202] for device in devices) > seen + 20, served.said)  # type: ignore[misc]  # an untyped default
         time.sleep(drawn.uniform(0, 1))
         served.kill()
         served.start()
@@ -436,7 +436,7 @@ def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch:
     intake = Intake(GatewaySurveys())
     monkeypatch.setattr(GatewaySurveys, "ready", True)
     for works in (True, False):
-        intake.works = lambda works=works: works  # type: ignore[misc]
+        intake.works = lambda works=works: works  # type: ignore[misc]  # an untyped default
         assert intake.ready is works
 
 

@@ -71,7 +71,7 @@ def test_the_counts_of_a_pair_are_the_tally_and_the_table_is_its_estimate(served
     for turn in range(ROUNDS):
         served.wait_until_ready()
         step = max(step + 1, survey.step_at(now_ms()))
-        wait_until(lambda at=step: survey.step_at(now_ms()) >= at, served.said)  # type: ignore[misc]
+        wait_until(lambda at=step: survey.step_at(now_ms()) >= at, served.said)  # type: ignore[misc]  # an untyped default
         for number, device in enumerate(devices):
             tickets = ["single", "year"][: number % 3]
             made = device.answer(

@@ -19,7 +19,7 @@ def with_report(distribution: Distribution, row: FloatArray) -> Distribution:
     for counts, chance in distribution.items():
         assert isinstance(counts, tuple)
         for output in np.flatnonzero(row).tolist():
-            after[(*counts[:output], counts[output] + 1, *counts[output + 1 :])] += chance * float(row[output])  # type: ignore[assignment]
+            after[(*counts[:output], counts[output] + 1, *counts[output + 1 :])] += chance * float(row[output])  # type: ignore[assignment]  # a Counter of floats
     return after
 
 

@@ -5,6 +5,7 @@ The search is the same for every mechanism. It tries all rows of bytes, and adds
 
 import math
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ SINGLE = [name for name in registered() if name not in SETS]  # test_padded_samp
 
 
 def built(name: str, k: int, eps: float) -> Mechanism:
-    losses = {"eps_inf": 2 * eps, "eps_1": eps} if name in LONGITUDINAL else {"eps": eps}
-    return mechanism(name, k, **losses)  # type: ignore[arg-type]
+    losses: dict[str, Any] = {"eps_inf": 2 * eps, "eps_1": eps} if name in LONGITUDINAL else {"eps": eps}
+    return mechanism(name, k, **losses)
 
 
 EVERY = [built(name, k, eps) for name in SINGLE for k in (2, 3, 7) for eps in (0.2, 1.0, 3.0)]
@@ -71,9 +72,9 @@ def test_equal_p_and_q_have_no_finite_weight() -> None:
 
 
 @pytest.mark.parametrize("values", [0, 5, 1.5, True])
-def test_a_set_has_one_to_k_values(values: object) -> None:
+def test_a_set_has_one_to_k_values(values: Any) -> None:
     with pytest.raises(ValueError, match="values must be"):
-        built("GRR", 4, 1.0).outweighs(values)  # type: ignore[arg-type]
+        built("GRR", 4, 1.0).outweighs(values)
 
 
 # ---- the automatic choice

@@ -1,6 +1,7 @@
 """Padding and sampling: losses, probabilities and claims, compared with enumerations of all sets, reports and sequences."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_the_bound_for_any_sets_never_falls_and_is_at_most_that_of_single_report
 @every
 def test_no_guesser_of_one_value_is_right_more_often_than_stated(m: SetMechanism) -> None:
     """Two priors, of the sets with and without a value, are equally likely. The worst priors are single sets."""
-    rows = [m.channel()] if isinstance(m, PaddedSampling) or m.k > 5 else [all_sequences(m, t) for t in (1, 2, 3)]  # type: ignore[arg-type]
+    rows = [m.channel()] if isinstance(m, PaddedSampling) or m.k > 5 else [all_sequences(m, t) for t in (1, 2, 3)]  # type: ignore[arg-type]  # memoized
     for t, channel in enumerate(rows, 1):
         having = [0 in symbols for symbols in padded(m)]
         yes, no = channel[having], channel[np.logical_not(having)]
@@ -291,9 +292,9 @@ class Seeded(SecureRandom):
 @pytest.mark.parametrize("name", SETS)
 def test_reports_of_simulations_and_of_devices_follow_the_channel(name: str) -> None:
     """12 χ² tests: one of them fails with probability 1.2e-5. A mechanism with another ε fails them."""
-    losses = {"eps": 1.0} if name == "PS-GRR" else {"eps_inf": 2.0, "eps_1": 1.0}
-    m = mechanism(name, 4, choices=3, **losses)  # type: ignore[arg-type]
-    other = mechanism(name, 4, choices=3, **{key: 1.1 * eps for key, eps in losses.items()})  # type: ignore[arg-type]
+    losses: dict[str, Any] = {"eps": 1.0} if name == "PS-GRR" else {"eps_inf": 2.0, "eps_1": 1.0}
+    m = mechanism(name, 4, choices=3, **losses)
+    other = mechanism(name, 4, choices=3, **{key: 1.1 * eps for key, eps in losses.items()})
     assert isinstance(m, SetMechanism)
     codes = set_codes(4, 3)
     device, random = m.randomizer(m.parameters()), Seeded(3)
@@ -333,9 +334,9 @@ def test_a_device_keeps_only_memos_that_it_could_have_drawn() -> None:
         ({"name": "auto", "k": 5, "eps_inf": 2.0, "eps_1": 1.0, "choices": 2, "calibration": "paper"}, "not take calibration"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: dict[str, object], told: str) -> None:
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        mechanism(**arguments)  # type: ignore[arg-type]
+        mechanism(**arguments)
 
 
 def test_wrong_sets_are_refused_without_being_shown() -> None:

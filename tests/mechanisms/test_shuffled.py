@@ -153,7 +153,7 @@ def two_tables(devices: Iterable[FloatArray]) -> Distribution:
     matrices, distribution = list(devices), Counter[Hashable]()
     for pairs, chance in table_distribution([matrix.ravel() for matrix in matrices]).items():
         grid = np.reshape(np.array(pairs), matrices[0].shape)
-        distribution[tuple(grid.sum(axis=1).tolist()), tuple(grid.sum(axis=0).tolist())] += chance  # type: ignore[assignment]
+        distribution[tuple(grid.sum(axis=1).tolist()), tuple(grid.sum(axis=0).tolist())] += chance  # type: ignore[assignment]  # a Counter of floats
     return distribution
 
 

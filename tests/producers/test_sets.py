@@ -1,6 +1,7 @@
 """Questions with several answers on the device and in simulated populations."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,10 +42,10 @@ def test_the_value_of_a_set_is_a_list_of_its_values() -> None:
         ([["chat"]], "not a value of the attribute apps"),
     ],
 )
-def test_a_device_refuses_too_many_values_duplicates_and_other_things(tmp_path: Path, given: object, told: str) -> None:
+def test_a_device_refuses_too_many_values_duplicates_and_other_things(tmp_path: Path, given: Any, told: str) -> None:
     device = Device(set_survey(), tmp_path / "file")
     with pytest.raises(ValueError, match=told) as refused:
-        device.answer({"apps": given}, 1)  # type: ignore[dict-item]
+        device.answer({"apps": given}, 1)
     assert "secret" not in str(refused.value)
     assert device.waiting() == []
 

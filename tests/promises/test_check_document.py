@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # has no types
 
 from ldpstream.mechanisms.wording import up
 from ldpstream.output.ledger_tables import ledger_rows

@@ -44,7 +44,7 @@ def histogram(reports: Iterable[Row]) -> Law:
         for counts, chance in law.items():
             for y, p in enumerate(row):
                 before = counts or (0,) * len(row)
-                after[(*before[:y], before[y] + 1, *before[y + 1 :])] += chance * p  # type: ignore[assignment]
+                after[(*before[:y], before[y] + 1, *before[y + 1 :])] += chance * p  # type: ignore[assignment]  # a Counter of floats
         law = dict(after)
     return law
 

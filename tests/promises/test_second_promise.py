@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # has no types
 from typer.testing import CliRunner
 
 from ldpstream.commands.cli import app

@@ -1,1 +1,1 @@
-"""The adviser compares mechanisms by exact numbers, and proposes a survey for a table of people."""
+"""Plans: a proposed survey, the adviser, the next survey, the forecast of accuracy, the size of a deployment."""

@@ -1,1 +1,1 @@
-"""Processes of the service on this machine, and the trial of a survey with them."""
+"""The processes that connect the rooms: the demo, `serve`, the estimator, `move`; `trial/`: `try`."""

@@ -59,7 +59,7 @@ def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
     return accounts
 
 
-def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811  # a fixture
     file, emitted, known = folder / "wallet", Emitted(), list[Emitted]()
     connect = sqlite3.connect
 
