@@ -414,9 +414,7 @@ class Device:
         kept = memory.pin()
         if kept is None:
             raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
-        if kept == self.survey.fingerprint.hex():
-            memory.complete_pin(self.survey.pin)
-        elif kept != self.survey.pin:
+        if kept != self.survey.pin:
             raise WrongSurvey(
                 f"{self._path}: belongs to the survey with the pin {kept}, not to {self.survey.name} with the pin"
                 f" {self.survey.pin}; each survey needs its own file and its own budget"

@@ -1,7 +1,6 @@
 """A device's memory: tables of one SQLite file (`sqlite_file`).
 
-    survey       in the column `fingerprint`, the 32 bytes of the survey's pin. Format 3 had the first 8 bytes; the next use
-                 with such a survey adds the others
+    survey       in the column `fingerprint`, the 32 bytes of the survey's pin
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
@@ -88,15 +87,10 @@ class Transaction:
         self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
     def pin(self) -> str | None:
-        """Returns the survey's pin; its first 16 digits from a file of an earlier version; None without an enrolment."""
+        """Returns the survey's pin; None without an enrolment."""
         if format_of(self._db) == 0:
             return None
         return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0]).hex()
-
-    def complete_pin(self, pin: str) -> None:
-        """Stores the whole pin in place of its first 16 digits, and thereby converts a file of an earlier version."""
-        self._db.execute("UPDATE survey SET fingerprint = ?", (bytes.fromhex(pin),))
-        self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
     def forget(self) -> None:
         """Erases everything."""

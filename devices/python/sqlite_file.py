@@ -16,7 +16,6 @@ from pathlib import Path
 from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
 DEVICE, WALLET = 4, 1002  # formats of the two kinds of files (SQLite's user_version); 0: empty
-FORMER = {DEVICE: 3, WALLET: 1001}  # the formats with 8 bytes of each pin, which `Device` and `Wallet` convert
 BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
 DAY_S = 86_400
 
@@ -68,9 +67,9 @@ class SQLiteFile:
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
             found = format_of(connection)
-            if found in (WALLET, FORMER[WALLET]) and self.format == DEVICE:
+            if found == WALLET and self.format == DEVICE:
                 raise DeviceError(f"{self.path}: is a wallet; use Wallet.device to answer a survey")
-            if found not in (0, self.format, FORMER[self.format]):
+            if found not in (0, self.format):
                 raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
             yield connection
             connection.execute("COMMIT")

@@ -90,8 +90,6 @@ class Wallet:
                 accounts.create(budget)
             elif kept != budget:
                 raise DeviceError(f"{self._file.path}: the wallet's limits are permanently {kept}, got {budget}")
-            else:
-                accounts.convert()
 
     def __repr__(self) -> str:
         return "<Wallet>"

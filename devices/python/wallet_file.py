@@ -2,8 +2,7 @@
 
     budget       the wallet's limits, stored by the first use; NULL for no limit
     survey       for every enrolment, unless it ended without a report: the 32 bytes of the survey's pin, in the column
-                 `fingerprint`, the name, and the wallet's charges. Format 1001 had the first 8 bytes; the next use of the
-                 survey adds the others
+                 `fingerprint`, the name, and the wallet's charges
     loss         for every enrolment and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
 
@@ -57,7 +56,7 @@ class Budget:
 class SurveySpent:
     """One enrolment in a survey, with the device's loss so far and the wallet's charges.
 
-    `pin` has 64 hexadecimal digits; 16 for an enrolment by an earlier version whose device was not used since.
+    `pin` has 64 hexadecimal digits.
     """
 
     survey: str
@@ -84,23 +83,11 @@ class Accounts:
         self._db.execute("INSERT INTO budget VALUES (?, ?, ?)", astuple(budget))
         self._db.execute(f"PRAGMA user_version = {WALLET}")
 
-    def convert(self) -> None:
-        """Gives a file of the former format the present one. Its pins are completed one by one (`enrolled_in`)."""
-        if format_of(self._db) != WALLET:
-            self._db.execute(f"PRAGMA user_version = {WALLET}")
-
     def enrolled(self, pin: bytes) -> int | None:
         if format_of(self._db) == 0:
             return None
         row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (pin,)).fetchone()
         return None if row is None else int(row[0])
-
-    def enrolled_in(self, survey: Survey) -> int | None:
-        """Returns the number of the enrolment in a survey; completes the pin of an enrolment by an earlier version."""
-        pin = bytes.fromhex(survey.pin)
-        if (number := self.enrolled(pin)) is None and (number := self.enrolled(survey.fingerprint)) is not None:
-            self._db.execute("UPDATE survey SET fingerprint = ? WHERE number = ?", (pin, number))
-        return number
 
     def admit(self, survey: Survey, levels: list[int], from_ms: int) -> int:
         """Charges a survey's claim and returns the survey's number.
@@ -192,7 +179,7 @@ class Place:
 class _InWallet(Transaction):
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
-        found = self._accounts.enrolled_in(place.survey)
+        found = self._accounts.enrolled(bytes.fromhex(place.survey.pin))
         if place.number is None:
             place.number = found
         self._enrolled = found is not None and found == place.number

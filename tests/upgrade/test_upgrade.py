@@ -43,7 +43,6 @@ from tests.upgrade.write import HERE, PARTITIONS, PRESENT, STEPS, SURVEY, dumped
 LANDED = sorted((HERE / "landed").iterdir())
 OURS = load_survey(SURVEY)
 RENEW = "python -m tests.upgrade.write"
-NUMBERS = ".numbers."  # the paths of what a number of a publication consists of
 Files = dict[str, Any]
 
 
@@ -95,20 +94,9 @@ def counted(survey: Survey, log: list[list[Record]]) -> dict[PaneKey, CountTable
 
 
 def locked(found: Files, kept: Files) -> list[str]:
-    """The objects whose schema differs although their format is the same.
-
-    Publications before 6a720387 have no numbers of this survey. So the paths of numbers are compared only from that version on.
-    """
-    changed = []
-    for name in kept:
-        if name not in found or found[name]["format"] != kept[name]["format"]:
-            continue
-        ours, theirs = found[name]["schema"], kept[name]["schema"]
-        if not any(path.startswith(NUMBERS) for path in theirs):
-            ours = [path for path in ours if not path.startswith(NUMBERS)]
-        if ours != theirs:
-            changed.append(name)
-    return changed
+    """The objects whose schema differs although their format is the same."""
+    same_format = [name for name in kept if name in found and found[name]["format"] == kept[name]["format"]]
+    return [name for name in same_format if found[name]["schema"] != kept[name]["schema"]]
 
 
 def test_no_schema_changes_without_its_format(node: RedisNode) -> None:
@@ -125,20 +113,6 @@ def test_the_lock_finds_a_changed_schema() -> None:
         more, raised = {"format": entry["format"], "schema": [*entry["schema"], "more"]}, entry["format"] + 1
         assert locked(kept | {name: more}, kept) == [name]
         assert locked(kept | {name: more | {"format": raised}}, kept) == []
-
-
-def test_the_lock_knows_the_numbers_of_publications_since_they_are_written() -> None:
-    """A number without one of its keys, or with one more, is found by the last landed version, and not by those before it."""
-    kept = {folder.name: read(folder)["formats"] for folder in LANDED}
-    now = read(PRESENT)["formats"]
-    schema = now["publication"]["schema"]
-    numbers = [path for path in schema if path.startswith(NUMBERS)]
-    assert len(numbers) > 10
-    mutants = [[path for path in schema if path != gone] for gone in numbers]
-    for mutant in [*mutants, sorted([*schema, f"{numbers[0]}.more"])]:
-        found = now | {"publication": now["publication"] | {"schema": mutant}}
-        assert locked(found, kept["6a720387"]) == ["publication"]
-        assert locked(found, kept["7c5e557"]) == []
 
 
 # ---- surveys and devices
@@ -221,9 +195,6 @@ def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> No
 
     It refuses a folder of another format, and the kept survey of another canonical text.
     """
-    if "folder" not in state:
-        assert "data folder" not in state["formats"]  # that version had none
-        return
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         db.executescript("\n".join(state["folder"]["sql"]))
         db.execute(f"PRAGMA user_version = {state['folder']['format']}")

@@ -39,7 +39,7 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing import filter_states
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.history.export import FORMAT, State
+from ldpstream.publishing.history.export import FORMAT
 from ldpstream.publishing.history.month_files import SCHEMA, MonthFiles, month_of, rows_of
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
@@ -204,8 +204,7 @@ def exported(survey: Survey, publications: list[Publication], folder: Path) -> F
     files = MonthFiles(folder, "csv")
     for month, found in months.items():
         files.add(month, rows_of(survey, found))
-    state: Files = {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "format": "csv"}
-    state |= {"state_format": FORMAT} if "state_format" in State.__struct_fields__ else {}
+    state = {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "format": "csv", "state_format": FORMAT}
     texts = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.glob("attribute=*/*/*.csv"))}
     return {"export.json": json.dumps(state), **{name: text[:2000].rpartition("\n")[0] + "\n" for name, text in texts.items()}}
 

@@ -1,8 +1,6 @@
 """A device refuses another survey than the application expects: by its pin, by its file, and by its largest loss."""
 
 import math
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,24 +75,10 @@ def twin_of(asked: Survey) -> Survey:
     return twin
 
 
-def shorten(file: Path, former: int) -> None:
-    """Gives a file the pins and the format of an earlier version."""
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE survey SET fingerprint = substr(fingerprint, 1, 8)")
-        connection.execute(f"PRAGMA user_version = {former}")
-
-
-@pytest.mark.parametrize("former", [False, True])
-def test_a_twin_with_the_same_fingerprint_is_another_survey(former: bool, tmp_path: Path) -> None:
-    """Also after the conversion of a file that holds the fingerprint alone."""
+def test_a_twin_with_the_same_fingerprint_is_another_survey(tmp_path: Path) -> None:
     asked, answers, purse = survey(MEMOIZED, ends=9), tmp_path / "answers", tmp_path / "wallet"
-    envelope = Device(asked, answers, pin=asked.pin).report("q0", 3, 0)
+    Device(asked, answers, pin=asked.pin)
     other = Wallet(purse, for_ever=100.0).device(asked).report("q0", 3, 10**6) is None  # the survey has ended
-    if former:
-        shorten(answers, 3)
-        shorten(purse, 1001)
-        assert [report.envelope for report in Device(asked, answers).waiting()] == [envelope]
-        Wallet(purse, for_ever=100.0).device(asked, expect_enrolled=True)
     twin, wallet = twin_of(asked), Wallet(purse, for_ever=100.0)
     for refused in (answers, tmp_path / "new"):
         with pytest.raises(WrongSurvey, match=twin.pin):
