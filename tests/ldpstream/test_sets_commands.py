@@ -8,9 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.commands.cli import app
-from ldpstream.planning.candidates import CandidatesError, open_attribute
 from ldpstream.planning.forecast import INTERVAL, forecast
-from tests.set_survey import MODE, ONCE, set_survey
+from tests.set_survey import ONCE, set_survey
 
 TOML = """
 name = "apps"
@@ -82,10 +81,3 @@ def test_the_forecast_is_of_shares_of_people() -> None:
     assert row.share == 3 / 8
     assert row.spans["step"].half_width == pytest.approx(3 * INTERVAL * math.sqrt(m.variance(1 / 8, 4000)))
     assert (row.spans["step"].least_share or 0) < 1
-
-
-def test_values_of_a_set_get_no_candidates() -> None:
-    with pytest.raises(CandidatesError, match="attribute apps has several answers"):
-        open_attribute(set_survey(MODE), "apps")
-    with pytest.raises(CandidatesError, match="no attribute has a value for texts not listed"):
-        open_attribute(set_survey(), None)

@@ -1,0 +1,212 @@
+"""The values in `other`: the warning that they grow, and the survey that asks candidates (`docs/other.md`)."""
+
+import csv
+import io
+import math
+import re
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+from prometheus_client import CollectorRegistry
+from scipy.special import ndtri
+
+from ldpstream.device import Wallet, WalletFull
+from ldpstream.estimators import matrix_inversion
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.planning.forecast import INTERVAL, POWER, least_share, person_variances
+from ldpstream.planning.toml_text import document_text
+from ldpstream.publishing.answers.responses import ApiResponses
+from ldpstream.publishing.answers.summaries import Alert, alerts
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import Vitals
+from ldpstream.services.demo import Demo
+from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys.life.lineage import join
+from tests.publishing.cohort_rig import client_of
+from tests.publishing.page.page_rig import OpenPage, served
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "other.md").read_text()
+SURVEY = """
+name = "travel"
+start = 2026-01-05T00:00:00Z
+step_seconds = 3600
+window_steps = 4
+lateness_steps = 1
+collection = "smp"
+ends = 12
+[[attribute]]
+name = "mode"
+values = ["car", "bus", "bicycle", "other"]
+[[attribute.level]]
+name = "daily"
+mechanism = "GRR"
+eps = 2.0
+every_steps = 4
+lifetime_reports = 100
+"""
+
+
+def candidates(**changed: Any) -> Survey:
+    """The survey `travel-2` of the document: `SURVEY` with the keys that the document names."""
+    block = DOCUMENT[DOCUMENT.index('       name = "travel-2"') : DOCUMENT.index("   All other keys stay")]
+    keys = tomllib.loads(block) | changed
+    document = tomllib.loads(SURVEY)
+    attribute = document["attribute"][0]
+    attribute["values"] = keys.pop("values")
+    attribute["level"][0]["lifetime_reports"] = keys.pop("lifetime_reports")
+    return parse_survey(document | keys | {"replaces": parse_survey(tomllib.loads(SURVEY)).fingerprint.hex()})
+
+
+# ---- the survey with the candidates
+
+
+def test_a_file_says_what_its_document_says() -> None:
+    document = tomllib.loads(SURVEY) | {
+        "title": 'Wie "man" reist \\ #', "start": datetime(2026, 1, 5, 1, tzinfo=UTC),
+        "cohort": {"name": "version", "values": ["1", "2"], "least": 5},
+    }  # fmt: skip
+    document["attribute"][0] |= {"aliases": {"Straßenbahn, alt": "bus"}}
+    assert tomllib.loads(document_text(document)) == document
+    assert parse_survey(tomllib.loads(document_text(document))) == parse_survey(document)
+
+
+def test_the_survey_of_the_document_needs_no_fresh_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the wallet refuses a survey that begins right after the end."""
+    old, later = parse_survey(tomllib.loads(SURVEY)), candidates()
+    [[m]] = old.mechanisms
+    assert later.start_ms == old.opens_ms(12 + 4)
+    assert later.attributes[0].levels[0].lifetime_reports == 100 - m.reports_in(12)
+    assert join(old, later, "mode").joined
+    hurried = candidates(start=datetime(2026, 1, 5, 12, tzinfo=UTC))
+    now = old.start_ms
+    monkeypatch.setattr("ldpstream.device.wallet._now_ms", lambda: now)
+    wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
+    wallet.device(old)
+    now = hurried.start_ms
+    with pytest.raises(WalletFull):
+        wallet.device(hurried)
+    now = later.start_ms
+    wallet.device(later)
+
+
+def test_the_request_of_the_document_finds_the_value() -> None:
+    survey = candidates()
+    demo = Demo(survey, Travellers(survey, 20_000, 4, 0), 2)
+    demo.run(lambda step, made: None)
+    [query] = re.findall(r"8080(/api[^']+)'", DOCUMENT)
+    assert f"confidence={1 - 0.1 / 3:.4f}" in query
+    rows = list(csv.DictReader(io.StringIO(client_of(survey, demo).get(query).text)))
+    listed = ("car", "bus", "bicycle", "other")
+    assert [row["label"] for row in rows if row["label"] not in listed and float(row["low"]) > 0] == ["ferry", "scooter"]
+
+
+def test_the_stated_share_is_found_and_values_without_people_are_not() -> None:
+    """300 runs of 30 candidates, five standard errors of a share. Control: half of the share is found less often."""
+    runs, people, k, c = 300, 4000, 32, 30
+    m = mechanism("OLH", k, eps=2.0)
+    variance = person_variances(m, 1)["window"]
+    z = -float(ndtri(0.05 / c))
+    least = least_share(variance, people, z)
+    assert least is not None
+    ratio = (-float(ndtri(0.05 / 1000)) + POWER) / (INTERVAL + POWER)
+    assert round(ratio, 1) == 1.6  # as the document says
+    rng, seen = np.random.default_rng(33), {}
+    for share in (0.0, least / 2, least):
+        shares = np.zeros(k)
+        shares[:3] = 0.7, 0.3 - share, share
+        hits = alarms = 0
+        for _ in range(runs):
+            values = np.repeat(np.arange(k), rng.multinomial(people, shares))
+            low = matrix_inversion(m, m.tabulate(m.report(values, rng))).interval(1 - 0.1 / c)[0]
+            hits += int(low[2] > 0)
+            alarms += int((low[3:] > 0).any())
+        seen[share] = hits / runs, alarms / runs
+
+    def near(rate: float, chance: float) -> bool:
+        return abs(rate - chance) < 5 * math.sqrt(chance * (1 - chance) / runs)
+
+    assert near(seen[least][0], 0.9)
+    assert not near(seen[least / 2][0], 0.9)
+    assert all(alarms < 0.05 + 5 * math.sqrt(0.05 / runs) for _, alarms in seen.values())
+
+
+# ---- the warning that `other` grows
+
+
+class Travellers:
+    """People who answer a survey: from a step on, 5 % of them ride a scooter, which the first survey does not list."""
+
+    def __init__(self, survey: Survey, people: int, steps: int, scooters_from: int) -> None:
+        self.n_people, self.n_steps, self._from = people, steps, scooters_from
+        attribute = survey.attributes[0]
+        self._values = np.array([attribute.index(mode) for mode in ("car", "bus", "bicycle", "ferry", "scooter")])
+        self._people = np.arange(people)
+
+    def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+        place = self._people % 100
+        mode = np.searchsorted([50, 80, 98, 100], place, side="right")  # 2 % ferries, also not listed
+        mode[(place < 5) & (step >= self._from)] = 4
+        return self._people, self._values[mode]
+
+
+def gauge_of(survey: Survey, demo: Demo) -> float | None:
+    """The gauge of an estimator that sees the demo's publications."""
+    registry = CollectorRegistry()
+    service, shown = demo.service, PrometheusPublisher(survey, registry)
+    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.now_ms)
+    labels = {"survey": survey.name, "attribute": "mode"}
+    return registry.get_sample_value("ldpstream_unlisted_growth_ratio", labels)
+
+
+def test_the_page_the_api_and_the_metrics_warn_of_scooters(open_page: OpenPage) -> None:
+    survey = parse_survey(tomllib.loads(SURVEY))
+    first = Demo(survey, Travellers(survey, 20_000, 12, 4), 1)
+    first.run(lambda step, made: None)
+    status = client_of(survey, first).get("/api/v1/status").json()
+    growth = status["attributes"][0]["growth"]
+    assert (growth["label"], growth["before_step"]) == ("other", 3)
+    assert growth["low"] < 0.05 < growth["high"]
+    assert gauge_of(survey, first) == growth["difference"]
+    said = ApiResponses(survey, first.service.results, None).status("window", {}, 0)
+    assert Alert("other", "mode") in list(alerts(said, 0))
+    comparison = client_of(survey, first).get("/api/v1/attributes/mode/comparison?before=3&step=11&estimator=mi").json()
+    assert "other" in [label for label, clear in zip(comparison["labels"], comparison["clear"], strict=True) if clear]
+
+    with served(survey, first.service.results) as url:
+        page = open_page(url)
+        grown = r"^mode: other has grown by \+[45]\.\d+ percentage points since the window until 5 Jan 2026, 03:00–04:00 UTC "
+        expect(page.locator("#alerts .warning.other")).to_have_text(re.compile(grown))
+        page.close()
+
+
+@pytest.mark.parametrize(("people", "warns"), [(99, False), (120, True)])
+def test_fewer_than_a_hundred_people_warn_of_nothing(people: int, warns: bool) -> None:
+    """All people change to scooters."""
+
+    class Changed(Travellers):
+        def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
+            return self._people, np.full(people, self._values[4 if step >= 4 else 0])
+
+    survey = parse_survey(tomllib.loads(SURVEY.replace("eps = 2.0", "eps = 8.0")))
+    demo = Demo(survey, Changed(survey, people, 12, 4), 1)
+    demo.run(lambda step, made: None)
+    growth = client_of(survey, demo).get("/api/v1/status").json()["attributes"][0]["growth"]
+    assert (growth is not None) is warns
+    assert (gauge_of(survey, demo) or 0) == (growth["difference"] if growth else 0)
+
+
+def test_without_scooters_nothing_warns() -> None:
+    survey = parse_survey(tomllib.loads(SURVEY))
+    demo = Demo(survey, Travellers(survey, 4000, 12, 99), 1)
+    demo.run(lambda step, made: None)
+    status = client_of(survey, demo).get("/api/v1/status").json()
+    assert status["attributes"][0]["growth"] is None
+    assert gauge_of(survey, demo) == 0
+    closed = parse_survey(tomllib.loads(SURVEY.replace('"other"]', '"ferry"]')))
+    assert gauge_of(closed, demo) is None
