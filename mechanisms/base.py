@@ -3,7 +3,7 @@
 import copy
 import math
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     """A mechanism. If a mechanism is not `pure`, p and q are NaN.
 
     Attributes:
+        names: the names of the class's mechanisms in `mechanisms.registry`. If there are several, `name` is a parameter of the
+            constructor. Its other parameters are those of `registry.mechanism`.
+        answers: the kind of question that the mechanism answers: one of several values, with or without an order; one of
+            several numbers in bins; or a set of values.
         name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies.
         eps_1: privacy loss of a single report, in nats (ε₁); with fake data, of a true report (`with_fake_data`).
@@ -47,6 +51,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         choices: m, if a value is a set of at most m values (`mechanisms.families.padded_sampling`), else None.
     """
 
+    names: ClassVar[tuple[str, ...]]
+    answers: ClassVar[Literal["values", "numbers", "sets"]] = "values"
     name: str
     k: int
     eps_1: float

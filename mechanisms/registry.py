@@ -1,56 +1,64 @@
 """All mechanisms by their names in the literature, and the automatic choice of a mechanism."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from inspect import Parameter, signature
+from typing import Any, TypeVar
 
 from ldpstream.mechanisms.arguments import one_of
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.channel import ChannelMechanism
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.mechanisms.families.subset import SubsetSelection
-from ldpstream.mechanisms.families.unary import CHAINS, ROUNDS, LongitudinalUnary, UnaryEncoding
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.wording import plural
 
 M = TypeVar("M", bound=Mechanism)
 
-
-def _named(make: Callable[..., M], name: str) -> Callable[..., M]:
-    return lambda **parameters: make(name, **parameters)
-
-
-ONE_TIME: dict[str, Callable[..., OneTime]] = {
-    "GRR": GRR,
-    "SS": SubsetSelection,
-    **{name: _named(UnaryEncoding, name) for name in ROUNDS},
-    **{name: _named(LocalHashing, name) for name in ("BLH", "OLH")},
-}
-LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {
-    "L-GRR": LongitudinalGRR,
-    **{name: _named(LongitudinalUnary, name) for name in CHAINS},
-    **{name: _named(LongitudinalHashing, name) for name in ("L-BLH", "L-OLH")},
-}
-NAMES = (*ONE_TIME, *LONGITUDINAL)  # pure mechanisms, for values with or without an order
+# All mechanisms. A class declares its `names`, its `answers`, and by the parameters of its constructor what `mechanism` takes.
+FAMILIES: tuple[type[Mechanism], ...] = (
+    GRR, SubsetSelection, UnaryEncoding, LocalHashing, LongitudinalGRR, LongitudinalUnary, LongitudinalHashing, SquareWave,
+    PaddedSampling, LongitudinalPaddedSampling,
+)  # fmt: skip
+ONE_TIME: dict[str, Callable[..., OneTime]] = {}  # pure mechanisms, for values with or without an order
+LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {}  # their memoized mechanisms
 # Mechanisms for numbers in bins. They guarantee an LDP ε, but are not pure: estimators need their channels.
-NUMERIC: dict[str, Callable[..., ChannelMechanism]] = {"SW": SquareWave}
-# Mechanisms of sets, for questions with several answers.
-SETS: dict[str, Callable[..., Mechanism]] = {"PS-GRR": PaddedSampling, "L-PS-GRR": LongitudinalPaddedSampling}
+NUMERIC: dict[str, Callable[..., Mechanism]] = {}
+SETS: dict[str, Callable[..., Mechanism]] = {}  # mechanisms of sets, for questions with several answers
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
 AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # in the order of preference
 LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ratios count as equal: see `lightest`
 
 
+def register(family: type[Mechanism]) -> None:
+    """Makes the mechanisms of a class known by its `names`."""
+    values: dict[str, Callable[..., Any]] = LONGITUDINAL if family.memoized else ONE_TIME
+    known = {"values": values, "numbers": NUMERIC, "sets": SETS}[family.answers]
+    make: Callable[..., Any] = family
+    named = "name" in signature(family).parameters
+    known.update({name: partial(make, name) if named else make for name in family.names})
+
+
+for _family in FAMILIES:
+    register(_family)
+NAMES = (*ONE_TIME, *LONGITUDINAL)
+
+
 def registered() -> tuple[str, ...]:
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
+def _maker(name: str) -> Callable[..., Mechanism]:
+    return (ONE_TIME | LONGITUDINAL | NUMERIC | SETS)[name]
+
+
 def one_time(name: str) -> bool:
     """True for the name of a one-time mechanism that `mechanism` builds."""
-    return name in ONE_TIME or name in NUMERIC or name == PaddedSampling.name
+    return name in registered() and "eps" in signature(_maker(name)).parameters
 
 
 def answering(*, once: bool, sets: bool = False, numbers: bool = False) -> tuple[str, ...]:
@@ -75,11 +83,7 @@ def mechanism(
     eps: float | None = None,
     eps_inf: float | None = None,
     eps_1: float | None = None,
-    calibration: str | None = None,
-    g: int | None = None,
-    omega: int | None = None,
-    width: int | None = None,
-    choices: int | None = None,
+    **options: Any,
 ) -> Mechanism:
     """Returns the mechanism with this name.
 
@@ -90,11 +94,9 @@ def mechanism(
             about 700 - ln(choices).
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
-        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
-        g: number of hashed symbols, for local hashing; default: as the name and the calibration determine.
-        omega: size of the set, for subset selection; default: the size with the smallest variance.
-        choices: the largest number of values of a person, in [1, k], for a name in `SETS`, with k at most 30.
-        width: width of the wave in cells, for SW; default: `square_wave.best_width`.
+        options: further parameters of the mechanism's class: `calibration` of longitudinal mechanisms (``"exact"``, the
+            default, or ``"paper"``), `g` of local hashing, `omega` of SS, `width` of SW, and `choices` of a name in `SETS`,
+            with k at most 30. None stands for the default.
 
     Raises:
         ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.
@@ -104,37 +106,29 @@ def mechanism(
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
     """
     one_of("mechanism", name, (*registered(), "auto"))
-    if choices is not None:
+    given = {"eps": eps, "eps_inf": eps_inf, "eps_1": eps_1, **options}
+    given = {key: value for key, value in given.items() if value is not None}
+    if "choices" in given:
         name = LongitudinalPaddedSampling.name if name == "auto" else name
         one_of("mechanism for several answers (choices)", name, tuple(SETS))
-    elif name in SETS:
-        raise ValueError(f"{name} needs choices, the largest number of values of a person")
-    once = one_time(name)
-    needed = {"eps": eps} if once else {"eps_inf": eps_inf, "eps_1": eps_1}
-    refused: dict[str, object] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration} if once else {"eps": eps}
-    if name in SETS:
-        refused["calibration"] = calibration
-    if not name.endswith("LH"):
-        refused["g"] = g
-    if name != "SS":
-        refused["omega"] = omega
-    if name != "SW":
-        refused["width"] = width
-    for argument, value in refused.items():
-        if value is not None:
-            raise ValueError(f"{name} does not take {argument}; it takes {' and '.join(needed)}")
-    for argument, value in needed.items():
-        if value is None:
+    make = _auto if name == "auto" else _maker(name)
+    takes = {key: one for key, one in signature(make).parameters.items() if key != "k"}
+    needed = [key for key, one in takes.items() if one.default is Parameter.empty]
+    for argument in given:
+        if argument not in takes:
+            raise ValueError(f"{name} does not take {argument}; it takes {', '.join(takes)}")
+    for argument in needed:
+        if argument not in given:
             raise ValueError(f"{name} needs {argument}")
-    if name == "auto":
-        return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration or "exact")[0]
-    given = {"calibration": calibration, "g": g, "omega": omega, "width": width, "choices": choices}
-    options = {key: value for key, value in given.items() if value is not None}
-    made = (ONE_TIME | LONGITUDINAL | NUMERIC | SETS)[name](k=k, **needed, **options)
+    made = make(k=k, **given)
     missing = [key for key in ATTRIBUTES + (MEMO_ATTRIBUTES if made.memoized else ()) if not hasattr(made, key)]
     if missing:
         raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")
     return made
+
+
+def _auto(k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> Mechanism:
+    return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration)[0]
 
 
 def lightest(options: Sequence[tuple[M, float]]) -> M:
@@ -150,7 +144,7 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
     return next(m for m in near if m.outweighs() <= LIKE_WEIGHT * min(o.outweighs() for o in near))
 
 
-def choose(k: int, *, eps_inf: float | None, eps_1: float | None, calibration: str = "exact") -> tuple[Mechanism, str]:
+def choose(k: int, *, eps_inf: float, eps_1: float, calibration: str = "exact") -> tuple[Mechanism, str]:
     """Returns one of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
 
     The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by

@@ -205,6 +205,7 @@ class GRR(Symbols, OneTime):
     0.001108
     """
 
+    names = ("GRR",)
     name = "GRR"
 
     def _guess_once(self) -> float:
@@ -248,6 +249,7 @@ class LongitudinalGRR(Symbols, Longitudinal):
     0.3889
     """
 
+    names = ("L-GRR",)
     name = "L-GRR"
 
     def __init__(self, k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> None:

@@ -264,8 +264,10 @@ class LocalHashing(Hashing, OneTime):
     (4, 0.000369)
     """
 
+    names = ("BLH", "OLH")
+
     def __init__(self, name: str, k: int, eps: float, g: int | None = None) -> None:
-        self.name = one_of("name", name, ("BLH", "OLH"))
+        self.name = one_of("name", name, self.names)
         self._set_domain(k)
         self.eps_1 = epsilon("eps", eps)
         if g is None:
@@ -309,10 +311,12 @@ class LongitudinalHashing(Hashing, Longitudinal):
     (4, 0.000369)
     """
 
+    names = ("L-BLH", "L-OLH")
+
     def __init__(
         self, name: str, k: int, eps_inf: float, eps_1: float, calibration: str = "exact", g: int | None = None
     ) -> None:
-        self.name = one_of("name", name, ("L-BLH", "L-OLH"))
+        self.name = one_of("name", name, self.names)
         self._set_domain(k)
         self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
         exact = one_of("calibration", calibration, CALIBRATIONS) == "exact"

@@ -142,6 +142,7 @@ class SetMechanism(Symbols):
         member, other: A and B of the first randomization of a set: of the memo, or of the report for PS-GRR.
     """
 
+    answers = "sets"
     randomizer = SetRandomizer
     loss_to_all = False
     choices: int
@@ -241,6 +242,7 @@ class PaddedSampling(SetMechanism, OneTime):
     (13, 1.0, 0.000581)
     """
 
+    names = ("PS-GRR",)
     name = "PS-GRR"
 
     def __init__(self, k: int, eps: float, choices: int) -> None:
@@ -319,6 +321,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     [1.0, 1.8468, 1.9869]
     """
 
+    names = ("L-PS-GRR",)
     name = "L-PS-GRR"
 
     def __init__(self, k: int, eps_inf: float, eps_1: float, choices: int) -> None:

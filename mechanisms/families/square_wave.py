@@ -109,6 +109,8 @@ class SquareWave(ChannelMechanism):
     (51, 150, 0.5834, 2.718282)
     """
 
+    names = ("SW",)
+    answers = "numbers"
     name = "SW"
     randomizer = WaveRandomizer
 

@@ -84,6 +84,7 @@ class SubsetSelection(Bits, OneTime):
     (8, 0.00034)
     """
 
+    names = ("SS",)
     name = "SS"
     randomizer = SubsetRandomizer
 

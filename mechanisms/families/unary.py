@@ -261,8 +261,10 @@ class UnaryEncoding(_IndependentBits, OneTime):
     0.000368
     """
 
+    names = tuple(ROUNDS)
+
     def __init__(self, name: str, k: int, eps: float) -> None:
-        self.name = one_of("name", name, tuple(ROUNDS))
+        self.name = one_of("name", name, self.names)
         self._set_domain(k)
         self.eps = self.eps_1 = epsilon("eps", eps)
         self.signature = f"{name}(k={self.k}, eps={self.eps!r})"
@@ -309,8 +311,10 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     ValueError: eps_1 must be in (0, 1.66001) for L-OUE with eps_inf=2, got 1.7
     """
 
+    names = tuple(CHAINS)
+
     def __init__(self, name: str, k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> None:
-        self.name = one_of("name", name, tuple(CHAINS))
+        self.name = one_of("name", name, self.names)
         self._set_domain(k)
         self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
         one_of("calibration", calibration, CALIBRATIONS)

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_K
 from ldpstream.mechanisms.families.finite_field import prime_powers
+from ldpstream.mechanisms.families.grr import GRR
 from ldpstream.mechanisms.families.local_hashing import MAX_HASH_K, papers_g
 from ldpstream.mechanisms.families.unary import CHAINS, ROUNDS, largest_eps_1
 
@@ -95,6 +96,26 @@ def test_unknown_names_and_wrong_parameters_are_rejected() -> None:
     for name, parameters, message in wrong:
         with pytest.raises(ValueError, match=message):
             mechanism(name, 5, **parameters)
+
+
+def test_a_mechanism_declares_its_own_parameters() -> None:
+    class Louder(GRR):
+        names = ("louder",)
+
+        def __init__(self, k: int, eps: float, volume: int, tone: int = 3) -> None:
+            super().__init__(k, eps)
+            self.volume, self.tone = volume, tone
+
+    registry.register(Louder)
+    try:
+        made: Any = mechanism("louder", 5, eps=1.0, volume=7)
+        assert (made.volume, made.tone) == (7, 3)
+        with pytest.raises(ValueError, match="louder needs volume"):
+            mechanism("louder", 5, eps=1.0)
+        with pytest.raises(ValueError, match="louder does not take calibration; it takes eps, volume, tone"):
+            mechanism("louder", 5, eps=1.0, volume=7, calibration="exact")
+    finally:
+        del registry.ONE_TIME["louder"]
 
 
 def test_numbers_of_other_types_are_accepted() -> None:

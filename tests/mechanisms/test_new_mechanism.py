@@ -122,6 +122,8 @@ class Silence(Mechanism):
 class SilentResponse(Silence, OneTime):
     """One-time silent response."""
 
+    names = ("silent",)
+
     def __init__(self, k: int, eps: float) -> None:
         self.name = "silent"
         self._set_domain(k)
@@ -142,6 +144,8 @@ class SilentResponse(Silence, OneTime):
 
 class LongitudinalSilence(Silence, Longitudinal):
     """Memoized silent response: the rounds of L-GRR, and silence after the second round."""
+
+    names = ("L-silent",)
 
     def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
         self.name = "L-silent"
@@ -208,9 +212,11 @@ mechanism = "{name}"
 
 
 @pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.ONE_TIME, "silent", SilentResponse)
-    monkeypatch.setitem(registry.LONGITUDINAL, "L-silent", LongitudinalSilence)
+def _registered() -> Iterator[None]:
+    registry.register(SilentResponse)
+    registry.register(LongitudinalSilence)
+    yield
+    del registry.ONE_TIME["silent"], registry.LONGITUDINAL["L-silent"]
 
 
 def survey_of(name: str, folder: Path, ordered: bool = False) -> Survey:
