@@ -2,7 +2,6 @@
 
 import re
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -32,7 +31,7 @@ from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VA
 from ldpstream.runtime import process
 from ldpstream.runtime.errors import LASTING
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys import envelope, parse_survey, survey
+from ldpstream.surveys import envelope, load_survey, survey
 from tests.agents.samples import make_survey
 
 ROOT = Path(__file__).parents[2]
@@ -261,10 +260,9 @@ def test_the_number_of_attacks() -> None:
     assert f"[{n} attacks]" in PLAIN["README.md"]
 
 
-def test_the_forecast_of_the_readmes_survey() -> None:
-    (toml,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+def test_the_forecast_of_the_commute_survey() -> None:
     text = (ROOT / "docs" / "choose.md").read_text()
-    for row in forecast(parse_survey(tomllib.loads(toml), "README.md"), 5000, 0.02):
+    for row in forecast(load_survey(ROOT / "surveys" / "samples" / "commute.toml"), 5000, 0.02):
         for span, name in (("step", "a step"), ("window", "8 steps"), ("filter", "the filter")):
             found = row.spans[span]
             jump = points(row.least_jump) if span == "filter" else "–"

@@ -32,8 +32,8 @@ from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA, people_schema
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "surveys" / "samples").glob("*.toml"))
-(TOML,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-COMMUTE = parse_survey(tomllib.loads(TOML), "README.md")
+TOML = (ROOT / "surveys" / "samples" / "commute.toml").read_text()
+COMMUTE = parse_survey(tomllib.loads(TOML), "commute.toml")
 RELAYED_TOML = TOML.replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"', 1)
 CROWDED = RELAYED_TOML.replace('relay = "required"', 'relay = "required"\ncrowd = 1250')
 MEMO = 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0'
@@ -182,7 +182,7 @@ def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
     found = second_promise(survey, None, colluding)
     assert {row.crowd for row in found} == {1250 - colluding}
     m = survey.mechanisms[1][0]
-    assert found[-1].eps_in_crowd == m.shuffled(45, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
+    assert found[-1].eps_in_crowd == m.shuffled(8, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
     with pytest.raises(ValueError, match="survey commute has no crowd"):
         second_promise(COMMUTE, None)
 

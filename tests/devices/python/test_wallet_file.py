@@ -154,9 +154,8 @@ def test_the_program_in_the_documents_prints_what_the_documents_show(
     section = (ROOT / "docs" / "device.md").read_text().partition("## Several surveys, one budget\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^(?:    .*)?\n)+", section, re.MULTILINE)
     program, output = (textwrap.dedent(block).strip("\n") for block in blocks if block.strip())
-    [commute] = re.findall(r"```toml\n(name = \"commute\".*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (tmp_path / "commute.toml").write_text(commute)
-    shutil.copy(ROOT / "surveys" / "samples" / "changing.toml", tmp_path)
+    for name in ("changing", "commute"):
+        shutil.copy(ROOT / "surveys" / "samples" / f"{name}.toml", tmp_path)
     monkeypatch.chdir(tmp_path)
     exec(program, {})
     assert capsys.readouterr().out == output + "\n"
