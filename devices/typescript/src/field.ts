@@ -1,10 +1,27 @@
 /** The hash functions of local hashing: linear forms over the finite field GF(g), g = r^e. */
 
+import { UnknownSurvey } from "./errors.js";
+import { integer, list, object } from "./json.js";
+
 /** The field, from the device survey. An element 0 … g-1 is a polynomial: its coefficients are the base-r digits, least first. */
 export interface Field {
   readonly characteristic: number; // r, a prime
   readonly degree: number; // e
   readonly polynomial: readonly number[]; // monic, of degree e; coefficients, least power first
+}
+
+/** Reads a field, with at most `most` elements in its prime field. */
+export function parseField(raw: unknown, where: string, most: number): Field {
+  const given = object(raw, `${where}: field`);
+  const characteristic = integer(given["characteristic"], `${where}: characteristic`, 2, most);
+  const degree = integer(given["degree"], `${where}: degree`, 1, 10);
+  const polynomial = list(given["polynomial"], `${where}: polynomial`).map((coefficient) =>
+    integer(coefficient, `${where}: polynomial`, 0, characteristic - 1),
+  );
+  if (polynomial.length !== degree + 1 || polynomial[degree] !== 1) {
+    throw new UnknownSurvey(`${where}: polynomial must be monic of degree ${degree}`);
+  }
+  return { characteristic, degree, polynomial };
 }
 
 /** Returns Σ a_j v_j in GF(g), over all base-g digits j of the function a and of a value's place. */

@@ -2,9 +2,9 @@
 
 import { fromHex, toHex } from "./bytes.js";
 import { DeviceError, UnknownSurvey, UnsafeSurvey, WrongSurvey } from "./errors.js";
-import type { Field } from "./field.js";
+import type { Family } from "./families.js";
 import { integer, list, number, object, text, type Fields } from "./json.js";
-import { FAMILIES, width, type Family, type Mechanism, type Round } from "./mechanisms.js";
+import { MECHANISMS, type Coins, type Mechanism } from "./mechanisms.js";
 import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
@@ -14,8 +14,6 @@ const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_PAIR_VALUES = 1024;
 const MAX_SET_VALUES = 30; // a set is a number of 30 bits
-const MAX_FIELD = 1024;
-const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 const MAX_LOSS = 700; // nats; for larger losses the check of the coins would not be accurate
 const MAX_ROW_BYTES = 900_000;
 
@@ -242,9 +240,9 @@ function parsePair(names: readonly unknown[], where: string, others: readonly (A
 function parseLevel(raw: unknown, parameters: unknown, where: string, k: number, share: number, choices: number | null): Level {
   const level = object(raw, where);
   const name = text(level["mechanism"], `${where}.mechanism`);
-  const family = Object.hasOwn(FAMILIES, name) ? FAMILIES[name] : undefined;
+  const family = Object.hasOwn(MECHANISMS, name) ? MECHANISMS[name] : undefined;
   if (!family) throw new UnknownSurvey(`${where}: this device does not know the mechanism ${shown(name)}`);
-  if (name.endsWith("PS-GRR") !== (choices !== null)) throw new UnknownSurvey(`${where}: ${shown(name)} is not for ${choices ? "sets" : "single values"}`);
+  if ((family.sets ?? false) !== (choices !== null)) throw new UnknownSurvey(`${where}: ${shown(name)} is not for ${choices ? "sets" : "single values"}`);
   const memoized = name.startsWith("L-");
   const loss = (key: string) => statedLoss(level[key], `${where}.${key}`) / share;
   const losses: Losses = memoized ? { epsInf: loss("eps_inf"), eps1: loss("eps_1") } : { epsInf: Infinity, eps1: loss("eps") };
@@ -300,73 +298,28 @@ function statedLoss(raw: unknown, where: string): number {
 
 function parseMechanism(given: Fields, where: string, family: Family, memoized: boolean): Mechanism {
   const k = given["k"] as number;
-  const field = family === "hashed" ? parseField(object(given["field"], `${where}: field`), where) : null;
-  const g = field ? field.characteristic ** field.degree : k;
-  if (field && g !== given["g"]) throw new UnknownSurvey(`${where}: a field of g = ${shown(given["g"])} elements is needed, got ${g}`);
-  if (field && g > MAX_FIELD) throw new UnknownSurvey(`${where}: g must be at most ${MAX_FIELD}, got ${g}`);
-  if (field && k > MAX_HASHED_K) throw new UnknownSurvey(`${where}: k must be at most ${MAX_HASHED_K} for hashing, got ${k}`);
-  let functions = field ? g : 1;
-  while (field && functions < k) functions *= g;
-  const near = given["mechanism"] === "SW" ? integer(given["width"], `${where}: width`, 1, k) : 1;
-  const symbols = field ? g : k - 1 + near;
-  const omega = family === "subset" ? integer(given["omega"], `${where}: omega`, 1, k - 1) : 0;
+  const sizes = { symbols: k, near: 1, functions: 1, stride: 1, field: null, omega: 0, ...family.sizes(k, given, where) };
   const coins = object(given["coins"], `${where}: coins`);
   const limit = given["lifetime_reports"];
-  const sets = (given["choices"] ?? null) !== null;
-  const rowBytes = {
-    symbol: width(symbols),
-    bits: Math.ceil(k / 8),
-    subset: Math.ceil(k / 8),
-    hashed: width(functions) + width(g),
-  }[family];
-  if (rowBytes > MAX_ROW_BYTES) throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, got ${rowBytes}`);
+  if (sizes.rowBytes > MAX_ROW_BYTES) throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, got ${sizes.rowBytes}`);
+  integer(given["row_bytes"], `${where}: row_bytes`, sizes.rowBytes, sizes.rowBytes);
+  integer(given["functions"] ?? 1, `${where}: functions`, sizes.functions, sizes.functions);
   return {
+    ...sizes,
     name: given["mechanism"] as string,
     family,
     k,
-    rowBytes: integer(given["row_bytes"], `${where}: row_bytes`, rowBytes, rowBytes),
     everySteps: integer(given["every_steps"], `${where}.every_steps`, 1, 10_000),
     lifetimeReports: limit === null ? Infinity : integer(limit, `${where}.lifetime_reports`, 1, 1e9),
-    memo: memoized ? parseRound(coins["memo"], family, `${where}: coins.memo`, sets) : null,
-    report: parseRound(coins["report"], family, `${where}: coins.report`, sets && !memoized),
-    symbols,
-    near,
-    functions: integer(given["functions"] ?? 1, `${where}: functions`, functions, functions),
-    stride: field ? parseStride(given["stride"], where, k) : 1,
-    field,
-    omega,
+    memo: memoized ? parseCoins(coins["memo"], family.coins.first, `${where}: coins.memo`) : null,
+    report: parseCoins(coins["report"], memoized ? family.coins.second : family.coins.first, `${where}: coins.report`),
     choices: (given["choices"] as number | undefined) ?? 0, // as the attribute states
   };
 }
 
-/** A common factor with k would give several values one place. */
-function parseStride(raw: unknown, where: string, k: number): number {
-  const stride = integer(raw, `${where}: stride`, 1, k - 1);
-  if (commonFactor(stride, k) > 1) throw new UnknownSurvey(`${where}: stride must have no common factor with k = ${k}, got ${stride}`);
-  return stride;
-}
-
-function commonFactor(a: number, b: number): number {
-  return b === 0 ? a : commonFactor(b, a % b);
-}
-
-function parseField(raw: Fields, where: string): Field {
-  const characteristic = integer(raw["characteristic"], `${where}: characteristic`, 2, MAX_FIELD);
-  const degree = integer(raw["degree"], `${where}: degree`, 1, 10);
-  const polynomial = list(raw["polynomial"], `${where}: polynomial`).map((coefficient) =>
-    integer(coefficient, `${where}: polynomial`, 0, characteristic - 1),
-  );
-  if (polynomial.length !== degree + 1 || polynomial[degree] !== 1) {
-    throw new UnknownSurvey(`${where}: polynomial must be monic of degree ${degree}`);
-  }
-  return { characteristic, degree, polynomial };
-}
-
-function parseRound(raw: unknown, family: Family, where: string, sets: boolean): Round {
+function parseCoins(raw: unknown, names: readonly string[], where: string): Coins {
   const coins = object(raw, where);
-  if (sets) return { member: parseCoin(coins["member"], where) };
-  if (family === "bits") return { one: parseCoin(coins["one"], where), zero: parseCoin(coins["zero"], where) };
-  return family === "subset" ? { withValue: parseCoin(coins["with_value"], where) } : { keep: parseCoin(coins["keep"], where) };
+  return Object.fromEntries(names.map((name) => [name, parseCoin(coins[name], where)]));
 }
 
 function parseCoin(raw: unknown, where: string): Coin {

@@ -8,6 +8,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { HASHED, SUBSET, SYMBOLS, WAVE } from "../src/families.js";
 import { Device, MemoryStore, type Survey } from "../src/index.js";
 import { drawFunction, drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { below, shuffled, toss, type RandomBytes } from "../src/random.js";
@@ -48,13 +49,13 @@ const grr = (eps: number, n: number) => Math.exp(eps) / (Math.exp(eps) + n - 1);
 
 /** The deviation of rows from the mechanism's distribution at loss eps. */
 function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
-  if (m.family === "symbol") {
+  if (m.family === SYMBOLS || m.family === WAVE) {
     const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // probability of a symbol near the value
     const near = (s: number) => s >= VALUE && s < VALUE + m.near;
     const symbols = tally(made.map(([symbol]) => symbol!), m.symbols);
     return deviation(symbols, (s) => (near(s) ? p / m.near : (1 - p) / (K - 1)), N);
   }
-  if (m.family === "hashed") {
+  if (m.family === HASHED) {
     const g = m.symbols;
     const p = grr(eps, g);
     const cell = made.map(([a, symbol]) => a! * g + ((symbol! - memoKey(m, VALUE, a!) + g) % g));
@@ -62,7 +63,7 @@ function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
     return Math.max(cells, deviation([cell.filter((c) => c % g === 0).length], () => p, N));
   }
   const ones = Array.from({ length: K }, (_, v) => made.filter(([byte]) => (byte! >> v) & 1).length);
-  if (m.family === "subset") {
+  if (m.family === SUBSET) {
     const p = 1 / (1 + ((K - m.omega) / m.omega) * Math.exp(-eps));
     return deviation(ones, (v) => (v === VALUE ? p : (m.omega - p) / (K - 1)), N);
   }

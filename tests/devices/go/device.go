@@ -86,7 +86,7 @@ func Enrol(survey *Survey, store Store, random io.Reader, levels map[string]stri
 			fake := d.draws.below(p.K)
 			one.Fake = &fake
 		}
-		if kind := mechanisms[p.Mechanism]; kind.memoized && kind.shape == hashed {
+		if mechanisms[p.Mechanism].memoized && p.Functions > 0 {
 			one.Function = d.draws.below(p.Functions)
 		}
 		one.Phase = d.draws.below(p.EverySteps)
@@ -228,20 +228,21 @@ func (d *Device) Settle(attribute int, step int64) error {
 
 // row draws the row of value v; a new memo goes into a copy of the memos.
 func (d *Device) row(p *Parameters, one *answers, v int64) []byte {
-	if !mechanisms[p.Mechanism].memoized {
+	k := mechanisms[p.Mechanism]
+	if !k.memoized {
 		return p.once(d.draws, v)
 	}
-	key := p.memoKey(v, one.Function)
+	key := k.key(p, v, one.Function)
 	memo, known := one.Memos[key]
 	if !known {
-		memo = p.first(d.draws, p.Coins["memo"], key, one.Function)
+		memo = k.first(p, d.draws, p.Coins["memo"], key, one.Function)
 		memos := map[int64][]byte{key: memo}
-		for k, m := range one.Memos {
-			memos[k] = m
+		for other, m := range one.Memos {
+			memos[other] = m
 		}
 		one.Memos = memos
 	}
-	return p.second(d.draws, memo)
+	return k.second(p, d.draws, memo)
 }
 
 // keep adds an envelope. Above the limit of unsettled ones it drops the one farthest from the new step.

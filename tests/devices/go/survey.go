@@ -277,6 +277,7 @@ func (a *Attribute) Parts() (first, second *Attribute) {
 
 func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 	kind, known := mechanisms[p.Mechanism]
+	_, isSets := kind.family.(sets)
 	every := int64(1)
 	if l.EverySteps != nil {
 		every = *l.EverySteps
@@ -292,21 +293,15 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 		return errors.New("lifetime_reports")
 	case p.LifetimeReports != nil && *p.LifetimeReports != *l.LifetimeReports:
 		return errors.New("lifetime_reports")
-	case kind.shape == hashed && (p.G != l.G || !p.Field.has(p.G) || !isPower(p.G, p.Digits, p.Functions) || p.Functions < p.K):
-		return errors.New("hash functions")
-	case kind.shape == hashed && (p.Stride < 1 || p.Stride >= p.K || commonFactor(p.Stride, p.K) > 1):
-		return errors.New("stride")
-	case (kind.shape == sets) != (a.Choices > 0) || p.Choices != a.Choices || l.Choices != a.Choices:
+	case isSets != (a.Choices > 0) || p.Choices != a.Choices || l.Choices != a.Choices:
 		return errors.New("choices")
 	case a.Choices < 0 || a.Choices > int64(len(a.Values)) || a.Choices > 0 && len(a.Values) > 30:
 		return errors.New("choices")
-	case kind.shape == subset && p.Omega != l.Omega:
-		return errors.New("omega")
-	case kind.shape == wave && (p.Width != l.Width || p.Width < 1 || p.Width > p.K):
-		return errors.New("width")
+	case p.G != l.G || p.Omega != l.Omega || p.Width != l.Width || !kind.fits(p):
+		return errors.New("parameters of the mechanism")
 	case p.Functions != l.Functions || p.Digits != l.Digits || p.Stride != l.Stride || !reflect.DeepEqual(p.Field, l.Field):
 		return errors.New("other hash functions than the level's")
-	case p.RowBytes != p.rowBytes() || p.RowBytes != l.RowBytes:
+	case p.RowBytes != kind.rowBytes(p) || p.RowBytes != l.RowBytes:
 		return errors.New("row_bytes")
 	}
 	if !kind.hasCoins(p.Coins) {
@@ -315,7 +310,7 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 	if !sameCoins(p.Coins, l.Coins) {
 		return errors.New("other coins than the level's")
 	}
-	first, report := p.losses(kind)
+	first, report := kind.losses(p)
 	if kind.memoized {
 		return errors.Join(atMost(first, l.EpsInf, share), atMost(report, l.Eps1, share))
 	}

@@ -126,16 +126,16 @@ func TestDraws(t *testing.T) {
 			random := bytes.NewReader(unhex(one.Random))
 			d := Draws{random}
 			var report []byte
-			if mechanisms[p.Mechanism].memoized {
+			if k := mechanisms[p.Mechanism]; k.memoized {
 				function := int64(0)
 				if one.Function != nil {
 					function = *one.Function
 				}
-				memo := p.first(d, p.Coins["memo"], p.memoKey(one.Value, function), function)
+				memo := k.first(p, d, p.Coins["memo"], k.key(p, one.Value, function), function)
 				if hex.EncodeToString(memo) != *one.Memo {
 					t.Errorf("%s, value %d, random %s: memo %x, not %s", p.Mechanism, one.Value, one.Random, memo, *one.Memo)
 				}
-				report = p.second(d, memo)
+				report = k.second(p, d, memo)
 			} else {
 				report = p.once(d, one.Value)
 			}
