@@ -44,12 +44,6 @@ class EstimateQuery(CohortQuery):
     )
 
 
-class PageQuery(EstimateQuery):
-    """Selects the page without scripts: of one attribute, or of all."""
-
-    attribute: str | None = None
-
-
 class IntervalQuery(EstimateQuery):
     """Also selects the confidence of the intervals."""
 

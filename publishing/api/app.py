@@ -4,7 +4,6 @@ About people, the API serves only aggregates: published estimates, numbers of re
 page contacts no other host.
 
     GET /                                             the page
-    GET /table                                        the latest estimates as a page without scripts
     GET /api/v1/survey                                the attributes and their privacy levels
     GET /api/v1/status                                summary: each attribute's latest estimate and privacy loss; rejections
     GET /api/v1/attributes/{attribute}/histogram      one estimate with its intervals (also histogram.csv)
@@ -21,7 +20,7 @@ A process with several surveys serves these requests, except the last, below `/s
     GET /api/v1/surveys                               summary of all surveys
     GET /openapi.json                                 OpenAPI description of the requests for all surveys
 
-Errors are problem documents (RFC 9457); `/table` shows the errors 404 and 422 of its estimates as a page:
+Errors are problem documents (RFC 9457):
 
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD

@@ -18,7 +18,6 @@ from ldpstream.publishing.answers.queries import (
     ComparisonQuery,
     HistogramQuery,
     NumbersQuery,
-    PageQuery,
     SeriesQuery,
     StatusQuery,
     TableQuery,
@@ -39,7 +38,6 @@ from ldpstream.publishing.api.csv_answers import (
     time_zone,
 )
 from ldpstream.publishing.api.errors import FAILURES, describe
-from ldpstream.publishing.page.table import page_table, with_query
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Reason, Survey
@@ -183,12 +181,8 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         index = index.replace("<header>", '<header>\n  <p id="home"><a href="/">All surveys</a></p>')
 
     @api.get("/", include_in_schema=False)
-    def page(request: Request, of: Served = found) -> HTMLResponse:
-        return HTMLResponse(with_query(index, request.url.query))
-
-    @api.get("/table", include_in_schema=False)
-    def table(query: Annotated[PageQuery, Query()], of: Served = found) -> HTMLResponse:
-        return HTMLResponse(*page_table(of.survey, of.responses, query))
+    def page(of: Served = found) -> HTMLResponse:
+        return HTMLResponse(index)
 
     return api
 

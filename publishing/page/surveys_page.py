@@ -1,11 +1,11 @@
 """The start page of a process with several surveys: one row for each survey. The page works without scripts."""
 
+from datetime import UTC, datetime
 from html import escape
 from urllib.parse import quote
 
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.publishing.answers.summaries import Alert, Surveys, SurveySummary
-from ldpstream.publishing.page.table import HEAD, NUMBER, time_text
 
 COLUMNS = (
     "Survey",
@@ -27,6 +27,21 @@ TEXTS = {
     "drift": "a share moved in the latest step",
 }
 MOST_ALERTS = 3  # warnings shown of one survey
+NUMBER = ' class="number"'
+HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="/page/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page/page.css">
+</head>
+<body class="plain">
+<header><h1>{title}</h1></header>
+<main>
+"""
 FOOT = """</main>
 <footer>
 <p id="lost" role="status"></p>
@@ -60,7 +75,8 @@ def _row(survey: SurveySummary) -> str:
     if survey.end_ms is None:
         when, numbers = "no estimate yet", ["", "", "", ""]
     else:
-        when = f'{time_text(survey.end_ms)} <span class="name">step {survey.latest_step}</span>'
+        ended = datetime.fromtimestamp(survey.end_ms / 1000, UTC)
+        when = f'{ended:%Y-%m-%d %H:%M:%S} UTC <span class="name">step {survey.latest_step}</span>'
         losses = [up(loss, 3) for loss in (survey.eps_t, survey.eps_sequence)]
         numbers = [f"{survey.reports:,}", f"{survey.people_at_least:,}", *losses]
     cells = "".join(f"<td{NUMBER}>{number}</td>" for number in numbers)

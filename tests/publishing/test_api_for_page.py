@@ -159,63 +159,6 @@ def test_the_status_says_when_the_next_estimate_is_due(demo: Demo, client: TestC
         assert (found["first_step"], found["latest_step"], found["due_ms"]) == (None, None, SURVEY.closes_ms(7))
 
 
-# ---- without JavaScript
-
-
-def test_the_table_shows_the_latest_estimates(client: TestClient, demo: Demo) -> None:
-    answer = client.get("/table")
-    assert answer.headers["content-type"].startswith("text/html")
-    p = published(demo, "screen", "window", STEPS - 1)
-    share = p.estimators["eb"].estimate().frequencies[0]
-    assert f'<th scope="row">home</th><td class="number">{100 * share:.2f} %</td>' in answer.text
-    assert f"{p.reports:,} reports of at least" in answer.text
-    assert "2026-01-05 04:00:00 UTC (step 3)" in answer.text
-    chance = SURVEY.mechanisms[0][0].guess(STEPS)
-    assert (
-        "<details><summary><strong>Privacy of screen:</strong> the chance of a right guess from a whole device is"
-        in answer.text
-    )
-    assert f"from all {STEPS} reports of this attribute so far: {100 * chance:.1f} % if the value never changed" in answer.text
-    assert answer.text.count("<table>") == 2
-    median = published(demo, "latency_ms", "window", STEPS - 1).numbers["p50"]
-    assert f"median {median.value:.4g} (95 %: {median.low:.4g} to {median.high:.4g}; truth " in answer.text
-    alone = client.get("/table", params={"attribute": "latency_ms", "span": "step", "step": 1, "estimator": "mi"}).text
-    assert alone.count("<tr>") == 1 + SURVEY.attributes[1].k
-    assert "<script" not in answer.text + alone
-
-
-def test_the_table_states_the_promise_behind_a_relay_after_the_other_promise(demo: Demo) -> None:
-    relayed = msgspec.structs.replace(SURVEY, relay="required", lateness_steps=2, crowd=20_000)
-    for survey, said in ((SURVEY, False), (relayed, True)):
-        with TestClient(create_api(Served(survey, demo.service.results, dict))) as client:
-            text = client.get("/table").text
-        assert ("if at least 20,000 honest people report at the same steps" in text) == said
-        assert ("must be the same people at all steps" in text) == said  # the first attribute is memoized
-        assert not said or text.index("Privacy of screen") < text.index("Reports come through a relay")
-
-
-@pytest.mark.parametrize(
-    ("query", "status", "said"),
-    [
-        ("attribute=<b>", 404, "no attribute &#x27;&lt;b&gt;&#x27;"),
-        ("step=99", 404, "no estimate"),
-        ("estimator=x", 422, "one of"),
-    ],
-)
-def test_the_table_says_what_is_missing(client: TestClient, query: str, status: int, said: str) -> None:
-    answer = client.get(f"/table?{query}")
-    assert answer.status_code == status
-    assert said in answer.text
-
-
-def test_the_page_leads_to_the_table_of_its_link(client: TestClient) -> None:
-    text = client.get("/?attribute=a&span=step&x=%22><script>").text
-    assert '"table?attribute=a&amp;span=step&amp;x=%22' in text
-    assert "<script>" not in text
-    assert text.count("</table>") == client.get("/").text.count("</table>") > 0
-    assert [client.head(path).status_code for path in ("/", "/table", "/none")] == [200, 200, 404]  # as uptime checks ask
-
-
 def test_the_page_is_light_and_loads_only_its_own_files(client: TestClient) -> None:
     """The weight is that of the bodies, as served to a browser that accepts gzip. The limit is 71 kB."""
     index = client.get("/")

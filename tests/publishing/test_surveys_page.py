@@ -64,7 +64,6 @@ def test_the_start_page_and_its_api_list_all_surveys(surveys: dict[str, Served])
             assert "All surveys" in client.get(summary["path"]).text
             assert client.get(f"/surveys/{name}/api/v1/survey").json()["fingerprint"] == summary["fingerprint"]
         assert client.get("/surveys/calm", follow_redirects=True).status_code == 200
-        assert client.get("/surveys/calm/table").status_code == 200
         refused = client.get("/surveys/nobody/api/v1/status")
         assert (refused.status_code, refused.json()["detail"]) == (404, "no survey 'nobody' here")
     with TestClient(create_surveys_api(surveys, lambda: at_ms + OVERDUE_MS + 10**9)) as late:

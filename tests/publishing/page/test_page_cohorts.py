@@ -111,20 +111,3 @@ def test_an_address_with_an_unknown_cohort_says_so(url: str, open_page: OpenPage
     expect(page.locator("#notice-text")).to_have_text("This survey has no cohort “<b>2.0”.")
     expect(page.locator("#histogram-title")).to_have_text("screen")
     page.close()
-
-
-def test_browsers_without_scripts_find_each_cohort() -> None:
-    table = rig.client().get("/table", params={"attribute": "screen"}).text
-    links = "".join(f"cohort={name}" for name in ("1.0", "1.1", "beta+%3Cb%3E%7C%26", "%3D1%2B1"))
-    assert all(part in table for part in links.replace("cohort=", " cohort=").split())
-    chosen = rig.client().get("/table", params={"attribute": "screen", "cohort": BETA}).text
-    assert "<h2>screen, version beta &lt;b&gt;|&amp;</h2>" in chosen
-    assert ">All people</a>" in chosen
-    assert "filtered curve" not in chosen
-    below = rig.client().get("/table", params={"attribute": "screen", "cohort": FORMULA}).text
-    assert f"260 reports, which may come from fewer than {rig.LEAST} people. No histogram is published." in below
-    every = rig.client().get("/table", params={"cohort": NEW}).text
-    assert [f"<h2>{name}, version 1.1</h2>" in every for name in rig.ATTRIBUTES] == [True] * 3
-    wrong = rig.client().get("/table", params={"cohort": "2.0"})
-    assert wrong.status_code == 422
-    assert "must be one of 1.0, 1.1, beta &lt;b&gt;|&amp;, =1+1, got" in wrong.text

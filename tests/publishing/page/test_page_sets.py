@@ -1,7 +1,6 @@
 """The page shows a question with several answers: shares that do not sum to 100 %, and the mean number of values."""
 
 from collections.abc import Iterator
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import expect
@@ -47,12 +46,3 @@ def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open
     expect(page.locator("#histogram-title")).to_have_text("mode")
     expect(page.locator("#summary")).not_to_contain_text("People choose")
     page.close()
-
-
-def test_the_page_without_scripts_has_the_same_numbers(url: str) -> None:
-    with urlopen(f"{url.removesuffix('/')}/table?attribute=apps") as answer:
-        text = answer.read().decode()
-    assert "People choose up to 3 values, so the shares do not sum to 100 %." in text
-    assert "People choose on average 1." in text
-    assert "none of these" in text
-    assert "50.0 % without reports" in text
