@@ -37,6 +37,16 @@ export function randomSubset(k: number, size: number, value: number, withValue: 
   return members;
 }
 
+/** Draws `inside` of the ones and `outside` of the zeros. Returns as many bits. */
+export function randomOverlap(bits: Uint8Array, inside: number, outside: number, random: RandomBytes): Uint8Array {
+  const places = [...bits.keys()];
+  const [ones, zeros] = [places.filter((i) => bits[i]), places.filter((i) => !bits[i])];
+  const drawn = new Uint8Array(bits.length);
+  for (const i of chosen(inside, ones.length, random)) drawn[ones[i]!] = 1;
+  for (const i of chosen(outside, zeros.length, random)) drawn[zeros[i]!] = 1;
+  return drawn;
+}
+
 /** Draws n of the numbers below `from` by Floyd's algorithm: each set of n numbers is equally likely. */
 export function chosen(n: number, from: number, random: RandomBytes): Set<number> {
   const numbers = new Set<number>();

@@ -4,13 +4,13 @@
  */
 
 import {
-  fromLittleEndian, littleEndian, packed, randomBits, randomMember, randomSubset, randomSymbol, unpacked, width,
+  fromLittleEndian, littleEndian, packed, randomBits, randomMember, randomOverlap, randomSubset, randomSymbol, unpacked, width,
 } from "./draws.js"; // prettier-ignore
-import { UnknownSurvey } from "./errors.js";
+import { UnknownSurvey, UnsafeSurvey } from "./errors.js";
 import { parseField, type Field } from "./field.js";
-import { integer, type Fields } from "./json.js";
+import { integer, object, text, type Fields } from "./json.js";
 import type { Coins, Mechanism } from "./mechanisms.js";
-import { probabilities, type RandomBytes } from "./random.js";
+import { belowBig, probabilities, type RandomBytes } from "./random.js";
 
 /** The parameters that only some families have. */
 export interface Sizes {
@@ -21,6 +21,14 @@ export interface Sizes {
   readonly stride: number; // hashing: a value v has the place v · stride mod k; 1 without hashing
   readonly field: Field | null; // hashing only
   readonly omega: number; // ones in a subset; 0 for other families
+  readonly memos: MemoSets | null; // L-SS only
+}
+
+/** The memos of L-SS, and the overlaps of a report with its memo. */
+export interface MemoSets {
+  readonly size: number; // ones in a memo
+  readonly logOdds: number; // ln θ: a report with one more member of the memo is θ times as likely
+  readonly cumulated: readonly bigint[]; // number j: the weights of the overlaps 0 … j together
 }
 
 /** One family. The first round draws a memo, or the report of a one-time mechanism; the second round draws a report from a memo. */
@@ -43,6 +51,8 @@ export interface Family {
   lossOfMemos(m: Mechanism, report: Coins): number;
 }
 
+const MAX_OVERLAP_K = 1024;
+const MAX_WEIGHT_BITS = 65536; // of the sum of the weights
 const MAX_FIELD = 1024;
 const MAX_HASHED_K = 2 ** 24; // also keeps the number of hash functions below 2^32
 
@@ -203,3 +213,66 @@ export const SUBSET: Family = {
     return Math.log(yes / m.omega) - Math.log(no / (m.k - m.omega));
   },
 };
+
+/** L-SS: the memo is a subset of `memos.size` values, the report one of ω values, likelier the more values both have. */
+export const SUBSETS: Family = {
+  ...SUBSET,
+  sizes(k, given, where) {
+    const largest = Math.floor(Math.min(k, MAX_OVERLAP_K) / 2);
+    integer(k, `${where}: k`, 2, MAX_OVERLAP_K);
+    const size = integer(given["memo_size"], `${where}: memo_size`, 1, largest);
+    const omega = integer(given["omega"], `${where}: omega`, 1, largest);
+    return { omega, memos: parseMemoSets(k, size, omega, object(given["odds"], `${where}: odds`), where), rowBytes: Math.ceil(k / 8) };
+  },
+  first: (m, coins, key, _, random) => packed(randomSubset(m.k, m.memos!.size, key, coins["with_value"]!, random)),
+  second(m, memo, random) {
+    const { cumulated } = m.memos!;
+    const drawn = belowBig(cumulated.at(-1)!, random);
+    const overlap = cumulated.findIndex((sum) => sum > drawn);
+    return packed(randomOverlap(unpacked(memo, m.k), overlap, m.omega - overlap, random));
+  },
+  isFirst: (m, row) => BITS.isFirst(m, row, 0) && unpacked(row, m.k).reduce((sum, bit) => sum + bit, 0) === m.memos!.size,
+  loss: (m, coins) => SUBSET.loss({ ...m, omega: m.memos!.size }, coins),
+  lossOfReports(m, memo, _, t) {
+    if (t > 1) return SUBSETS.loss(m, memo); // an upper bound; the service knows the exact loss
+    const { size, logOdds } = m.memos!;
+    const logs = [0];
+    for (let j = 0; j < Math.min(size, m.omega); j++) {
+      logs.push(logs[j]! + logOdds + Math.log(((size - j) * (m.omega - j)) / ((j + 1) * (m.k - size - m.omega + j + 1))));
+    }
+    const largest = Math.max(...logs);
+    const chances = logs.map((log) => Math.exp(log - largest));
+    const overlap = chances.reduce((sum, chance, j) => sum + j * chance, 0) / chances.reduce((sum, chance) => sum + chance, 0);
+    const { yes, no } = probabilities(memo["with_value"]!);
+    const [inside, outside] = [overlap / size, (m.omega - overlap) / (m.k - size)]; // chances of a member of the memo, and of another value
+    const p = yes * inside + no * outside;
+    const notP = yes * (1 - inside) + no * (1 - outside);
+    return Math.log(p / m.omega) - Math.log(notP / (m.k - m.omega));
+  },
+  lossOfMemos: (m) => Math.min(m.memos!.size, m.omega) * m.memos!.logOdds,
+};
+
+function parseMemoSets(k: number, size: number, omega: number, odds: Fields, where: string): MemoSets {
+  const shift = integer(odds["shift"], `${where}: odds.shift`, 0, 128);
+  const digits = text(odds["numerator"], `${where}: odds.numerator`);
+  const most = Math.min(size, omega);
+  const lost = (4 * digits.length - 8) * most >= MAX_WEIGHT_BITS; // the weights would be too large to compute
+  if (lost || !/^(?!00)([0-9a-f]{2})+$/.test(digits)) throw new UnknownSurvey(`${where}: odds.numerator must be a short hexadecimal number`);
+  const [numerator, denominator] = [BigInt(`0x${digits}`), 1n << BigInt(shift)];
+  if (numerator <= denominator) throw new UnsafeSurvey(`${where}: odds must be above 1`);
+  const cumulated: bigint[] = [];
+  let sum = 0n;
+  for (let j = 0; j <= most; j++) {
+    sum += ways(size, j) * ways(k - size, omega - j) * numerator ** BigInt(j) * denominator ** BigInt(most - j);
+    cumulated.push(sum);
+  }
+  if (sum >> BigInt(MAX_WEIGHT_BITS)) throw new UnknownSurvey(`${where}: the weights of the overlaps are too large`);
+  return { size, logOdds: Math.log1p(Number(numerator - denominator) / Number(denominator)), cumulated };
+}
+
+/** Returns the number of subsets of j of n values. */
+function ways(n: number, j: number): bigint {
+  let number = 1n;
+  for (let i = 1; i <= j; i++) number = (number * BigInt(n - j + i)) / BigInt(i);
+  return number;
+}

@@ -1,6 +1,6 @@
 /** The mechanisms, by their names, and the randomizer of a device. */
 
-import { BITS, HASHED, SETS, SUBSET, SYMBOLS, WAVE, type Family, type Sizes } from "./families.js";
+import { BITS, HASHED, SETS, SUBSET, SUBSETS, SYMBOLS, WAVE, type Family, type Sizes } from "./families.js";
 import { hash } from "./field.js";
 import { below, type Coin, type RandomBytes } from "./random.js";
 
@@ -9,7 +9,7 @@ export const MECHANISMS: Readonly<Record<string, Family>> = {
   "GRR": SYMBOLS, "L-GRR": SYMBOLS, "SW": WAVE,
   "SUE": BITS, "OUE": BITS, "THE": BITS, "L-SUE": BITS, "L-OSUE": BITS, "L-SOUE": BITS, "L-OUE": BITS,
   "BLH": HASHED, "OLH": HASHED, "L-BLH": HASHED, "L-OLH": HASHED,
-  "SS": SUBSET,
+  "SS": SUBSET, "L-SS": SUBSETS,
   "PS-GRR": SETS, "L-PS-GRR": SETS,
 }; // prettier-ignore
 

@@ -8,6 +8,8 @@
  * Hence Pr[yes] is exact, and no floating-point number depends on a value.
  */
 
+import { toHex } from "./bytes.js";
+
 /** Returns n uniform bytes. */
 export type RandomBytes = (n: number) => Uint8Array;
 
@@ -58,6 +60,16 @@ export function below(n: number, random: RandomBytes): number {
   if (bits === 0) return 0;
   for (;;) {
     const drawn = random(Math.ceil(bits / 8)).reduce((number, byte) => number * 256 + byte, 0) % 2 ** bits;
+    if (drawn < n) return drawn;
+  }
+}
+
+/** Returns a uniform integer in [0, n), n >= 1, without bias. */
+export function belowBig(n: bigint, random: RandomBytes): bigint {
+  const bits = n > 1n ? (n - 1n).toString(2).length : 0;
+  if (bits === 0) return 0n;
+  for (;;) {
+    const drawn = BigInt.asUintN(bits, BigInt(`0x${toHex(random(Math.ceil(bits / 8)))}`));
     if (drawn < n) return drawn;
   }
 }

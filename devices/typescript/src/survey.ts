@@ -253,6 +253,7 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
     lifetime_reports: level["lifetime_reports"] ?? null,
     g: level["g"],
     omega: level["omega"],
+    memo_size: level["memo_size"],
     width: level["width"],
     choices,
     row_bytes: level["row_bytes"],
@@ -269,6 +270,8 @@ function parseLevel(raw: unknown, parameters: unknown, where: string, k: number,
   }
   const mechanism = parseMechanism(given, where, family, memoized);
   requirePromise(mechanism, losses, where);
+  const [odds, stated] = [mechanism.memos?.logOdds ?? 0, number(level["log_odds"] ?? 0, `${where}.log_odds`)];
+  if (!(Math.abs(odds - stated) <= 1e-5 * stated)) throw new UnsafeSurvey(`${where}: the survey states log_odds = ${stated}, its mechanism has ${odds}`);
   requireCoins(object(given["coins"], where), object(level["coins"], `${where}.coins`), where);
   return { name: text(level["name"], `${where}.name`), losses, mechanism };
 }
@@ -298,7 +301,7 @@ function statedLoss(raw: unknown, where: string): number {
 
 function parseMechanism(given: Fields, where: string, family: Family, memoized: boolean): Mechanism {
   const k = given["k"] as number;
-  const sizes = { symbols: k, near: 1, functions: 1, stride: 1, field: null, omega: 0, ...family.sizes(k, given, where) };
+  const sizes = { symbols: k, near: 1, functions: 1, stride: 1, field: null, omega: 0, memos: null, ...family.sizes(k, given, where) };
   const coins = object(given["coins"], `${where}: coins`);
   const limit = given["lifetime_reports"];
   if (sizes.rowBytes > MAX_ROW_BYTES) throw new UnknownSurvey(`${where}: a report must take at most ${MAX_ROW_BYTES} bytes, got ${sizes.rowBytes}`);

@@ -8,7 +8,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HASHED, SUBSET, SYMBOLS, WAVE } from "../src/families.js";
+import { HASHED, SUBSET, SUBSETS, SYMBOLS, WAVE } from "../src/families.js";
 import { Device, MemoryStore, type Survey } from "../src/index.js";
 import { drawFunction, drawMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "../src/mechanisms.js";
 import { below, shuffled, toss, type RandomBytes } from "../src/random.js";
@@ -48,7 +48,7 @@ function rows(m: Mechanism, random: RandomBytes, what: "memo" | "report"): Uint8
 const grr = (eps: number, n: number) => Math.exp(eps) / (Math.exp(eps) + n - 1);
 
 /** The deviation of rows from the mechanism's distribution at loss eps. */
-function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
+function compare(m: Mechanism, made: Uint8Array[], eps: number, size = m.omega): number {
   if (m.family === SYMBOLS || m.family === WAVE) {
     const p = m.near * Math.exp(eps) / (m.near * Math.exp(eps) + K - 1); // probability of a symbol near the value
     const near = (s: number) => s >= VALUE && s < VALUE + m.near;
@@ -63,9 +63,9 @@ function compare(m: Mechanism, made: Uint8Array[], eps: number): number {
     return Math.max(cells, deviation([cell.filter((c) => c % g === 0).length], () => p, N));
   }
   const ones = Array.from({ length: K }, (_, v) => made.filter(([byte]) => (byte! >> v) & 1).length);
-  if (m.family === SUBSET) {
-    const p = 1 / (1 + ((K - m.omega) / m.omega) * Math.exp(-eps));
-    return deviation(ones, (v) => (v === VALUE ? p : (m.omega - p) / (K - 1)), N);
+  if (m.family === SUBSET || m.family === SUBSETS) {
+    const p = 1 / (1 + ((K - size) / size) * Math.exp(-eps));
+    return deviation(ones, (v) => (v === VALUE ? p : (size - p) / (K - 1)), N);
   }
   const bit = (v: number) => (v === VALUE ? 0.5 : 1 / (Math.exp(eps) + 1)); // OUE, and L-OSUE in both rounds
   const pairs = ones.map((_, v) => made.filter(([byte]) => (byte! >> v) & (byte! >> (v + 1) % K) & 1).length);
@@ -83,13 +83,14 @@ for (const level of [{ mechanism: "GRR" }, { mechanism: "OUE" }, { mechanism: "O
   });
 }
 
-for (const level of [{ mechanism: "L-GRR" }, { mechanism: "L-OSUE" }, { mechanism: "L-OLH", g: 4 }]) {
+for (const level of [{ mechanism: "L-GRR" }, { mechanism: "L-OSUE" }, { mechanism: "L-OLH", g: 4 }, { mechanism: "L-SS", memo_size: 1, omega: 2 }]) {
   test(`${level.mechanism} follows its distribution in both rounds`, async () => {
     const m = await stated({ ...level, eps_inf: 2, eps_1: 1 });
-    assert.ok(compare(m, rows(m, seeded(level.mechanism), "memo"), 2) < LIMIT);
+    const size = m.memos?.size;
+    assert.ok(compare(m, rows(m, seeded(level.mechanism), "memo"), 2, size) < LIMIT);
     assert.ok(compare(m, rows(m, seeded(`${level.mechanism} report`), "report"), 1) < LIMIT);
     const leaky = await stated({ ...level, eps_inf: 2.6, eps_1: 1.3 });
-    assert.ok(compare(leaky, rows(leaky, seeded("control"), "memo"), 2) > LIMIT);
+    assert.ok(compare(leaky, rows(leaky, seeded("control"), "memo"), 2, size) > LIMIT);
     assert.ok(compare(leaky, rows(leaky, seeded("control 2"), "report"), 1) > LIMIT);
   });
 }

@@ -11,6 +11,7 @@ export interface Level {
   eps_1?: number;
   g?: number;
   omega?: number;
+  memo_size?: number;
   width?: number;
   choices?: number;
   every_steps?: number;
@@ -61,7 +62,7 @@ export const survey = (questions: Question[], head: Record<string, unknown> = {}
 const smaller = (digits: string): number => Buffer.from(digits, "hex").reduceRight((sum, digit) => (sum + digit) / 256, 0);
 
 /** Returns the parameters as the canonical text states them. */
-function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string, unknown>): Record<string, unknown> {
+function stated({ coins, every_steps, lifetime_reports, odds, ...same }: Record<string, unknown>): Record<string, unknown> {
   const rounds = Object.entries(coins as Record<string, Record<string, ReturnType<typeof coin>>>).map(([part, of]) => [
     part,
     Object.fromEntries(
@@ -72,7 +73,21 @@ function stated({ coins, every_steps, lifetime_reports, ...same }: Record<string
     ),
   ]);
   const numbers = Object.entries(same).filter(([, value]) => value != null);
-  return { ...Object.fromEntries(numbers), coins: Object.fromEntries(rounds) };
+  return { ...Object.fromEntries(numbers), ...(odds ? { log_odds: logOdds(odds as Odds) } : {}), coins: Object.fromEntries(rounds) };
+}
+
+interface Odds {
+  numerator: string;
+  shift: number;
+}
+
+const logOdds = ({ numerator, shift }: Odds): number => Number(Math.log(Number(BigInt(`0x${numerator}`)) / 2 ** shift).toPrecision(6));
+
+/** The mean overlap of a report of ω values with a memo of m values, if one more common value makes the report θ times as likely. */
+function meanOverlap(k: number, m: number, omega: number, theta: number): number {
+  const ways = (n: number, j: number): number => (j === 0 ? 1 : (ways(n, j - 1) * (n - j + 1)) / j);
+  const weights = Array.from({ length: Math.min(m, omega) + 1 }, (_, j) => ways(m, j) * ways(k - m, omega - j) * theta ** j);
+  return weights.reduce((sum, weight, j) => sum + j * weight, 0) / weights.reduce((sum, weight) => sum + weight, 0);
 }
 
 function parameters(level: Level, k: number, share: number): Record<string, unknown> {
@@ -88,6 +103,19 @@ function parameters(level: Level, k: number, share: number): Record<string, unkn
   if (mechanism === "SS") {
     const inside = 1 / (1 + ((k - omega!) / omega!) * Math.exp(-eps));
     return { ...given, omega, coins: { report: { with_value: coin(inside) } } };
+  }
+  if (mechanism === "L-SS") {
+    const [m, w, a, b] = [level.memo_size!, omega!, Math.expm1(epsInf), Math.exp(eps1)];
+    const wanted = (w * (b * m + ((k - w) * (b - 1)) / a)) / (b * w + k - w);
+    let [low, high] = [1, 1e9]; // θ: the loss of a report is that of subset selection with eps_1
+    while (high / low > 1 + 1e-12) {
+      const theta = Math.sqrt(low * high);
+      [low, high] = meanOverlap(k, m, w, theta) < wanted ? [theta, high] : [low, theta];
+    }
+    const numerator = Math.floor(low * 2 ** 20).toString(16);
+    const odds = { numerator: numerator.padStart(numerator.length + (numerator.length % 2), "0"), shift: 20 };
+    const inside = 1 / (1 + ((k - m) / m) * Math.exp(-epsInf));
+    return { ...given, omega, memo_size: m, odds, coins: { memo: { with_value: coin(inside) }, report: {} } };
   }
   if (mechanism === "SW") {
     const near = level.width! * Math.exp(eps);
@@ -178,7 +206,7 @@ export const SPACED: Level = { mechanism: "GRR", eps: 1, every_steps: 4, lifetim
 
 /** Returns the survey whose only level has these parameters, and states the same losses. */
 export function surveyOf(parameters: Record<string, any>): Promise<Survey> {
-  const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "width", "choices", "lifetime_reports"].filter((key) => parameters[key] != null);
+  const keys = ["mechanism", "eps", "eps_inf", "eps_1", "g", "omega", "memo_size", "width", "choices", "lifetime_reports"].filter((key) => parameters[key] != null);
   const level = { every_steps: parameters["every_steps"], ...Object.fromEntries(keys.map((key) => [key, parameters[key]])) };
   const { k, choices } = parameters;
   const values = Array.from({ length: choices ? k - choices : 0 }, (_, v) => `v${v}`);

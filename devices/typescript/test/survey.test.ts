@@ -129,6 +129,29 @@ test("unsafe: parameters that differ from the survey's text", async () => {
   }
 });
 
+test("unsafe or unknown: odds and sizes of L-SS", async () => {
+  const level = { mechanism: "L-SS", eps_inf: 2, eps_1: 1, memo_size: 2, omega: 5 };
+  const refused = (error: unknown) => error instanceof UnsafeSurvey || error instanceof UnknownSurvey;
+  const asked = document([{ k: 20, levels: [level] }]);
+  const made = asked.mechanisms[0]![0]!;
+  const { numerator, shift } = made["odds"] as { numerator: string; shift: number };
+  await openSurvey(asked);
+  for (const odds of [
+    { numerator, shift: shift - 1 }, // θ is twice as large: a report loses more
+    { numerator: "01", shift: 0 }, { numerator: "01", shift }, // θ is at most 1
+    { numerator: `00${numerator}`, shift }, { numerator: `${numerator}0`, shift }, { numerator: "", shift }, { numerator: "0x12", shift }, { numerator: 18, shift },
+    { numerator: "ff".repeat(5000), shift }, // the weights have 80 000 bits
+    { numerator, shift: 129 }, { numerator, shift: -1 }, { numerator }, null,
+  ]) await assert.rejects(openSurvey({ ...asked, mechanisms: [[{ ...made, odds }]] }), refused, JSON.stringify(odds)); // prettier-ignore
+  const stated = (change: Record<string, unknown>, both = {}) => openSurvey(document([{ k: 20, levels: [{ ...level, ...change }] }], {}, [[{ ...made, ...both }]]));
+  for (const log_odds of [3, -1, 0, "2"]) await assert.rejects(stated({ log_odds }), refused);
+  for (const sizes of [{ memo_size: 11 }, { memo_size: 0 }, { omega: 11 }, { omega: 0 }, { memo_size: 1 }, { omega: 4 }]) {
+    await assert.rejects(stated(sizes, sizes), refused, JSON.stringify(sizes));
+  }
+  await assert.rejects(stated({}, { memo_size: 3 }), UnsafeSurvey);
+  await assert.rejects(survey([{ k: 1025, levels: [level] }]), UnknownSurvey);
+});
+
 test("unknown: sizes beyond the limits of the format", async () => {
   for (const [k, level] of [
     [7_200_008, { mechanism: "OUE", eps: 1 }], // a row of 900 001 bytes

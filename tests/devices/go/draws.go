@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"math/big"
 	"math/bits"
 )
 
@@ -140,22 +141,65 @@ func (d Draws) bits(values []bool, coins map[string]Coin) []bool {
 	return drawn
 }
 
+// belowBig is below for numbers of any size.
+func (d Draws) belowBig(n *big.Int) *big.Int {
+	width := new(big.Int).Sub(n, big.NewInt(1)).BitLen()
+	mask := new(big.Int).Lsh(big.NewInt(1), uint(width))
+	mask.Sub(mask, big.NewInt(1))
+	for {
+		r := new(big.Int).SetBytes(d.bytes((width + 7) / 8))
+		if r.And(r, mask).Cmp(n) < 0 {
+			return r
+		}
+	}
+}
+
+// floyd draws c of the numbers below n.
+func (d Draws) floyd(n, c int64) []bool {
+	drawn := make([]bool, n)
+	for i := n - c; i < n; i++ {
+		r := d.below(i + 1)
+		if drawn[r] {
+			r = i
+		}
+		drawn[r] = true
+	}
+	return drawn
+}
+
 func (d Draws) subset(v, k, omega int64, withValue Coin) []bool {
 	with := d.toss(withValue, 1)[0]
 	c := omega
 	if with {
 		c--
 	}
-	others := make([]bool, k-1)
-	for j := k - 1 - c; j <= k-2; j++ {
-		r := d.below(j + 1)
-		if others[r] {
-			r = j
-		}
-		others[r] = true
-	}
+	others := d.floyd(k-1, c)
 	members := make([]bool, 0, k)
 	members = append(members, others[:v]...)
 	members = append(members, with)
 	return append(members, others[v:]...)
+}
+
+// overlap draws a set of omega values; weights has the cumulated weights of its numbers of common values with the memo.
+func (d Draws) overlap(memo []bool, omega int64, weights []*big.Int) []bool {
+	u, common := d.belowBig(weights[len(weights)-1]), int64(0)
+	for weights[common].Cmp(u) <= 0 {
+		common++
+	}
+	var inside, outside []int
+	for value, member := range memo {
+		if member {
+			inside = append(inside, value)
+		} else {
+			outside = append(outside, value)
+		}
+	}
+	drawn := make([]bool, len(memo))
+	for i, one := range d.floyd(int64(len(inside)), common) {
+		drawn[inside[i]] = one
+	}
+	for i, one := range d.floyd(int64(len(outside)), omega-common) {
+		drawn[outside[i]] = one
+	}
+	return drawn
 }

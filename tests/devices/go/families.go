@@ -1,6 +1,10 @@
 package ldpdevice
 
-import "math"
+import (
+	"encoding/hex"
+	"math"
+	"math/big"
+)
 
 // symbols: GRR.
 type symbols struct{}
@@ -159,4 +163,89 @@ func (subset) first(p *Parameters, d Draws, coins coinSet, v, function int64) []
 func (subset) loss(p *Parameters, coins coinSet) float64 {
 	yes, no := coins["with_value"].probabilities()
 	return math.Log((yes / float64(p.Omega)) / (no / float64(p.K-p.Omega)))
+}
+
+// subsets: L-SS, a memo of MemoSize values and a report of Omega values.
+type subsets struct{ unary }
+
+func (subsets) coinNames() (first, second []string) { return []string{"with_value"}, nil }
+
+func (subsets) fits(p *Parameters) bool {
+	most := p.K / 2
+	return p.K <= 1024 && p.MemoSize >= 1 && p.MemoSize <= most && p.Omega >= 1 && p.Omega <= most && p.Odds != nil && p.weights() != nil
+}
+
+func (subsets) first(p *Parameters, d Draws, coins coinSet, v, function int64) []byte {
+	return packed(d.subset(v, p.K, p.MemoSize, coins["with_value"]))
+}
+
+func (subsets) second(p *Parameters, d Draws, memo []byte) []byte {
+	return packed(d.overlap(unpacked(memo, p.K), p.Omega, p.weights()))
+}
+
+func (subsets) loss(p *Parameters, coins coinSet) float64 {
+	yes, no := coins["with_value"].probabilities()
+	return math.Log((yes / float64(p.MemoSize)) / (no / float64(p.K-p.MemoSize)))
+}
+
+// Odds say that a report with one more value of its memo is Numerator / 2^Shift times as likely.
+type Odds struct {
+	Numerator string `json:"numerator"`
+	Shift     int64  `json:"shift"`
+}
+
+// log returns the logarithm, or NaN if the odds are not above 1.
+func (o Odds) log() float64 {
+	digits, err := hex.DecodeString(o.Numerator)
+	one := new(big.Int).Lsh(big.NewInt(1), uint(max(o.Shift, 0)))
+	numerator := new(big.Int).SetBytes(digits)
+	if err != nil || o.Shift < 0 || o.Shift > 128 || len(digits) == 0 || digits[0] == 0 || numerator.Cmp(one) <= 0 {
+		return math.NaN()
+	}
+	above, _ := new(big.Rat).SetFrac(numerator.Sub(numerator, one), one).Float64()
+	return math.Log1p(above)
+}
+
+// weights returns the cumulated weights of the overlaps, or nil if the odds are not valid.
+func (p *Parameters) weights() []*big.Int {
+	common := min(p.MemoSize, p.Omega)
+	if p.cumulated != nil || math.IsNaN(p.Odds.log()) || int64(4*len(p.Odds.Numerator)-8)*common >= 65536 {
+		return p.cumulated
+	}
+	numerator, _ := new(big.Int).SetString(p.Odds.Numerator, 16)
+	sum := new(big.Int)
+	for j := range common + 1 {
+		weight := new(big.Int).Exp(numerator, big.NewInt(j), nil)
+		weight.Lsh(weight, uint(p.Odds.Shift*(common-j)))
+		weight.Mul(weight, new(big.Int).Binomial(p.MemoSize, j))
+		weight.Mul(weight, new(big.Int).Binomial(p.K-p.MemoSize, p.Omega-j))
+		sum = new(big.Int).Add(sum, weight)
+		p.cumulated = append(p.cumulated, sum)
+	}
+	if sum.BitLen() > 65536 {
+		p.cumulated = nil
+	}
+	return p.cumulated
+}
+
+func (s subsets) lossOfTwo(p *Parameters, memo, report coinSet) float64 {
+	k, m, omega := float64(p.K), float64(p.MemoSize), float64(p.Omega)
+	logs := []float64{0}
+	for j := 0.0; j < min(m, omega); j++ {
+		step := math.Log((m - j) * (omega - j) / ((j + 1) * (k - m - omega + j + 1)))
+		logs = append(logs, logs[int(j)]+p.Odds.log()+step)
+	}
+	largest := math.Inf(-1)
+	for _, l := range logs {
+		largest = max(largest, l)
+	}
+	mean, sum := 0.0, 0.0
+	for j, l := range logs {
+		chance := math.Exp(l - largest)
+		mean, sum = mean+float64(j)*chance, sum+chance
+	}
+	mean /= sum
+	yes, no := memo["with_value"].probabilities()
+	a, b := mean/m, (omega-mean)/(k-m)
+	return math.Log(((yes*a + no*b) / omega) / ((yes*(1-a) + no*(1-b)) / (k - omega)))
 }

@@ -8,7 +8,7 @@ var mechanisms = map[string]kind{
 	"SUE": {unary{}, false}, "OUE": {unary{}, false}, "THE": {unary{}, false},
 	"L-SUE": {unary{}, true}, "L-OSUE": {unary{}, true}, "L-SOUE": {unary{}, true}, "L-OUE": {unary{}, true},
 	"BLH": {hashed{}, false}, "OLH": {hashed{}, false}, "L-BLH": {hashed{}, true}, "L-OLH": {hashed{}, true},
-	"SS":     {subset{}, false},
+	"SS": {subset{}, false}, "L-SS": {subsets{}, true},
 	"PS-GRR": {sets{}, false}, "L-PS-GRR": {sets{}, true},
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
 	"reflect"
 	"slices"
@@ -30,6 +31,8 @@ type Level struct {
 	LifetimeReports *int64   `json:"lifetime_reports"`
 	G               int64    `json:"g"`
 	Omega           int64    `json:"omega"`
+	MemoSize        int64    `json:"memo_size"`
+	LogOdds         float64  `json:"log_odds"`
 	Width           int64    `json:"width"`
 	Choices         int64    `json:"choices"`
 
@@ -87,9 +90,13 @@ type Parameters struct {
 	Stride          int64                      `json:"stride"`
 	Field           Field                      `json:"field"`
 	Omega           int64                      `json:"omega"`
+	MemoSize        int64                      `json:"memo_size"`
+	Odds            *Odds                      `json:"odds"`
 	Width           int64                      `json:"width"`
 	Choices         int64                      `json:"choices"`
 	Coins           map[string]map[string]Coin `json:"coins"`
+
+	cumulated []*big.Int // see weights
 }
 
 // Survey is a device survey that passed every check.
@@ -297,8 +304,10 @@ func check(a *Attribute, l *Level, p *Parameters, share float64) error {
 		return errors.New("choices")
 	case a.Choices < 0 || a.Choices > int64(len(a.Values)) || a.Choices > 0 && len(a.Values) > 30:
 		return errors.New("choices")
-	case p.G != l.G || p.Omega != l.Omega || p.Width != l.Width || !kind.fits(p):
+	case p.G != l.G || p.Omega != l.Omega || p.MemoSize != l.MemoSize || p.Width != l.Width || !kind.fits(p):
 		return errors.New("parameters of the mechanism")
+	case p.Odds != nil && !(math.Abs(p.Odds.log()-l.LogOdds) <= 1e-5*l.LogOdds):
+		return errors.New("other odds than the level's")
 	case p.Functions != l.Functions || p.Digits != l.Digits || p.Stride != l.Stride || !reflect.DeepEqual(p.Field, l.Field):
 		return errors.New("other hash functions than the level's")
 	case p.RowBytes != kind.rowBytes(p) || p.RowBytes != l.RowBytes:
