@@ -1,1 +1,1 @@
-"""Plans: a proposed survey, the adviser, the next survey, the forecast of accuracy, the size of a deployment."""
+"""Plans: a proposed survey, the adviser, the forecast of accuracy, the changes from one survey to another."""

@@ -1,18 +1,26 @@
-"""The size of a deployment: what every service needs for a survey and a number of devices.
+"""Plans a deployment: what every service needs for a survey and a number of devices.
+
+    python -m deploy.plan SURVEY --devices 1e9
 
 `docs/capacity.md` has the sources of the costs.
 """
 
 import math
+from typing import Annotated
 
 import msgspec
+import typer
 
+from ldpstream.commands.arguments import DEMO_SURVEY, SurveyOrDemo
+from ldpstream.commands.cli import run
 from ldpstream.engines.checkpoint import STORED_KEY_BYTES
 from ldpstream.engines.gateway_log import MAX_BATCH
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
+from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.terminal import console, fail, table
 from ldpstream.runtime.settings import kept_ms
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.report_key import MAX_KEYS
 
@@ -34,6 +42,9 @@ UNEVEN = 1.1  # load of the fullest partition, divided by the mean load
 PEAK = 2  # the highest load, divided by the average load
 REPLICAS = 3  # copies of each record in Kafka
 YEAR_S = 365 * 86_400
+SERVE_ENOUGH = 0.5  # share of a core; `serve` has one process, which also calculates the estimates
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,3 +136,64 @@ def plan(survey: Survey, devices: float, every_s: float | None = None, *, batch:
 
 def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
     return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))
+
+
+@app.command()
+def plan_command(
+    devices: Annotated[float, typer.Option(help="number of devices, such as 1e9")],
+    survey_file: SurveyOrDemo = DEMO_SURVEY,
+    every: Annotated[
+        float | None, typer.Option(help="seconds between two reports of a device", show_default="the length of a step")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="envelopes in one request to a gateway")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Plan a deployment: partitions, gateways, agents, memory of Redis, bytes of the log, time of the estimates."""
+    survey = load_survey(survey_file)
+    try:
+        found = plan(survey, devices, every, batch=batch)
+    except ValueError as error:
+        fail(str(error))
+    console.print(f"{survey.name}: {found.devices:,.0f} devices, a report every {found.every_seconds:,.0f} s.", markup=False)
+    console.print(f"On average {found.requests:,.1f} requests and {found.records:,.1f} records a second.")
+    if (busy := found.serve_cores * PEAK) <= SERVE_ENOUGH and found.estimator_seconds <= survey.step_seconds / 2:
+        console.print(
+            f"One machine is enough: at {PEAK} times the average load, `ldpstream serve` uses {busy:.2g} of a core for the "
+            "reports (docs/serve.md). The table is for several machines.",
+            markup=False,
+        )
+    needs = table("Needs of each station", "station", "needs", "measured cost", texts=3)
+    for row in rows(found):
+        needs.add_row(*row)
+    console.print(needs)
+    if found.estimator_seconds > survey.step_seconds / 2:
+        console.print("The estimates of a step take more than half a step: use longer steps or fewer values.")
+    console.print(f"Numbers of processes are for {PEAK} times the average load. Sources of the costs: docs/capacity.md.")
+    write_json(json, found)
+
+
+def rows(found: Deployment) -> list[tuple[str, str, str]]:
+    gateway = f"{GATEWAY_US[0]:g} µs a request and {GATEWAY_US[1]:g} µs an envelope: {found.gateway_cores:.2g} cores on average"
+    agent = f"{AGENT_US[0]:g} µs a record and {1000 * AGENT_US[1]:.2g} ns a byte: {found.agent_cores:.2g} cores on average"
+    redis = f"{1000 * COMMIT_S:g} ms a commit: {found.redis_cores:.2g} cores"
+    return [
+        ("gateways", f"{found.gateways:,} of {size(found.gateway_memory)}", gateway),
+        ("partitions", f"{found.partitions:,}", f"{MAX_KEYS:,} report keys a partition and step"),
+        ("log", f"{size(found.log_bytes)}, {size(found.log_bytes_a_day)} a day", f"{found.envelope_bytes:.0f} B an envelope"),
+        ("agents", f"{found.agents:,} of {size(found.agent_memory)}", agent),
+        ("Redis", f"{size(found.redis_memory)}, primary servers: {found.redis_servers:,}", redis),
+        ("estimator", f"1 and a standby, of {size(found.estimator_memory)}", f"{found.estimator_seconds:.2g} s a step"),
+        ("estimates", f"{size(found.estimates_bytes_a_year)} a year in Kafka", "uncompressed"),
+    ]
+
+
+def size(number: float) -> str:
+    for unit in ("kB", "MB", "GB", "TB"):
+        number /= 1000
+        if number < 1000 or unit == "TB":
+            break
+    return f"{number:,.3g} {unit}" if number < 1000 else f"{number:,.0f} {unit}"
+
+
+if __name__ == "__main__":
+    run(app)

@@ -1,6 +1,9 @@
-"""Tests of `ldpstream plan`: its costs against the measured points in the documents, and its input."""
+"""Tests of `python -m deploy.plan`: its costs against the measured points in the documents, and its input."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -8,15 +11,22 @@ import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from deploy.plan import PEAK, RECORD_BYTES, Deployment, plan
 from ldpstream.estimators.filter.local_level import LocalLevel
-from ldpstream.planning.capacity import PEAK, RECORD_BYTES, Deployment, plan
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.questions import MAX_VALUES
-from tests.ldpstream.test_cli import ldpstream, one_line
+from tests.ldpstream.test_cli import one_line
 
 ROOT = Path(__file__).parents[2]
 OPERATE, RESULTS, SERVE = (ROOT / "docs" / f"{name}.md" for name in ("operate", "results", "serve"))
 NEAR = 0.3  # relative; runs on the shared machine differ by about a quarter
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "deploy.plan", *arguments], capture_output=True, text=True, cwd=ROOT, check=False,
+        env={**os.environ, "COLUMNS": "160"},
+    )  # fmt: skip
 
 
 def survey(k: int, attributes: int = 1) -> Survey:
@@ -69,7 +79,7 @@ def test_the_cost_of_serve_is_near_the_measured_cost() -> None:
 
 @pytest.mark.parametrize(("devices", "enough"), [("1e6", True), ("1e9", False)])
 def test_the_plan_says_if_one_machine_is_enough(devices: str, enough: bool) -> None:
-    said = ldpstream("plan", "--devices", devices).stdout
+    said = command("--devices", devices).stdout
     assert ("One machine is enough: at 2 times the average load, `ldpstream serve` uses" in " ".join(said.split())) is enough
 
 
@@ -106,9 +116,9 @@ def test_an_estimator_has_the_states_of_all_filters_in_memory() -> None:
 
 
 def test_the_command_prints_a_plan_or_one_line() -> None:
-    done = ldpstream("plan", "--devices", "1e9", "--every", "3600")
+    done = command("--devices", "1e9", "--every", "3600")
     assert done.returncode == 0, done.stderr
     assert "277,777.8 records a second" in done.stdout
-    one_line(ldpstream("plan", "--devices", "nan"), "devices", "nan")
-    one_line(ldpstream("plan", "--devices", "1e9", "--every", "0"), "every", "0")
-    one_line(ldpstream("plan", "--devices", "1e9", "--batch", "0"), "batch", "0")
+    one_line(command("--devices", "nan"), "devices", "nan")
+    one_line(command("--devices", "1e9", "--every", "0"), "every", "0")
+    one_line(command("--devices", "1e9", "--batch", "0"), "batch", "0")
