@@ -68,7 +68,7 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
 def main() -> None:
     """Takes all pictures."""
     take(PICTURES / "page.png", [], "")
-    take(PICTURES / "percentiles.png", [], "?attribute=latency_ms", "#quantiles-card")
+    take(PICTURES / "percentiles.png", ["--survey", str(SURVEY)], "?attribute=latency_ms", "#quantiles-card")
     with tempfile.TemporaryDirectory() as folder:
         take(PICTURES / "cohort.png", cohorts(Path(folder)), "?attribute=screen&cohort=1.1", "#estimates")
 

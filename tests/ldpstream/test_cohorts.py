@@ -61,7 +61,7 @@ def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_
     assert [[name for name, _ in found] for found in sizes] == [["1.0", "1.1", "other"]] * 2
     assert sum(int(n) for found in sizes for _, n in found) == 900
     assert "900 reports counted in 1 step; rejected: 0." in capture.get()
-    assert capture.get().count(" · window of 1 step up to 0 · ") == 2
+    assert capture.get().count(" · step 0 · ") == 2
     estimates = json.loads(out.read_text())["estimates"]
     assert {e["cohort"] for e in estimates} == {None, "1.0", "1.1", "other"}
     assert all(bool(e["estimators"]) is not e["below_least"] for e in estimates)

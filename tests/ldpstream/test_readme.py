@@ -56,8 +56,8 @@ def test_the_picture_of_the_page_is_small() -> None:
 def test_the_demo_shows_what_the_readme_shows() -> None:
     shown = CliRunner().invoke(app, ["demo"], env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"})
     assert shown.exit_code == 0, shown.output
-    rows = [line.strip() for line in BLOCKS if line.startswith(("│", "240,000", "screen ·"))]
-    assert len(rows) == 8
+    rows = [line.strip() for line in BLOCKS if line.startswith(("│", "133,318", "mode ·"))]
+    assert len(rows) == 6
     lines = [line.strip() for line in shown.output.splitlines()]
     assert all(row in lines for row in rows)
 

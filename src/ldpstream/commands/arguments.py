@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from ldpstream.producers.values import ValueSource
     from ldpstream.surveys import Survey
 
-DEMO_SURVEY = Path(surveys.__file__).parent / "samples" / "demo.toml"
+SAMPLES = Path(surveys.__file__).parent / "samples"
+DEMO_SURVEY = SAMPLES / "demo.toml"
 
 SurveyFile = Annotated[Path, typer.Argument(metavar="SURVEY", help="the survey file (TOML)")]
 SurveyPaths = Annotated[
     list[Path], typer.Argument(metavar="SURVEY...", help="survey files (TOML), or folders of survey files that may change")
 ]
-SurveyOrDemo = Annotated[Path, typer.Argument(metavar="[SURVEY]", help="the survey file", show_default="the demo survey")]
+SurveyOrDemo = Annotated[Path, typer.Argument(metavar="[SURVEY]", help="the survey file", show_default="the sample demo")]
 DataFile = Annotated[
     Path | None,
     typer.Option(

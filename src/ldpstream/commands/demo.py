@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.commands.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, Seed, Steps, Users, values
+from ldpstream.commands.arguments import SAMPLES, DataFile, FirstStep, Missing, Seed, Steps, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, progress_bar, show_table, tell
@@ -22,11 +22,12 @@ if TYPE_CHECKING:  # the estimators load slowly: only commands that need them im
     from ldpstream.surveys import Survey
 
 app = typer.Typer()
+COMMUTE = SAMPLES / "commute.toml"
 
 
 @app.command()
 def demo(
-    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the demo survey")] = DEMO_SURVEY,
+    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the sample commute")] = COMMUTE,
     users: Users = 20_000,
     steps: Steps = 12,
     seed: Seed = 1,
@@ -89,7 +90,7 @@ def run_demo(survey: "Survey", source: "ValueSource", pipeline: "Demo", json: Pa
     truths = [pipeline.truth.of(p) for p in history]
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
-        if publication.step == last and publication.cohort is None:
+        if (publication.step, publication.span, publication.cohort) == (last, "window", None):
             show_table(tables.histogram_table(survey, publication, true))
     for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -8,7 +8,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from ldpstream.mechanisms.wording import plural, up
+from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
 if TYPE_CHECKING:  # these modules load slowly
@@ -20,65 +20,45 @@ MOST_ROWS = 20
 
 
 def share(frequency: float) -> str:
-    return "–" if math.isnan(frequency) else f"{frequency:.4f}"
-
-
-def privacy_line(publication: "Publication") -> str:
-    parts = [
-        f"{level}: ε_t={up(p.eps_t)} (t={p.t}) of ε∞={up(p.eps_inf)}, "
-        f"any changes {'' if p.eps_sequence_exact else '≤ '}{up(p.eps_sequence)}"
-        + (f", within {p.every_steps} steps {up(p.eps_window)}" if p.every_steps > 1 else "")
-        for level, p in publication.privacy.items()
-    ]
-    return "privacy loss in nats · " + " · ".join(parts)
+    return "–" if math.isnan(frequency) else f"{100 * frequency:.1f} %"
 
 
 def numbers_lines(publication: "Publication", several: bool, truth: dict[str, float]) -> list[str]:
-    numbers = [
-        f"{name} {x.value:.4g}"
+    of = "number of values of a person, " if several else ""
+    return [
+        f"{of}{name} {x.value:.4g}"
         + ("" if x.low is None or x.high is None else f" ({x.low:.4g} … {x.high:.4g})")
         + (f", truth {truth[name]:.4g}" if name in truth else "")
         for name, x in publication.numbers.items()
     ]
-    of = "number of values of a person, with 95 % interval" if several else "with 95 % intervals"
-    return [f"{of}: {' · '.join(numbers)}"] if numbers else []
 
 
 def histogram_table(survey: Survey, publication: "Publication", truth: "TrueAnswers | None") -> Table:
+    """Returns the default estimate of a window, with the true shares if they are known."""
     shares, numbers = truth or (None, {})
     attribute = survey.attributes[survey.index(publication.attribute)]
-    spans = {
-        "step": "step",
-        "window": f"window of {plural(publication.panes, 'step')} up to",
-        "filtered": "filtered curve at step",
-    }
+    first, last = max(0, publication.step - survey.window_steps + 1), publication.step
+    steps = f"steps {first} to {last}" if first < last else f"step {last}"
     late = "" if publication.complete else ", incomplete"
     silence = "nobody reported" if publication.complete else "no report counted"
     reports = plural(publication.reports, "report") if publication.reports else silence
     table = Table(
-        title=f"{attribute.name} · {spans[publication.span]} {publication.step} · {reports}{late}",
-        caption="\n".join([*numbers_lines(publication, attribute.most is not None, numbers), privacy_line(publication)]),
+        title=f"{attribute.name} · {steps} · {reports}{late}",
+        caption="\n".join(numbers_lines(publication, attribute.most is not None, numbers)),
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("value")
-    names, interval = list(publication.estimators), publication.main
-    for name in names:
-        table.add_column(name.upper(), justify="right")
-    table.add_column(f"95 % interval ({interval.upper()})", justify="right")
-    if shares is not None:
-        table.add_column("truth", justify="right")
-    found = {name: result.estimate() for name, result in publication.estimators.items()}
-    low, high = found[interval].interval(0.95)
+    for name in ("value", "estimate", "95 % interval", *(["truth"] if shares is not None else [])):
+        table.add_column(name, justify="left" if name == "value" else "right")
+    found = publication.estimators[publication.main].estimate()
+    low, high = found.interval(0.95)
     order = np.arange(attribute.k)
     if attribute.k > MOST_ROWS:
-        order = np.argsort(-found[publication.main].frequencies, kind="stable")[:MOST_ROWS]
+        order = np.argsort(-found.frequencies, kind="stable")[:MOST_ROWS]
     for v in order.tolist():
-        row = [escape(attribute.label(v)), *(share(found[name].frequencies[v]) for name in names)]
-        row.append("–" if math.isnan(low[v]) else f"{low[v]:.4f} … {high[v]:.4f}")
-        if shares is not None:
-            row.append(f"{shares[v]:.4f}")
-        table.add_row(*row)
+        interval = "–" if math.isnan(low[v]) else f"{share(low[v])[:-2]} … {share(high[v])}"
+        truths = [share(shares[v])] if shares is not None else []
+        table.add_row(escape(attribute.label(v)), share(found.frequencies[v]), interval, *truths)
     if attribute.k > MOST_ROWS:
         table.add_row(f"… {attribute.k - MOST_ROWS} more")
     return table
