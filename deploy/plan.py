@@ -2,7 +2,7 @@
 
     python -m deploy.plan SURVEY --devices 1e9
 
-`docs/capacity.md` has the sources of the costs.
+`docs/howto/capacity.md` has the sources of the costs.
 """
 
 import math
@@ -159,7 +159,7 @@ def plan_command(
     if (busy := found.serve_cores * PEAK) <= SERVE_ENOUGH and found.estimator_seconds <= survey.step_seconds / 2:
         console.print(
             f"One machine is enough: at {PEAK} times the average load, `ldpstream serve` uses {busy:.2g} of a core for the "
-            "reports (docs/serve.md). The table is for several machines.",
+            "reports (docs/howto/serve.md). The table is for several machines.",
             markup=False,
         )
     needs = table("Needs of each station", "station", "needs", "measured cost", texts=3)
@@ -168,7 +168,7 @@ def plan_command(
     console.print(needs)
     if found.estimator_seconds > survey.step_seconds / 2:
         console.print("The estimates of a step take more than half a step: use longer steps or fewer values.")
-    console.print(f"Numbers of processes are for {PEAK} times the average load. Sources of the costs: docs/capacity.md.")
+    console.print(f"Numbers of processes are for {PEAK} times the average load. Sources of the costs: docs/howto/capacity.md.")
     write_json(json, found)
 
 

@@ -1,4 +1,4 @@
-"""Writes `docs/results.md` and its pictures from the files that the project's commands write with `--json`.
+"""Writes `docs/evidence/results.md` and its pictures from the files that the project's commands write with `--json`.
 
     python -m lab.results_page FOLDER
 
@@ -30,7 +30,7 @@ from lab.panels import draw_panels
 from lab.papers.reproduction import Outcome, Row
 from lab.papers.reproduction_tables import markdown, outcome, summary
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "evidence"
 BESIDE = "results"  # folder for pictures and for tables too long for the page
 ABOUT = """# Results
 

@@ -105,7 +105,7 @@ class DeviceRandom(Protocol):
 class Randomizer(ABC):
     """The code of a device for one mechanism. A draw uses only the exact numbers of `Parameters`: the integers and the coins.
 
-    The draws are in the order that docs/write_a_device.md states.
+    The draws are in the order that docs/reference/write_a_device.md states.
 
     Attributes:
         parameters: the parameters of the mechanism.

@@ -1,4 +1,6 @@
-"""The statements of `check` as JSON for a program: the document of `check --json`. `docs/check.schema.json` is its schema.
+"""The statements of `check` as JSON for a program: the document of `check --json`.
+
+`docs/reference/check.schema.json` is its schema.
 
 A loss is in nats; a loss of null has no bound. Keys may be added; a key never changes its meaning without a new `format`.
 """

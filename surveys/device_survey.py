@@ -1,8 +1,8 @@
 """The device survey: everything that a device needs to answer a survey, as JSON.
 
 The gateway serves this document, with further keys, at ``GET /v1/surveys/FINGERPRINT``; ``ldpstream canonical SURVEY`` writes
-it. The coins have exact probabilities, as hexadecimal digits. docs/write_a_device.md explains the document to authors of
-devices.
+it. The coins have exact probabilities, as hexadecimal digits. docs/reference/write_a_device.md explains the document to authors
+of devices.
 
     {"name": "commute", "fingerprint": "…16 hexadecimal digits…", "pin": "…64 hexadecimal digits…",
      "canonical": "…the survey's canonical text…", "mechanisms": [[parameters of attribute 0 and level 0, …], …]}

@@ -10,8 +10,8 @@
                                         # spl: a device answers all attributes and splits its budget evenly
                                         # rs+fd: a device samples one attribute and answers the other attributes with fake
                                         # values
-    relay = "required"                  # devices send only through a relay (docs/relay.md); then lateness_steps is at least 2
-                                        # (default: devices send to the gateway)
+    relay = "required"                  # devices send only through a relay (docs/howto/relay.md); then lateness_steps is at
+                                        # least 2 (default: devices send to the gateway)
     crowd = 20000                       # with relay: number of honest people with the same attribute, level, cohort and step
                                         # that the second promise assumes (default: none, and the service claims nothing)
     ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
@@ -45,7 +45,7 @@
     every_steps = 24                    # a device makes one report in 24 consecutive steps (default: 1)
     lifetime_reports = 365              # a device stops after this number of reports (default: no limit)
 
-    [[attribute]]                       # a question with several answers (docs/sets.md)
+    [[attribute]]                       # a question with several answers (docs/howto/sets.md)
     name = "apps"
     values = ["chat", "mail", "maps", "music"]  # at most 30
     choices = 3                         # a person chooses at most 3 of the values; or "any" for any number of them
@@ -55,7 +55,7 @@
     eps_inf = 4.0
     eps_1 = 2.0
 
-    [[attribute]]                       # two attributes together: the device derives the value from theirs (docs/pairs.md)
+    [[attribute]]                       # two attributes together, whose values give the device this one (docs/howto/pairs.md)
     name = "mode_by_zone"
     pair = ["mode", "zone"]             # names of two other attributes, with at most 1024 combinations of their values
     [[attribute.level]]                 # levels as for every attribute
@@ -81,7 +81,7 @@ from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Name, distinct
 
-MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all of them, in a second (docs/counting.md)
+MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all, in a second: docs/explained/counting.md
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
 FINGERPRINT_BYTES = 8
 RELAY_LATENESS = 2  # least `lateness_steps` with a relay: a step for the moment of sending, and a step for further attempts

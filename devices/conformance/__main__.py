@@ -1,4 +1,4 @@
-"""Checks a device that somebody else wrote (docs/conformance.md).
+"""Checks a device that somebody else wrote (docs/reference/conformance.md).
 
 python -m devices.conformance SURVEY FILE              checks the calls of a file, or of a folder of .jsonl files
 python -m devices.conformance SURVEY --listen PORT     checks how the device sends, until Ctrl-C

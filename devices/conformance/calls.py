@@ -3,7 +3,7 @@
     {"device": "17", "attribute": "mode", "value": 3, "step": 12, "envelope": "9701c408…", "key": "3q2-7wAAAAAAAAAAAAAAAA"}
     {"device": "17", "attribute": "mode", "value": 3, "step": 13, "envelope": null}
 
-The lines of one device are in the order of its calls. `docs/conformance.md` explains the fields.
+The lines of one device are in the order of its calls. `docs/reference/conformance.md` explains the fields.
 """
 
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ Until `Device.forget`:
 3. `Device.spent` counts every report that may have left the device;
 4. an envelope has one idempotency key, stored with the envelope until `Device.settle` or until the envelope is dropped.
 
-No error message or `repr` contains a true value. The file may contain true values: see docs/device.md.
+No error message or `repr` contains a true value. The file may contain true values: see docs/howto/device.md.
 """
 
 import math

@@ -89,7 +89,7 @@ class Relay:
     """A relay, the gateway behind it, and the gateway's key. Needs pyhpke: ``pip install '.[relay]'`` in the checkout.
 
     Put the key into the application's package, beside the survey's fingerprint. Then all devices have the same key, and neither
-    relay nor gateway can give one device a key of its own (docs/relay.md).
+    relay nor gateway can give one device a key of its own (docs/howto/relay.md).
 
     Args:
         url: the relay's URL for this gateway, ``http[s]://host[:port][/path]``.

@@ -29,7 +29,7 @@ class FolderKeeper(SurveyKeeper):
         if newest_ms - clock_ms > AHEAD_MS:
             raise ClockBehind(
                 f"survey {survey.name}: this machine's clock shows {shown(clock_ms)}, but the survey's newest record is from "
-                f"{shown(newest_ms)}: set the clock right; if the clock was wrong then, see docs/serve.md, The clock"
+                f"{shown(newest_ms)}: set the clock right; if the clock was wrong then, see docs/howto/serve.md, The clock"
             )
         super().check(survey, write)
 

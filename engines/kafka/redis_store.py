@@ -255,7 +255,7 @@ class RedisCountStore(CountStore):
             if self._ask(self._redis.smembers, former):
                 rename = (
                     f"give survey {self.survey.name} a new name, or go on with the version that wrote it "
-                    '(docs/life.md, "Upgrades")'
+                    '(docs/howto/life.md, "Upgrades")'
                 )
                 check_format(f"{self._at(former)}: the canonical text", number, CANONICAL_FORMAT, rename)
         self._alone = True

@@ -136,7 +136,7 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
 
 
 def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str, str]]]:
-    majority = str(settings.replication // 2 + 1)  # see docs/counting.md
+    majority = str(settings.replication // 2 + 1)  # see docs/explained/counting.md
     reports = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),

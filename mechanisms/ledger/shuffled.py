@@ -13,7 +13,7 @@ for a reader who knows these values (Balle, Bell, Gascón and Nissim 2019, Lemma
 
     δ(ln x) = max_S Pr[table in S | v] - x Pr[table in S | v'] <= E[(V₁ + … + V_n)₊] / n
 
-The published "variation-ratio" pair can be smaller than δ, so it is not a bound: see docs/errata.md.
+The published "variation-ratio" pair can be smaller than δ, so it is not a bound: see docs/evidence/errata.md.
 
 `table_delta` computes the right side, rounded up, or the bound for one report alone if that is smaller.
 

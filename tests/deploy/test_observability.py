@@ -61,10 +61,10 @@ def test_every_alert_has_a_firing_and_a_quiet_test() -> None:
 
 
 def test_every_alert_names_its_section_of_the_runbook() -> None:
-    headings = re.findall(r"(?m)^### (Ldpstream\w+)$", (ROOT / "docs" / "operate.md").read_text())
+    headings = re.findall(r"(?m)^## (Ldpstream\w+)$", (ROOT / "docs" / "reference" / "alerts.md").read_text())
     assert sorted(headings) == sorted(rule["alert"] for rule in rules())
     for rule in rules():
-        assert rule["annotations"]["runbook_url"] == f"docs/operate.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook_url"] == f"docs/reference/alerts.md#{rule['alert'].lower()}"
 
 
 def rules() -> list[dict[str, Any]]:

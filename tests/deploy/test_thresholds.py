@@ -18,7 +18,7 @@ from ldpstream.publishing.estimates.thresholds import (
 CHANCE = f"{ALARM_CHANCE:g}".replace("e-0", "e-")
 ROOT = Path(__file__).parents[2]
 ALERTS = (ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text()
-DOCS = {path.name: " ".join(path.read_text().split()) for path in (ROOT / "docs").glob("*.md")}
+DOCS = {path.name: " ".join(path.read_text().split()) for path in (ROOT / "docs").rglob("*.md")}
 CODE = [
     path
     for room in ("publishing", "ldpstream", "estimators", "deploy")
@@ -43,15 +43,15 @@ def test_the_alerts_have_the_thresholds(metric: str, limits: list[str]) -> None:
 
 
 def test_the_documents_have_the_thresholds() -> None:
-    for name, said in (("api.md", "`levels_p` below"), ("operate.md", "dashed line at"), ("operate.md", "this much is below")):
+    for name, said in (("api.md", "`levels_p` below"), ("operate.md", "dashed line at"), ("alerts.md", "this much is below")):
         assert f"{said} {CHANCE}" in DOCS[name]
     assert f"within ±{FIT_LIMIT:g};" in DOCS["operate.md"]
-    assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["operate.md"]
-    assert f"Above {LOAD_MOST:.0%}, it publishes only".replace("%", " %") in DOCS["operate.md"]
+    assert f"More than {LAG_LIMIT:_} records wait".replace("_", " ") in DOCS["alerts.md"]
+    assert f"Above {LOAD_MOST:.0%}, it publishes only".replace("%", " %") in DOCS["alerts.md"]
     assert f"(ldpstream_estimate_load_ratio) > {LOAD_LIMIT}\n" in ALERTS
     assert f"Above {LOAD_MOST:.0%}, the estimator publishes only".replace("%", " %") in ALERTS
     assert OVERDUE_MS == 120_000
-    assert all("more than two minutes" in DOCS[name] for name in ("operate.md", "reading.md"))
+    assert all("more than two minutes" in DOCS[name] for name in ("alerts.md", "reading.md"))
 
 
 def test_no_other_module_repeats_a_threshold() -> None:

@@ -1,6 +1,6 @@
 """Device surveys that a device must refuse: each is a correct device survey with one fault.
 
-The faults are written by hand from the checks of docs/write_a_device.md.
+The faults are written by hand from the checks of docs/reference/write_a_device.md.
 """
 
 import copy

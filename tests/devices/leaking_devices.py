@@ -1,6 +1,7 @@
 """Devices that leak the value or the identity in what travels in clear, or by a small bias, for the tests of the check.
 
-`python -m tests.devices.leaking_devices` measures the power of the check for each of them: the table of docs/conformance.md.
+`python -m tests.devices.leaking_devices` measures the power of the check for each of them: the table of
+docs/reference/conformance.md.
 """
 
 import sys

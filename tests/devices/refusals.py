@@ -1,7 +1,7 @@
 """Envelopes that the service refuses, each with its reason, and valid envelopes at the limits.
 
-The reasons are written by hand from docs/wire_format.md. `tests/devices/test_vectors.py` compares them with the service's
-checks.
+The reasons are written by hand from docs/reference/wire_format.md. `tests/devices/test_vectors.py` compares them with the
+service's checks.
 """
 
 from collections.abc import Iterator

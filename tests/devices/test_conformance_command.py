@@ -25,7 +25,7 @@ from tests.small_survey import START
 from .faulty_devices import FreshMemo
 from .foreign_device import ForeignDevice, calls
 
-PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 QUESTION = one_question("L-GRR")
 
 

@@ -1,7 +1,8 @@
-"""A device in Go, written from docs/write_a_device.md and docs/wire_format.md alone, passes the vectors and the check.
+"""A device in Go, written from the documents alone, passes the vectors and the check.
 
-The device's author had not seen our code, so the documents are sufficient. The reports' seed is fixed. With another seed, the
-check of the correct device would fail with probability at most 0.001. Planted faults are the controls.
+The documents are docs/reference/write_a_device.md and wire_format.md. The device's author had not seen our code, so they are
+sufficient. The reports' seed is fixed. With another seed, the check of the correct device would fail with probability at most
+0.001. Planted faults are the controls.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Writes the test vectors for devices in other languages: `python -m tests.devices.vectors` renews `devices/vectors/*.json`.
 
-The surveys are in `devices/vectors/surveys/`. docs/write_a_device.md explains the files. Every run writes the same bytes: the
-"random" bytes come from a SHA-256 of a counter, and some of them are chosen so that rare paths of the draws occur.
+The surveys are in `devices/vectors/surveys/`. docs/reference/write_a_device.md explains the files. Every run writes the same
+bytes: the "random" bytes come from a SHA-256 of a counter, and some of them are chosen so that rare paths of the draws occur.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Writes the schemas of `check --json`: `python -m tests.docs.check_schema` renews them.
 
-`docs/check.schema.json` is for the promise, `docs/people.schema.json` for `check --people`.
+`docs/reference/check.schema.json` is for the promise, `docs/reference/people.schema.json` for `check --people`.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from ldpstream.planning.forecast import PeopleDocument
 from ldpstream.promises.check_document import CheckedSurvey
 from tests.docs.estimates_schema import schema_of
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
 SCHEMA, PEOPLE_SCHEMA = DOCS / "check.schema.json", DOCS / "people.schema.json"
 
 

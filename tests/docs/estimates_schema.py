@@ -1,4 +1,4 @@
-"""Writes the schema of the estimates: `python -m tests.docs.estimates_schema` renews `docs/estimates.schema.json`."""
+"""Writes the schema of the estimates: `python -m tests.docs.estimates_schema` renews `docs/reference/estimates.schema.json`."""
 
 import inspect
 import json
@@ -8,7 +8,7 @@ import msgspec
 
 from ldpstream.publishing.estimates.publication import Publication
 
-SCHEMA = Path(__file__).parents[2] / "docs" / "estimates.schema.json"
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "estimates.schema.json"
 
 
 def estimates_schema() -> str:

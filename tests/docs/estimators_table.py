@@ -1,11 +1,11 @@
-"""Writes the table of estimators in docs/api.md from the catalogue: `python -m tests.docs.estimators_table`."""
+"""Writes the table of estimators in docs/reference/api.md from the catalogue: `python -m tests.docs.estimators_table`."""
 
 import re
 from pathlib import Path
 
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "api.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "api.md"
 _HEAD = "| `estimator` | name | meaning | for | values | intervals, if the levels agree |\n|---|---|---|---|---|---|\n"
 _TABLE = re.compile(f"(?<={re.escape(_HEAD)})(?:\\|.*\n)*")
 

@@ -1,4 +1,4 @@
-"""Renders the table of settings in docs/operate.md from the fields of `runtime.settings.Settings`.
+"""Renders the table of settings in docs/reference/settings.md from the fields of `runtime.settings.Settings`.
 
 python -m tests.docs.settings_table      rewrites the table; run this command after a change of a setting
 """
@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from ldpstream.runtime.settings import PREFIX, Settings
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "operate.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 _TABLE = re.compile(r"(?<=\| variable \| default \| meaning \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")
 
 

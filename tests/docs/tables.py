@@ -1,10 +1,10 @@
-"""Reads the tables of docs/operate.md."""
+"""Reads the table of docs/reference/metrics.md."""
 
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-TEXT = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
 
 
 @dataclass(frozen=True)
@@ -15,18 +15,15 @@ class Metric:
     labels: frozenset[str]
 
 
-def rows(heading: str) -> list[list[str]]:
-    """Returns the cells of all table rows between this heading and the next heading of the same rank."""
-    level = len(heading) - len(heading.lstrip("#"))
-    body = TEXT[TEXT.index(f"\n{heading}\n") + len(heading) + 2 :]
-    body = re.split(rf"(?m)^#{{1,{level}}} ", body)[0]
-    lines = [line.strip().strip("|").split(" | ") for line in body.splitlines() if line.startswith("|")]
+def rows() -> list[list[str]]:
+    """Returns the cells of the rows of the table of metrics."""
+    lines = [line.strip().strip("|").split(" | ") for line in TEXT.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in cells] for cells in lines if cells[0].strip().startswith("`")]
 
 
 def _metrics() -> dict[str, dict[str, Metric]]:
     made: dict[str, dict[str, Metric]] = {}
-    for name, kind, labels, process, *_ in rows("## Metrics"):
+    for name, kind, labels, process, *_ in rows():
         metric = Metric(kind, frozenset(re.findall(r"`(\w+)`", labels)))
         for one in process.split(", "):
             made.setdefault(one, {})[name.strip("`")] = metric

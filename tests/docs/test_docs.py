@@ -24,7 +24,7 @@ from tests.docs.estimates_schema import SCHEMA, estimates_schema
 from tests.docs.tables import METRICS
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 TEXTS = {path.name: path.read_text() for path in DOCS}
 CHECKOUT_COMMANDS = sorted(
     {c for text in TEXTS.values() for c in re.findall(r"`python -m ((?:lab|devices)\.[a-z]+(?: [^`]+)?)`", text)}
@@ -98,7 +98,7 @@ def test_the_numbers_in_choose_are_the_codes() -> None:
 
 
 def test_the_notebook_example_runs() -> None:
-    (code,) = [block for block in re.findall(r"(?:(?:    .*)?\n)+", TEXTS["concepts.md"]) if "import numpy" in block]
+    (code,) = [block for block in re.findall(r"(?:(?:    .*)?\n)+", TEXTS["noise.md"]) if "import numpy" in block]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(code), names)  # our own document
     assert names["estimate"].frequencies.shape == (100,)
@@ -123,7 +123,7 @@ def test_the_schema_of_the_estimates_is_the_codes() -> None:
 
 def test_every_alert_has_a_documented_cause_and_remedy() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
-    sections = dict(re.findall(r"(?ms)^### (Ldpstream\w+)\n(.*?)(?=^#|\Z)", TEXTS["operate.md"]))
+    sections = dict(re.findall(r"(?ms)^## (Ldpstream\w+)\n(.*?)(?=^#|\Z)", TEXTS["alerts.md"]))
     assert list(sections) == [rule["alert"] for rule in rules]
     for rule in rules:
         said = sections[rule["alert"]]

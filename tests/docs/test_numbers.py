@@ -35,7 +35,7 @@ from ldpstream.surveys import envelope, load_survey, survey
 from tests.agents.samples import make_survey
 
 ROOT = Path(__file__).parents[2]
-PLAIN = {path.name: " ".join(path.read_text().split()) for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]}
+PLAIN = {path.name: " ".join(path.read_text().split()) for path in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]}
 DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}
 WORDS = {2: "two", 3: "three"}
 
@@ -67,9 +67,9 @@ SAID = [
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
-    ("operate.md", f"gives one line and exit status {LASTING}"),
+    ("settings.md", f"gives one line and exit status {LASTING}"),
     ("operate.md", f"for each of the last `retention_steps` steps ({survey.KEPT_STEPS} by default)"),
-    ("operate.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
+    ("metrics.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the interval of {COMMIT_INTERVAL_S} s"),
@@ -100,9 +100,9 @@ def test_a_documented_number_is_the_codes(document: str, sentence: str) -> None:
 
 def test_derived_numbers_are_the_codes() -> None:
     assert 2 * 8 * local_hashing.AUTO_TABLE <= survey.MAX_OPEN_BYTES  # two open steps
-    assert minutes(STALL_S) == "two minutes"  # docs/counting.md gives two minutes at the start
+    assert minutes(STALL_S) == "two minutes"  # docs/explained/counting.md gives two minutes at the start
     stopped_s = max(agent.STOP_S, service_commands.STOP_S) + process.ALARM_AFTER_S
-    assert stopped_s < 10  # docs/operate.md promises an end within 10 seconds
+    assert stopped_s < 10  # docs/howto/operate.md promises an end within 10 seconds
 
 
 def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_documented_rights_in_kafka_are_those_checked() -> None:
 
 
 def test_the_documented_choices_of_settings_are_allowed() -> None:
-    text = (ROOT / "docs" / "operate.md").read_text()
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
     for field in ("kafka_security_protocol", "kafka_sasl_mechanism", "log_level"):
         (row,) = re.findall(rf"(?m)^\| `LDPSTREAM_{field.upper()}` \| (.*)$", text)
         named = set(re.findall(r"`([\w-]+)`", row))
@@ -159,7 +159,7 @@ def test_the_documented_choices_of_settings_are_allowed() -> None:
 
 
 def test_the_apis_paths_and_parameters_are_documented() -> None:
-    text = (ROOT / "docs" / "api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "api.md").read_text()
     results: Any = None  # no request needs them
     document: dict[str, Any] = create_api(Served(make_survey(), results, dict)).openapi()
     stated = {path.replace("NAME", "{attribute}") for path in re.findall(r"(?m)^\| `(/api/\S+)`", text)}
@@ -179,7 +179,7 @@ def test_the_apis_paths_and_parameters_are_documented() -> None:
 def test_the_image_has_the_documented_ports() -> None:
     text = (ROOT / "deploy" / "docker" / "Dockerfile").read_text()
     for name in ("METRICS_PORT", "METRICS_HOST"):
-        (stated,) = re.findall(rf"`LDPSTREAM_{name}` \| [^|]* \| [^|]*\(in the image ([\w.]+)\)", PLAIN["operate.md"])
+        (stated,) = re.findall(rf"`LDPSTREAM_{name}` \| [^|]* \| [^|]*\(in the image ([\w.]+)\)", PLAIN["settings.md"])
         assert f"LDPSTREAM_{name}={stated}" in text
 
 
@@ -199,7 +199,7 @@ ALERTS = {
 def test_the_alerts_have_the_documented_thresholds() -> None:
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
     found = {rule["alert"]: f"{rule['expr']} for {rule.get('for', '0m')}" for rule in rules}
-    sections = dict(re.findall(r"### (Ldpstream\w+) (.*?)(?=### |\Z)", PLAIN["operate.md"]))
+    sections = dict(re.findall(r"## (Ldpstream\w+) (.*?)(?=## |\Z)", PLAIN["alerts.md"]))
     for alert, (sentence, thresholds) in ALERTS.items():
         assert sentence in sections[alert], alert
         assert all(threshold in found[alert] for threshold in thresholds), alert
@@ -209,7 +209,7 @@ def test_the_alerts_have_the_documented_thresholds() -> None:
 
 
 def test_the_table_of_variances() -> None:
-    text = (ROOT / "docs" / "choose.md").read_text()
+    text = (ROOT / "docs" / "howto" / "choose.md").read_text()
     rows = re.findall(r"(?m)^\| (\d+) \| (\d), (\d) \| ([\d.]+), ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text)
     assert len(rows) == 5
     for k, eps_inf, eps_1, *stated in rows:
@@ -237,7 +237,7 @@ def test_the_readmes_standard_error() -> None:
 
 
 def test_the_readmes_results_are_those_of_the_documents() -> None:
-    results = (ROOT / "docs" / "results.md").read_text()
+    results = (ROOT / "docs" / "evidence" / "results.md").read_text()
     targets = re.findall(r"(?m)^\| `[\w-]+` \| \d+ \| (\d+) of (\d+) \|", results)
     agree, compared = (sum(map(int, column)) for column in zip(*targets))
     assert f"compares {compared} published numbers with ours; {agree} agree" in PLAIN["README.md"]
@@ -246,7 +246,7 @@ def test_the_readmes_results_are_those_of_the_documents() -> None:
     assert len(ratios) == 14
     assert f"one core makes {min(ratios):.0f} to {max(ratios):.0f} times [as many reports]" in PLAIN["README.md"]
     (row,) = re.findall(
-        r"(?m)^\| the papers' 15 and 12 fixed choices \| (.*?) \| (.*?) \|", (ROOT / "docs" / "choose.md").read_text()
+        r"(?m)^\| the papers' 15 and 12 fixed choices \| (.*?) \| (.*?) \|", (ROOT / "docs" / "howto" / "choose.md").read_text()
     )
     errors = [float(number) for cell in row for number in cell.split(" to ")]
     assert f"have on average {min(errors)} to {max(errors)} times the squared error" in PLAIN["README.md"]
@@ -261,7 +261,7 @@ def test_the_number_of_attacks() -> None:
 
 
 def test_the_forecast_of_the_commute_survey() -> None:
-    text = (ROOT / "docs" / "choose.md").read_text()
+    text = (ROOT / "docs" / "howto" / "choose.md").read_text()
     for row in forecast(load_survey(ROOT / "surveys" / "samples" / "commute.toml"), 5000, 0.02):
         for span, name in (("step", "a step"), ("window", "8 steps"), ("filter", "the filter")):
             found = row.spans[span]

@@ -1,4 +1,4 @@
-"""Compares the numbers in docs/privacy.md, and the README's promise, with the project's own functions."""
+"""Compares the numbers in docs/explained/privacy.md, and the README's promise, with the project's own functions."""
 
 import math
 import re
@@ -24,7 +24,7 @@ from ldpstream.surveys.survey import KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TEXT = (ROOT / "docs" / "privacy.md").read_text()
+TEXT = (ROOT / "docs" / "explained" / "privacy.md").read_text()
 PLAIN = " ".join(TEXT.split())
 COMMUTE = load_survey(ROOT / "surveys" / "samples" / "commute.toml")
 (DISTANCE,), (MODE,) = COMMUTE.mechanisms
@@ -188,7 +188,7 @@ def test_the_hint_of_the_other_histograms() -> None:
 
 
 def test_no_document_promises_too_much() -> None:
-    words = " ".join(text.lower() for text in (README, *(path.read_text() for path in (ROOT / "docs").glob("*.md"))))
+    words = " ".join(text.lower() for text in (README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))))
     assert not any(claim in words for claim in ("never sees anybody", "nobody's own answer", "nobody but the device"))
 
 

@@ -1,4 +1,4 @@
-"""Compares what docs/privacy.md says about the second promise with the code, and with the tests that it names."""
+"""Compares what docs/explained/privacy.md says about the second promise with the code, and with the tests that it names."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.docs.test_privacy import COMMUTE, DISTANCE, MODE, PLAIN, ROOT, TEXT, 
 
 SECTION = TEXT[TEXT.index("\n## Behind a relay\n") : TEXT.index("\n## False reports\n")]
 NAMED = sorted(
-    set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", " ".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))))
+    set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", " ".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))))
 )
 
 

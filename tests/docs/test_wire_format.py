@@ -1,4 +1,4 @@
-"""Compares docs/wire_format.md with the code: widths, rows, reasons, probabilities and hash functions."""
+"""Compares docs/reference/wire_format.md with the code: widths, rows, reasons, probabilities and hash functions."""
 
 import math
 from itertools import product
@@ -14,7 +14,7 @@ from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, MAX_ENVELOPE_REPORTS, encode
 from tests.agents.samples import during, make_survey, sound, spoilt
 
-TEXT = (Path(__file__).parents[2] / "docs" / "wire_format.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "wire_format.md").read_text()
 SURVEY = make_survey()
 STEP, NOW = 5, during(SURVEY, 5)
 
@@ -163,8 +163,8 @@ def test_the_elements_are_as_described() -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, *NUMERIC])
 def test_a_stored_table_has_the_documented_size(name: str) -> None:
-    """Compares the size of a stored table with docs/operate.md."""
-    text = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    """Compares the size of a stored table with docs/howto/operate.md."""
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "operate.md").read_text()
     assert "8 bytes × (k + 1). With local hashing: 8 × (S × g + 1), where S is the least power of g that is at least k." in text
     assert "With SW: 8 × (k + L), where L is the level's `width` in the device survey." in text
     for k in (2, 100, 1000):

@@ -1,4 +1,4 @@
-"""Compares docs/write_a_device.md and the canonical text in docs/wire_format.md with the code."""
+"""Compares docs/reference/write_a_device.md and the canonical text in docs/reference/wire_format.md with the code."""
 
 import hashlib
 import json
@@ -20,8 +20,8 @@ from ldpstream.mechanisms.families.linear_pool import LinearPool
 from ldpstream.surveys import Attribute, Level, load_survey
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "write_a_device.md").read_text()
-WIRE = (ROOT / "docs" / "wire_format.md").read_text()
+TEXT = (ROOT / "docs" / "reference" / "write_a_device.md").read_text()
+WIRE = (ROOT / "docs" / "reference" / "wire_format.md").read_text()
 EVERY = (*NAMES, *NUMERIC)
 CHOICES = 4  # of sets
 PLAIN = " ".join(TEXT.split())

@@ -9,7 +9,7 @@ from lab.bench import clocks
 from lab.bench.clocks import OFFSETS_MIN, ClockRow, deliver, measure
 from ldpstream.surveys import seal
 
-DEVICE = (Path(__file__).parents[2] / "docs" / "device.md").read_text()
+DEVICE = (Path(__file__).parents[2] / "docs" / "howto" / "device.md").read_text()
 
 
 @pytest.fixture(scope="module")

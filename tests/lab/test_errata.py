@@ -1,4 +1,4 @@
-"""Verifies every entry of `docs/errata.md`: by mathematics, or by comparing a library with the right computation."""
+"""Verifies every entry of `docs/evidence/errata.md`: by mathematics, or by comparing a library with the right computation."""
 
 import itertools
 import json
@@ -295,7 +295,7 @@ def test_pure_ldp_rappor_never_clears_a_bit(pure: dict[str, Any]) -> None:
 
 
 def test_every_erratum_is_shown_and_every_test_is_listed() -> None:
-    text = (ROOT / "docs" / "errata.md").read_text()
+    text = (ROOT / "docs" / "evidence" / "errata.md").read_text()
     named = set(re.findall(r"`(test_\w+\.py)::(test_\w+)`", text))
     for file, test in named:
         (path,) = (ROOT / "tests").rglob(file)

@@ -1,4 +1,4 @@
-"""The benchmark of values that nobody listed: the table in `docs/other.md`, and its simulation."""
+"""The benchmark of values that nobody listed: the table in `docs/howto/other.md`, and its simulation."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from scipy.special import ndtr
 
 from lab.bench.other import EPS, LIST, results, share_table, simulate, simulated_table
 
-TEXT = (Path(__file__).parents[2] / "docs" / "other.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "howto" / "other.md").read_text()
 
 
 def test_the_table_of_the_document_is_the_codes() -> None:

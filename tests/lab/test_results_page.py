@@ -32,7 +32,7 @@ TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outco
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the commands' output; the page is written to its subfolder `docs`."""
-    monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs")
+    monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs" / "evidence")
     rows = measure(quick_grid(SYNTHETIC)[:2], SYNTHETIC, 2, 1, False, lambda said: None, processes=1)
     written = {
         "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."])))],
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_page_shows_every_result(folder: Path) -> None:
     results_page.main(folder)
-    text = (folder / "docs" / "results.md").read_text()
+    text = (folder / "docs" / "evidence" / "results.md").read_text()
     assert "| GRR ibu | ×1 | 0.0% | ×1 | one, 1 |" in text
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
@@ -57,12 +57,13 @@ def test_the_page_shows_every_result(folder: Path) -> None:
     assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
     assert "A sentence." in text
     assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
-    assert (folder / "docs" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
-    assert len((folder / "docs" / "results" / "accuracy.csv").read_text().splitlines()) == 5  # two cells, in two views each
+    assert (folder / "docs" / "evidence" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
+    cells = (folder / "docs" / "evidence" / "results" / "accuracy.csv").read_text()
+    assert len(cells.splitlines()) == 5  # two cells, in two views each
 
 
 def test_the_documents_introduction_is_the_codes() -> None:
-    written = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
+    written = (Path(__file__).parents[2] / "docs" / "evidence" / "results.md").read_text()
     made = results_page.page({"reproduce": []}, "")
     assert written.startswith(made[: made.index("| | values |")])
 
@@ -71,7 +72,7 @@ def test_a_command_that_did_not_run_keeps_its_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
     assert "## The papers, reproduced" not in results_page.page(found, "")
     results_page.main(folder)
-    before = (folder / "docs" / "results.md").read_text()
+    before = (folder / "docs" / "evidence" / "results.md").read_text()
     found["estimators"][0]["value"] = 0.25
     after = results_page.page(found, before)
     assert "| MI | 0.25 s | ≤ 1 | yes |  |" in after

@@ -197,7 +197,7 @@ def test_the_command_prints_the_table_and_the_document(tmp_path: Path) -> None:
 
 
 def test_the_table_of_the_document_is_the_commands() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "choose.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "howto" / "choose.md").read_text()
     rows = re.findall(r"(?m)^\| ([A-Z-]+\*?)(?: \(dominated by (.+)\))? \|(.+)\|$", text[text.index("| mechanism | error") :])
     shown = option_table(advise(Question(k=100, people=20_000, eps_inf=2.0)))
     printed = zip(*(column.cells for column in shown.columns), strict=True)

@@ -1,4 +1,4 @@
-"""The values in `other`: the warning that they grow, and the survey that asks candidates (`docs/other.md`)."""
+"""The values in `other`: the warning that they grow, and the survey that asks candidates (`docs/howto/other.md`)."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ from ldpstream.surveys.life.lineage import join
 from tests.publishing.cohort_rig import client_of
 from tests.publishing.page.page_rig import OpenPage, served
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "other.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "howto" / "other.md").read_text()
 SURVEY = """
 name = "travel"
 start = 2026-01-05T00:00:00Z

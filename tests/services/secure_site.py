@@ -1,4 +1,4 @@
-"""A Kafka and a Redis whose users have the rights in docs/security.md, and the operations of each process on Redis."""
+"""A Kafka and a Redis whose users have the rights in docs/howto/security.md, and the operations of each process on Redis."""
 
 import os
 import re
@@ -35,7 +35,7 @@ from .rig_secure import SecureKafkaNode, SecureRedisNode
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "surveys" / "samples" / "demo.toml"
-TEXT = (ROOT / "docs" / "security.md").read_text()
+TEXT = (ROOT / "docs" / "howto" / "security.md").read_text()
 ROLES: tuple[topics.Role, ...] = ("producer", "gateway", "agent", "estimator")
 KAFKA_TABLE = re.findall(r"^\| (\w+) \| (topic|group|transactional id) \| `(\S+)` \| ([\w, ]+) \|$", TEXT, re.MULTILINE)
 KAFKA_RIGHTS = [(who, kind, name, op) for who, kind, name, ops in KAFKA_TABLE for op in ops.split(", ")]
@@ -79,7 +79,7 @@ class Site:
         """Creates a user with the rights of a role, and returns the user's settings.
 
         Args:
-            role: role in the tables of docs/security.md.
+            role: role in the tables of docs/howto/security.md.
             survey: name of the survey.
             but: row of `KAFKA_RIGHTS` to leave out.
             rules: the user's rules in Redis, instead of the role's rules.

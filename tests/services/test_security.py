@@ -1,4 +1,4 @@
-"""Kafka and Redis with access control: the rights in docs/security.md are sufficient, and each right is needed."""
+"""Kafka and Redis with access control: the rights in docs/howto/security.md are sufficient, and each right is needed."""
 
 import asyncio
 import json

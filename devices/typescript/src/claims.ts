@@ -1,4 +1,4 @@
-/** A survey's claim on a wallet: bounds of the loss of its reports, computed in advance. docs/write_a_device.md has the formulas. */
+/** A survey's claim on a wallet: bounds of the loss of its reports, computed in advance. docs/reference/write_a_device.md has the formulas. */
 
 import type { Mechanism } from "./mechanisms.js";
 import { lossPerReport } from "./promise.js";

@@ -11,7 +11,7 @@
  * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
  * 4. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
  *
- * No error message contains a true value. The store contains true values: see docs/device.md.
+ * No error message contains a true value. The store contains true values: see docs/howto/device.md.
  *
  * Records of the store: `device` has the survey's pin and a random id of the enrolment; `attribute/A` has the permanent choices, the
  * counts and the last envelopes; `memo/A/KEY` has a memo.

@@ -1,4 +1,4 @@
-/** The draws of the mechanisms, in the order of docs/write_a_device.md, and the rows that they make. */
+/** The draws of the mechanisms, in the order of docs/reference/write_a_device.md, and the rows that they make. */
 
 import { below, toss, type Coin, type RandomBytes } from "./random.js";
 

@@ -1,6 +1,6 @@
 /**
  * The families of mechanisms: the parameters, the draws and the privacy losses. `MECHANISMS` in `mechanisms.ts` maps each name to
- * its family. Rows, memos and the order of random bytes are as in docs/write_a_device.md, which also states the formulas of losses.
+ * its family. Rows, memos and the order of random bytes are as in docs/reference/write_a_device.md, which also states the formulas of losses.
  */
 
 import {

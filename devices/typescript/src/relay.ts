@@ -1,7 +1,7 @@
 /**
  * Requests through a relay, which hides who sends them: Oblivious HTTP (RFC 9458), with HPKE (RFC 9180) from Web Crypto.
  *
- * The algorithms are X25519, HKDF-SHA256 and AES-128-GCM. Each request has a fresh key. docs/relay.md has the rules for devices.
+ * The algorithms are X25519, HKDF-SHA256 and AES-128-GCM. Each request has a fresh key. docs/howto/relay.md has the rules for devices.
  */
 
 import { largestEnvelope } from "./envelope.js";
@@ -17,7 +17,7 @@ const BODILESS = [204, 205, 304];
 /** The relay before a gateway, and the gateway's key. */
 export interface RelayOptions {
   readonly url: string; // the relay's URL for this gateway
-  /** The gateway's key configuration in base64, as `ldpstream relay-key` prints it. Ship it with the application: see docs/relay.md. */
+  /** The gateway's key configuration in base64, as `ldpstream relay-key` prints it. Ship it with the application: see docs/howto/relay.md. */
   readonly keys: string;
 }
 

@@ -1,4 +1,4 @@
-/** Sending reports through the gateway: docs/write_a_device.md has the table of answers. */
+/** Sending reports through the gateway: docs/reference/write_a_device.md has the table of answers. */
 
 import type { Device, Waiting } from "./device.js";
 import { DeviceError, RelayRequired } from "./errors.js";

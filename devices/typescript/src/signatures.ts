@@ -1,4 +1,4 @@
-/** The signature of a survey, which an application may require: docs/write_a_device.md has the rule. */
+/** The signature of a survey, which an application may require: docs/reference/write_a_device.md has the rule. */
 
 import { toHex } from "./bytes.js";
 import { DeviceError, NotSigned } from "./errors.js";

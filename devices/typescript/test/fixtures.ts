@@ -1,4 +1,4 @@
-/** Surveys for tests, made from the formulas of docs/write_a_device.md, and a seeded source of bytes. */
+/** Surveys for tests, made from the formulas of docs/reference/write_a_device.md, and a seeded source of bytes. */
 
 import { createCipheriv, createHash } from "node:crypto";
 import { openSurvey, type Survey } from "../src/index.js";

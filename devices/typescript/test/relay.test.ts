@@ -1,4 +1,4 @@
-/** Sending through a relay: docs/relay.md has the rules. No fault makes a report leave directly, early, with another, or twice. */
+/** Sending through a relay: docs/howto/relay.md has the rules. No fault makes a report leave directly, early, with another, or twice. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

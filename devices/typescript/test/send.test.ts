@@ -1,4 +1,4 @@
-/** Sending through a gateway: the answers in docs/write_a_device.md, keys, retries, and the end of a page. */
+/** Sending through a gateway: the answers in docs/reference/write_a_device.md, keys, retries, and the end of a page. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";

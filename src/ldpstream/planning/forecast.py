@@ -113,7 +113,7 @@ class PairForecast(Struct, frozen=True, kw_only=True):
 
 
 class PeopleDocument(Struct, frozen=True, kw_only=True):
-    """The document of `check --people --json`; `docs/people.schema.json` is its schema.
+    """The document of `check --people --json`; `docs/reference/people.schema.json` is its schema.
 
     Attributes:
         width: the wished half-width of a 95 % interval.

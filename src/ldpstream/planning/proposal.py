@@ -157,8 +157,8 @@ def notes(plan: Plan, found: Proposal) -> list[str]:
 def finer_bins(edges: Sequence[int | float]) -> list[int | float]:
     """Returns finer edges: each bin in 5 parts, or else in 2 parts.
 
-    Square Wave has the smallest errors with about 50 bins (`docs/numbers.md`). If all edges are integers, the finer edges must
-    be integers, too. Bins of unequal width are not split.
+    Square Wave has the smallest errors with about 50 bins (`docs/howto/numbers.md`). If all edges are integers, the finer edges
+    must be integers, too. Bins of unequal width are not split.
 
     >>> finer_bins([0, 10, 20]), finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
     ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [0, 1, 2, 3, 4], [0, 1, 5])

@@ -38,7 +38,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
     with closing(DataFolder(data)) as folder:
         if (moved := folder.moved()) != "here":
             what = "the data were moved" if moved == "moved" else "a move of the data has begun"
-            raise FolderError(f'{folder.file}: {what} to Kafka and Redis (docs/serve.md, "The way up")')
+            raise FolderError(f'{folder.file}: {what} to Kafka and Redis (docs/howto/serve.md, "The way up")')
         clock = SteadyClock(watch.listed)
         keeper = FolderKeeper(folder, watch, clock)
         if watch.only_file is not None:  # a changed survey is refused before anything starts

@@ -1,9 +1,9 @@
 """A Kafka of three brokers and a Redis for the overlay `production`, with TLS, passwords and rights.
 
-They take the place of Strimzi's cluster and of the Redis that docs/kubernetes.md asks for: the names, labels, ports and secrets
-are the same. The topics, rights and network policies of Kafka are those of `deploy/kubernetes/strimzi`, the rights in Redis
-those of docs/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can mount, like a
-network disk.
+They take the place of Strimzi's cluster and of the Redis that docs/howto/kubernetes.md asks for: the names, labels, ports and
+secrets are the same. The topics, rights and network policies of Kafka are those of `deploy/kubernetes/strimzi`, the rights in
+Redis those of docs/howto/security.md. Each broker and Redis have their data in a folder of this machine, which both nodes can
+mount, like a network disk.
 """
 
 import contextlib

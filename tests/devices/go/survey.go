@@ -1,4 +1,4 @@
-// Package ldpdevice is a device for ldpstream, written from docs/write_a_device.md and docs/wire_format.md alone.
+// Package ldpdevice is a device for ldpstream, written from docs/reference/write_a_device.md and docs/reference/wire_format.md alone.
 package ldpdevice
 
 import (

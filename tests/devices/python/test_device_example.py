@@ -1,4 +1,4 @@
-"""Runs the programs of docs/device.md against a real gateway.
+"""Runs the programs of docs/howto/device.md against a real gateway.
 
 When answers are lost, the programs neither lose nor duplicate a report.
 """
@@ -29,7 +29,7 @@ from tests.gateway.gateway_rig import Served
 from tests.services.rig import free_ports, wait_until
 
 ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "device.md").read_text()
+TEXT = (ROOT / "docs" / "howto" / "device.md").read_text()
 (FIRST,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", TEXT.split("## A first report")[1].split("```python")[0])
 LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()

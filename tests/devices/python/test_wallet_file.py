@@ -151,7 +151,8 @@ def test_the_latest_time_fits_the_file(path: Path) -> None:
 def test_the_program_in_the_documents_prints_what_the_documents_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = (ROOT / "docs" / "device.md").read_text().partition("## Several surveys, one budget\n")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "howto" / "device.md").read_text()
+    section = text.partition("## Several surveys, one budget\n")[2].partition("\n## ")[0]
     blocks = re.findall(r"(?:^(?:    .*)?\n)+", section, re.MULTILINE)
     program, output = (textwrap.dedent(block).strip("\n") for block in blocks if block.strip())
     for name in ("changing", "commute"):

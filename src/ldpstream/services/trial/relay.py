@@ -3,7 +3,7 @@
     python -m ldpstream.services.trial.relay PORT GATEWAY_PORT
 
 The relay forwards the body of a POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
-keeps no log. docs/relay.md names relays for real surveys.
+keeps no log. docs/howto/relay.md names relays for real surveys.
 """
 
 import http.client

@@ -96,7 +96,7 @@ class Trial:
                 nodes.append(relay := stack.enter_context(RelayNode(port, gateway, self._folder)))
                 way += ["--relay", relay.url]
                 self._tell(
-                    f"A relay for trials listens on {relay.url} and hides nothing: docs/relay.md names relays for people."
+                    f"A relay for trials listens on {relay.url} and hides nothing: docs/howto/relay.md names relays for people."
                 )
             devices = command("produce", str(now), *self._devices, *way)
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
