@@ -39,9 +39,11 @@ No log line or metric contains a client's address, token or key.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -52,12 +54,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ldpstream.gateway.http.openapi import description
 from ldpstream.gateway.http.origins import allow
 from ldpstream.gateway.http.problems import Cause, Problem
 from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.oblivious import oblivious_routes
-from ldpstream.runtime.web import SecurityHeaders
+from ldpstream.gateway.surveys import ServedSurvey, SurveyList
+from ldpstream.runtime.web import SecurityHeaders, with_formats
 
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -68,8 +70,20 @@ SECURITY = {
 }
 
 
+def openapi(tokens_required: bool) -> dict[str, Any]:
+    """Returns the OpenAPI document."""
+    document: dict[str, Any] = json.loads(Path(__file__).with_name("openapi.json").read_bytes())
+    template = "#/components/schemas/{name}"
+    document["components"]["schemas"] |= with_formats(
+        msgspec.json.schema_components([ServedSurvey, SurveyList], ref_template=template)[1]
+    )
+    if not tokens_required:
+        del document["security"], document["components"]["securitySchemes"]
+    return document
+
+
 def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
-    surveys, openapi = intake.surveys, description(intake.tokens.required)
+    surveys, described = intake.surveys, openapi(intake.tokens.required)
 
     async def reports(request: Request) -> Response:
         try:
@@ -105,7 +119,7 @@ def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
         ).response()
 
     async def describe(_: Request) -> Response:
-        return _json(openapi)
+        return _json(described)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -7,11 +7,13 @@ from typing import Final
 
 import pytest
 
-from ldpstream.gateway.http.openapi import description
-from ldpstream.gateway.http.problems import FINAL, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem
+from ldpstream.gateway.http.app import openapi
+from ldpstream.gateway.http.bodies import BATCH, ENVELOPES, KEY
+from ldpstream.gateway.http.problems import FINAL, MAX_ELEMENTS, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem, urn
 from ldpstream.gateway.intake import Intake
 from ldpstream.producers.gateway_sink import GatewaySink
 from ldpstream.producers.sinks import SinkError, TooLateError
+from ldpstream.surveys import REASONS
 
 from .gateway_rig import MakeServed, envelopes
 
@@ -106,9 +108,23 @@ def test_the_other_devices_forget_a_report_after_the_same_status() -> None:
     assert re.findall(r"case ([\d, ]+):\s+return false, fmt", go) == [", ".join(map(str, MEND_FIRST))]
 
 
-def test_the_openapi_document_names_every_problem_of_a_report() -> None:
-    answers = description(False)["paths"]["/v1/reports"]["post"]["responses"]
-    schemas = [answer["content"]["application/problem+json"]["schema"] for status, answer in answers.items() if status != "202"]
-    named = {cause for schema in schemas for cause in schema["properties"]["title"]["enum"]}
-    others = {"not found", "method not allowed", "unknown key configuration"}  # answers to other requests
-    assert named == STATUS.keys() - others
+def test_the_openapi_document_states_what_the_code_does() -> None:
+    document = openapi(False)
+    problems = {int(name.removeprefix("Problem")): of for name, of in document["components"]["responses"].items()}
+    for status, answer in problems.items():
+        schema = answer["content"]["application/problem+json"]["schema"]["properties"]
+        causes = [cause for cause, of in STATUS.items() if of == status and cause != "unknown key configuration"]  # of a relay
+        assert (schema["title"]["enum"], schema["status"]["const"]) == (causes, status)
+        assert schema["type"]["enum"] == [urn(cause) for cause in causes]
+        assert ("Retry-After" in answer.get("headers", {})) == any(cause in RETRY_S for cause in causes)
+        assert ("elements" in schema) == (status in (409, 422))
+    others = {STATUS["method not allowed"]}  # the answer to a request that is not in the document
+    assert problems.keys() == set(STATUS.values()) - others
+    post = document["paths"]["/v1/reports"]["post"]
+    assert {int(status) for status in post["responses"]} == problems.keys() - {404} | {202}
+    assert list(post["requestBody"]["content"]) == [*ENVELOPES, BATCH]
+    assert post["parameters"][0]["schema"]["pattern"] == f"^{KEY}$"
+    element = document["components"]["schemas"]["RefusedElement"]["properties"]
+    assert (element["reason"]["enum"], element["retry_after"]["maximum"]) == (list(REASONS), MAX_RETRY_S)
+    refused = problems[422]["content"]["application/problem+json"]["schema"]["properties"]["elements"]
+    assert refused["maxItems"] == MAX_ELEMENTS

@@ -16,7 +16,7 @@ import msgspec
 import typer.main
 
 from ldpstream.commands.cli import app
-from ldpstream.gateway.http.openapi import description
+from ldpstream.gateway.http.app import openapi
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Publication
@@ -44,7 +44,7 @@ def surface() -> dict[str, Any]:
         "metrics": _metrics(),
         "redis keys": sorted(_strings(r"\{?ldpstream:[^\"]*")),
         "estimates over HTTP": _api(create_api(Served(survey, MemoryResults(), dict)).openapi()),
-        "gateway": _api(description(False)),
+        "gateway": _api(openapi(False)),
         "publication": sorted(field.encode_name for field in msgspec.structs.fields(Publication)),
         "envelope": {"version": VERSION, "reasons": list(REASONS)},
     }

@@ -19,7 +19,7 @@ from schemathesis.core.result import Ok
 from ldpstream.engines.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.estimators.filter.changes import threshold
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.gateway.http.openapi import description
+from ldpstream.gateway.http.app import openapi
 from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.survey_info import survey_info
 from ldpstream.publishing.api.app import SECURITY, create_api
@@ -288,7 +288,7 @@ def schemas(part: Any) -> Iterator[dict[str, Any]]:
 def test_the_description_states_the_width_of_numbers(demo: Demo) -> None:
     """Checks the API of estimates and the gateway's API. Generated clients assume 32 bits if there is no format."""
     widths = {"integer": "int64", "number": "double"}
-    for document in (api_of(demo).openapi(), description(tokens_required=True)):
+    for document in (api_of(demo).openapi(), openapi(tokens_required=True)):
         numbers = [schema for schema in schemas(document) if schema["type"] in widths]
         assert numbers
         assert all(schema.get("format") == widths[schema["type"]] for schema in numbers)
