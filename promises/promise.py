@@ -45,10 +45,12 @@ MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; l
 
 
 def odds(eps: float) -> str:
+    return "any factor" if math.isinf(eps) else f"a factor of {factor(eps)}"
+
+
+def factor(eps: float) -> str:
     """Formats e^eps, the largest factor by which odds may change, rounded up."""
-    if math.isinf(eps):
-        return "any factor"
-    return f"a factor of {up(math.exp(eps), 3) if eps < 50 else f'e^{up(eps)}'}"
+    return up(math.exp(eps), 3) if eps < 50 else f"e^{up(eps)}"
 
 
 def duration(seconds: int) -> str:

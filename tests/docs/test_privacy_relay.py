@@ -42,8 +42,6 @@ def test_both_promises_of_the_readmes_survey(label: str, people: int, colluding:
             f"at least {mode:,} hide one another at a step of `mode`, and at least {distance:,} at a step of `distance_km`"
             in PLAIN
         )
-        assert f"at least [{mode:,}] honest people" in PLAIN
-        assert f"at most [{percent_up(rows[-1].guess_in_crowd).removesuffix(' %')}] of 100 right from all reports" in PLAIN
 
 
 def test_small_crowds() -> None:
@@ -77,7 +75,5 @@ def test_the_code_conditions_name_tests() -> None:
 
 
 def test_no_small_number_stands_alone() -> None:
-    """In the section and in the notice to participants, the first promise comes before the second one."""
+    """The first promise comes before the second one."""
     assert SECTION.index("first: against everybody") < SECTION.index("second: 20,000 people")
-    notice = PLAIN[PLAIN.index("A notice to participants Replace") if "A notice to participants Replace" in PLAIN else 0 :]
-    assert notice.index("[59.6] of 100") < notice.index("There is a second promise") < notice.index("[27.2] of 100")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ldpstream.commands import advice, demo, promise, serve, service, signature, survey, trial
+from ldpstream.commands import advice, assessment, demo, promise, serve, service, signature, survey, trial
 from ldpstream.output.terminal import console, fail
 from ldpstream.runtime.errors import Stopped, exit_status
 from ldpstream.surveys.errors import UserError, did_you_mean
@@ -55,5 +55,5 @@ def options(
     """Options without a command."""
 
 
-for module in (demo, promise, service, serve, trial, advice, survey, signature):
+for module in (demo, promise, assessment, service, serve, trial, advice, survey, signature):
     app.add_typer(module.app)

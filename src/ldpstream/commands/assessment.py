@@ -1,0 +1,42 @@
+"""The command `assessment`: a data protection officer's papers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ldpstream import surveys
+from ldpstream.commands.arguments import SurveyFile
+from ldpstream.output.outputs import write_output
+from ldpstream.output.terminal import fail, tell
+
+app = typer.Typer()
+
+
+@app.command(name="assessment")
+def assessment_command(
+    survey_file: SurveyFile,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="write the papers into this folder")] = None,
+    check: Annotated[Path | None, typer.Option(metavar="FOLDER", help="compare the papers in this folder")] = None,
+    language: Annotated[Path | None, typer.Option(metavar="FILE", help="texts (TOML)", show_default="English")] = None,
+) -> None:
+    """Write a data protection officer's papers: impact assessment, record of processing, notice to participants."""
+    from ldpstream.promises import assessment  # only here: these modules load slowly
+    from ldpstream.runtime.settings import KEPT_MS, kept_ms
+
+    survey = surveys.load_survey(survey_file)
+    texts = assessment.read_language(language or assessment.ENGLISH)
+    for name, paper in assessment.papers(survey, texts, kept_ms(survey) // 1000, KEPT_MS // 1000).items():
+        if check is not None:
+            path = check / f"{name}.md"
+            if lacking := assessment.missing(paper, path.read_text(encoding="utf-8", errors="replace")):
+                fail(f"{path}: does not fit {survey_file}, lacks: {' / '.join(lacking)}")
+            tell(f"{path}: fits {survey_file}")
+        elif out is not None:
+            out.mkdir(exist_ok=True)
+            if (path := out / f"{name}.md").exists():
+                fail(f"{path}: exists, and people may have completed it; name another folder, or compare it with --check")
+            write_output(path, paper)
+            tell(f"{path}: complete {paper.count(assessment.UNKNOWN)} places marked {assessment.UNKNOWN}")
+        else:
+            tell(paper)
