@@ -6,18 +6,16 @@ from typing import overload
 import numpy as np
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of, of_each_group
-from ldpstream.estimators.post_processing import check_method, post_process
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.channel import project
 
 
 @overload
-def matrix_inversion(m: Mechanism, table: CountTable, *, post: str = ..., steps: Steps = ...) -> Estimate: ...
+def matrix_inversion(m: Mechanism, table: CountTable, *, steps: Steps = ...) -> Estimate: ...
 @overload
-def matrix_inversion(m: Iterable[Group], *, post: str = ..., steps: Steps = ...) -> Estimate: ...
-def matrix_inversion(
-    m: Mechanism | Iterable[Group], table: CountTable | None = None, *, post: str = "none", steps: Steps = 1
-) -> Estimate:
+def matrix_inversion(m: Iterable[Group], *, steps: Steps = ...) -> Estimate: ...
+def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, steps: Steps = 1) -> Estimate:
     """Frequencies by inversion of the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
@@ -30,15 +28,12 @@ def matrix_inversion(
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
-        post: a method of `estimators.post_processing`.
         steps: largest number of reports of one person in the table, with an unchanged value; one number, or one for each level.
             The standard errors assume that every person made this number of reports. The standard errors include the random
             choice of the people.
 
     Returns:
-        Frequencies; with post="none" they may be negative, and need not sum to 1.
-        The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
-        information.
+        Frequencies; they may be negative, and need not sum to 1. `Estimate.of_nothing` if the counts carry no information.
 
     Raises:
         ValueError: if a table belongs to another mechanism or has invalid counts, the levels have different domains, or an
@@ -48,7 +43,6 @@ def matrix_inversion(
     Source: Wang, Blocki, Li and Jha 2017, §4 (pure protocols); variance as in `Mechanism.variance` and
     `ChannelMechanism.inversion_variances`.
     """
-    check_method(post)
     groups = groups_of(m, table, steps)
     k = groups[0][0].k
     frequencies, variance, weights = np.zeros(k), np.zeros(k), np.zeros(k)
@@ -65,8 +59,20 @@ def matrix_inversion(
     n = sum(counts.n for _, counts in groups)
     if not weights.all():
         return Estimate.of_nothing(k, n)
-    errors = np.sqrt(variance) / weights
-    return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
+    return Estimate(frequencies / weights, np.sqrt(variance) / weights, n)
+
+
+def norm_sub(frequencies: FloatArray) -> FloatArray:
+    """Subtracts a constant from all frequencies and clips at zero, so that the sum is 1: the projection onto the simplex.
+
+    One NaN makes all results NaN.
+
+    >>> norm_sub(np.array([0.7, 0.5, -0.2])).round(12).tolist()
+    [0.6, 0.4, 0.0]
+
+    Source: Wang et al. 2020 (Norm-Sub).
+    """
+    return np.full(frequencies.size, np.nan) if np.isnan(frequencies).any() else project(frequencies)
 
 
 def inversion_weight(m: Mechanism, people: float, each: int = 1) -> FloatArray:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         matrix_inversion,
         mean,
         mle,
-        post_process,
         quantiles,
     )
     from ldpstream.mechanisms import ledger, mechanism
@@ -32,7 +31,6 @@ __all__ = [
     "mean",
     "mechanism",
     "mle",
-    "post_process",
     "quantiles",
 ]
 
