@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures
+.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
@@ -43,6 +43,9 @@ generated: $(VENV)/.dev           ## renews every generated file (CONTRIBUTING.m
 	$(BIN)/python -m tests.devices.vectors
 	$(BIN)/python deploy/grafana/dashboards.py
 	$(BIN)/python deploy/kubernetes/alerts.py
+
+site: $(VENV)/.dev                ## the documents as a site with search, in build/site/html; a broken link is an error
+	$(BIN)/python docs/build_site.py
 
 pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium and Node
 	$(BIN)/python docs/draw_pictures.py

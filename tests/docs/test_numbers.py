@@ -165,7 +165,7 @@ def test_the_apis_paths_and_parameters_are_documented() -> None:
     stated = {path.replace("NAME", "{attribute}") for path in re.findall(r"(?m)^\| `(/api/\S+)`", text)}
     assert stated == set(document["paths"])
     asked = [parameter for path in document["paths"].values() for parameter in path["get"].get("parameters", [])]
-    (line,) = re.findall(r"Parameters: (.*?)\n\n", text, re.DOTALL)
+    (line,) = re.findall(r"Parameters: (.*?)\n\n\|", text, re.DOTALL)
     defaults = {p["name"]: p["schema"].get("default") for p in asked if p["in"] == "query"}
     assert set(re.findall(r"`(\w+)`", line)) >= set(defaults)
     for name in ("confidence", "last"):
