@@ -2,7 +2,9 @@
 
 The fit's p-value is the smallest p-value of these tests, times the number of tests, at most 1.
 
-    ones        unary encodings: the mean number of ones per report is p + (k-1) q. The test is two-sided
+    total       pure mechanisms whose reports differ in the number of supported values: on average a report supports p + (k-1) q
+                values. The test is two-sided
+    ones        the same test for unary encodings, whose reports support the values of their ones
     floor       pure mechanisms, but not local hashing with few reports: the sum of the squares of the standardised support
                 counts that are below n q
     least       the floor test for only the value with the least support
@@ -13,8 +15,11 @@ The fit's p-value is the smallest p-value of these tests, times the number of te
 
 The tests use these null distributions:
 
+    total       the bound of Hoeffding 1963, Theorem 1, for independent people and any dependence within a person's reports
     ones        exact, or an upper bound; normal if the variance is at least 10 000
-    floor       the mixture of χ² with 0 … k degrees of freedom and binomial weights (Shapiro 1988)
+    floor       the mixture of χ² with 0 … k degrees of freedom and binomial weights (Shapiro 1988): for independent normal
+                counts. Negatively correlated ones have smaller tails: they are negatively associated (Joag-Dev and Proschan
+                1983; Shao 2000). If counts may be positively correlated, the bound of `_floor_together`
     least       normal; the p-value is multiplied by the number of values
     functions   a gamma distribution with the exact mean, variance and third moment
     symbols     χ²
@@ -87,15 +92,27 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
     own = m.device.fit_tests(table, steps)
     if not m.pure:
         return own or {"counts": _counts(m, table, steps)}
-    below = _below_the_floor(m, table, steps)
-    return {"floor": _floor(below), "least": _least(below)} | own
+    below, together = _below_the_floor(m, table, steps)
+    floor = _floor_together(below, together) if together else _floor(below)
+    return {"total": _total(m, table, steps), "floor": floor, "least": _least(below)} | own
 
 
-def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> FloatArray:
-    variance = float(m.support_variances(np.zeros(1), steps)[0]) * table.n / steps
+def _total(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
+    least, most = m.supported
+    if least == most:
+        return None
+    mean = (m.p + (m.k - 1) * m.q - least) / (most - least)
+    found = (int(m.support(table).sum(dtype=object)) / table.n - least) / (most - least)
+    distance = float(special.rel_entr(found, mean) + special.rel_entr(1 - found, 1 - mean))
+    return math.log(2) - table.n / steps * distance, 1 if found > mean else -1
+
+
+def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, float]:
+    variance = float(m.support_variances(np.zeros(1), steps)[0])
     if not variance:
-        return np.zeros(0)
-    return np.asarray(np.minimum((m.support(table) - table.n * m.q) / math.sqrt(variance), 0))
+        return np.zeros(0), 0.0
+    error = math.sqrt(variance * table.n / steps)
+    return np.minimum((m.support(table) - table.n * m.q) / error, 0), m.device.supported_together(steps) / variance
 
 
 def _floor(below: FloatArray) -> LogP | None:
@@ -104,6 +121,20 @@ def _floor(below: FloatArray) -> LogP | None:
     degrees, log_binomial = _log_binomial(below.size)
     log_p = log_binomial + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
     return float(np.logaddexp.reduce(log_p)), -1
+
+
+def _floor_together(below: FloatArray, together: float) -> LogP | None:
+    """An upper bound of the p-value if the counts' correlation matrix has no eigenvalue above 1 + `together`.
+
+    The root of the sum of squares is a function of independent normal numbers with the Lipschitz constant √(1 + together), and
+    its mean is at most √(k/2). So it exceeds √(k/2) + t with probability at most e^(-t²/(2 (1 + together))).
+
+    Source: Borell 1975; Sudakov and Tsirelson 1974 (concentration of Gaussian measures).
+    """
+    if not below.size:
+        return None
+    excess = max(0.0, float(np.linalg.norm(below)) - math.sqrt(below.size / 2))
+    return -(excess**2) / (2 * (1 + together)), -1
 
 
 @lru_cache(maxsize=128)

@@ -29,6 +29,7 @@ from scipy.special import chdtrc, chdtri, chndtr, ndtri
 from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL, Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import inversion_weight, norm_sub
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
+from ldpstream.mechanisms.counts.covariance import Covariance
 
 ROUNDING, TINY = 1e-12, 1e-30  # relative and absolute variance of rounding errors
 NO_NOISE = 1e-9  # a sum whose variance is below this part of the cells' variances is known; the rest is rounding
@@ -61,19 +62,17 @@ class Independence:
 
 @dataclass(frozen=True, slots=True)
 class PairEstimate:
-    """The joint shares of two attributes, with their covariance diag(own) - factorsᵀ factors over the cells, row by row.
+    """The joint shares of two attributes, with the covariance of the cells, row by row.
 
     Attributes:
         shares: (k₁, k₂) shares with the sum 1; may be negative.
-        own: (k₁ k₂,) diagonal part of the covariance.
-        factors: (r, k₁ k₂) the vectors whose outer products are subtracted.
+        covariance: of the k₁ k₂ cells.
         agreement: p of the χ² test that the sums of the pair's reports agree with the attributes' own reports; None if those
             carry no information.
     """
 
     shares: FloatArray
-    own: FloatArray
-    factors: FloatArray
+    covariance: Covariance
     agreement: float | None = None
 
     def cells(self, level: float = 0.95) -> Shares:
@@ -82,7 +81,7 @@ class PairEstimate:
 
     def cell_errors(self) -> FloatArray:
         """The standard errors of the cells, (k₁ k₂,)."""
-        return np.asarray(np.sqrt(np.maximum(self.own - (self.factors**2).sum(axis=0), 0)))
+        return np.asarray(np.sqrt(np.maximum(self.covariance.variances, 0)))
 
     def margin(self, axis: int, level: float = 0.95) -> Shares:
         """The shares of the values of the first attribute (axis 0), (k₁,), or of the second (axis 1), (k₂,)."""
@@ -90,8 +89,7 @@ class PairEstimate:
 
     def margin_covariance(self, axis: int) -> FloatArray:
         """The covariance of the margin's shares."""
-        sums = self._cube().sum(axis=2 - axis)
-        return np.asarray(np.diag(self.own.reshape(self.shares.shape).sum(axis=1 - axis)) - sums.T @ sums)
+        return self.covariance.of_sums(_margin_sums(self.shares.shape, axis))
 
     def within(self, axis: int, level: float = 0.95) -> Shares:
         """Of the people with a value of one attribute, the shares of the values of the other, (k₁, k₂).
@@ -99,11 +97,11 @@ class PairEstimate:
         The interval is Fieller's set of the ratios that the estimate does not reject, cut to [0, 1]. If the share of the row or
         column is not above 0 by the interval's level, the result is NaN with the interval [0, 1].
         """
-        shape, cube = self.shares.shape, self._cube()
+        shape, sums = self.shares.shape, _margin_sums(self.shares.shape, axis)
         whole = self.shares.sum(axis=1 - axis, keepdims=True)
-        together = self.own.reshape(shape) - (cube * cube.sum(axis=2 - axis, keepdims=True)).sum(axis=0)
+        together = (self.covariance.with_sums(sums) * sums).sum(axis=0).reshape(shape)
         of_whole = np.expand_dims(np.diag(self.margin_covariance(axis)), 1 - axis)
-        of_cell = (self.own - (self.factors**2).sum(axis=0)).reshape(shape)
+        of_cell = self.covariance.variances.reshape(shape)
         c2 = _critical(level) ** 2
         a = np.broadcast_to(whole**2 - c2 * of_whole, shape)
         b = self.shares * whole - c2 * together
@@ -114,9 +112,6 @@ class PairEstimate:
         low, high = np.clip((b - root) / a, 0, 1), np.clip((b + root) / a, 0, 1)
         shares = self.shares / np.where(known, whole, np.nan)
         return Shares(shares, np.where(known, low, 0.0), np.where(known, high, 1.0))
-
-    def _cube(self) -> FloatArray:
-        return self.factors.reshape(-1, *self.shares.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +135,8 @@ class Counted:
 @dataclass(frozen=True, slots=True)
 class _Seen:
     shares: FloatArray
-    own: FloatArray
-    factors: FloatArray
+    covariance: Covariance
     people: float
-
-    def covariance(self) -> FloatArray:
-        return np.diag(self.own) - self.factors.T @ self.factors
 
 
 def pair_estimate(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool = False) -> PairEstimate | None:
@@ -196,11 +187,10 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
         - np.einsum("iu,j,v->ijuv", same_row, columns[:-1], np.ones(k2))
         - np.einsum("i,u,jv->ijuv", rows[:-1], np.ones(k1), same_column)
     ).reshape(delta.size, k1 * k2)
-    along = slope @ found.factors.T
-    covariance = (slope * found.own) @ slope.T - along @ along.T
+    covariance = found.covariance.of_sums(slope)
     if _curvature(found, covariance) > MOST_CURVATURE:
         return None
-    statistic = float(delta @ cho_solve(cho_factor(_steady(covariance, found.own.max())), delta))
+    statistic = float(delta @ cho_solve(cho_factor(_steady(covariance, found.covariance.own.max())), delta))
     return Independence(statistic, delta.size, float(chdtrc(delta.size, statistic)))
 
 
@@ -251,35 +241,40 @@ def _fit(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool, a
         if seen is None:
             continue
         k = shape[axis]
-        of_cells = np.repeat(np.eye(k), shape[1], axis=1) if axis == 0 else np.tile(np.eye(k), shape[0])
+        of_cells = _margin_sums(shape, axis)
         sums.append(of_cells[:-1])  # the last sum follows from the others, since all add up to 1
         rest.append(seen)
         cross.append(
-            _sampled(cells, seen, of_cells, at) if same_people and at is not None else np.zeros((k - 1, cells.own.size))
+            _sampled(cells, seen, of_cells, at) if same_people and at is not None else np.zeros((k - 1, cells.shares.size))
         )
-    own, factors = cells.own, cells.factors
     if not sums:
-        return PairEstimate(cells.shares.reshape(shape), own, factors)
+        return PairEstimate(cells.shares.reshape(shape), cells.covariance)
     h, k_t = np.concatenate(sums), np.concatenate(cross)
-    hv = h * own - (h @ factors.T) @ factors
+    hv = cells.covariance.with_sums(h)
     s = hv @ h.T - h @ k_t.T - k_t @ h.T
     at_row = 0
     for seen in rest:
-        n = seen.own.size - 1
-        s[at_row : at_row + n, at_row : at_row + n] += seen.covariance()[:-1, :-1]
+        n = seen.shares.size - 1
+        s[at_row : at_row + n, at_row : at_row + n] += seen.covariance.matrix()[:-1, :-1]
         at_row += n
     if same_people and at is not None and len(rest) == 2:
-        n = rest[0].own.size - 1
+        n = rest[0].shares.size - 1
         of_both = _between(rest, at)
         s[:n, n:] += of_both
         s[n:, :n] += of_both.T
     difference = np.concatenate([seen.shares[:-1] for seen in rest]) - h @ cells.shares
-    root = np.linalg.cholesky(_steady(s, own.max()))
+    root = np.linalg.cholesky(_steady(s, cells.covariance.own.max()))
     gained = solve_triangular(root, hv - k_t, lower=True)
     excess = solve_triangular(root, difference, lower=True)
     shares = cells.shares + gained.T @ excess
     agreement = float(chdtrc(difference.size, excess @ excess))
-    return PairEstimate(shares.reshape(shape), own, np.concatenate([factors, gained]), agreement)
+    return PairEstimate(shares.reshape(shape), cells.covariance.minus(gained), agreement)
+
+
+def _margin_sums(shape: tuple[int, ...], axis: int) -> FloatArray:
+    """(k, k₁ k₂) the cells of each value of the first (axis 0) or of the second attribute."""
+    one = np.eye(shape[axis])
+    return np.repeat(one, shape[1], axis=1) if axis == 0 else np.tile(one, shape[0])
 
 
 def _sampled(cells: _Seen, seen: _Seen, of_cells: FloatArray, at: FloatArray) -> FloatArray:
@@ -302,21 +297,18 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
     inverted = [m.inversion(t) for (m, t), _ in informative]
     shares = np.sum([w * z for w, z in zip(weights, inverted, strict=True)], axis=0)
     f = norm_sub(shares) if at is None else at
-    own, factors = np.zeros(shares.size), list[FloatArray]()
+    noise = Covariance(np.zeros(shares.size), np.zeros((0, shares.size)), np.zeros(0))
     for ((m, table), each), w in zip(informative, weights.tolist(), strict=True):
-        variances, x = m.support_covariance(f, each)
         scale = w / (math.sqrt(table.n / each) * each * (m.p - m.q))
-        own += scale**2 * (variances + (x**2).sum(axis=0))
-        factors.append(scale * x)
-    x = np.concatenate(factors)
-    along = own - x.T @ x.sum(axis=1)  # covariance of each share with the sum
+        noise += m.support_covariance(f, each).scaled(scale)
+    along = noise.with_sums(np.ones((1, shares.size)))[0]  # covariance of each share with the sum
     of_sum = along.sum()
-    if of_sum > NO_NOISE * own.sum():
+    if of_sum > NO_NOISE * noise.own.sum():
         shares = shares - along * (shares.sum() - 1) / of_sum
-        x = np.concatenate([x, [along / math.sqrt(of_sum)]])
+        noise = noise.minus(along[None] / math.sqrt(of_sum))
     # the weighted mean of samples of n_l people varies like one sample of 1 / Σ w_l² / n_l people
     people = 1 / sum(w**2 * each / t.n for ((_, t), each), w in zip(informative, weights.tolist(), strict=True))
-    return _Seen(shares, own, x, people)
+    return _Seen(shares, noise, people)
 
 
 def _critical(level: float) -> float:

@@ -28,7 +28,8 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         answers: the kind of question that the mechanism answers: one of several values, with or without an order; one of
             several numbers in bins; or a set of values.
         name: the mechanism's name.
-        k: domain size, at least 2; for sets, the number of values and dummies.
+        k: domain size, at least 2; for sets, the number of values and dummies. A mechanism for values works for every k up to
+            2^24, except for methods that need the dense `channel` or say so. Numbers in bins may have a lower limit.
         eps_1: privacy loss of a single report, in nats (ε₁); with fake data, of a true report (`with_fake_data`).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value (for sets, the drawn member) is v].
@@ -283,6 +284,11 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     def empty_table(self) -> CountTable:
         return CountTable(self.signature, 0, np.zeros(self.table_shape, np.int64))
 
+    @property
+    def has_channel(self) -> bool:
+        """True if `channel` has at most 2^24 entries."""
+        return self._log2_outputs() + math.log2(self.k) <= math.log2(MAX_CHANNEL_ENTRIES)
+
     def channel(self) -> FloatArray:
         """Dense channel: row v holds Pr[output | v] of one report of a new device. For sets, row i is the i-th set of
         `set_codes`.
@@ -290,7 +296,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         Raises:
             ValueError: if the channel would have more than 2^24 entries.
         """
-        if self._log2_outputs() + math.log2(self.k) > math.log2(MAX_CHANNEL_ENTRIES):
+        if not self.has_channel:
             raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
         if self.fakes == 1:
             return self._channel()

@@ -92,7 +92,7 @@ class OneTime(Mechanism):
 
     def _guess(self, t: float) -> Chance:
         if t == 1:
-            return Chance(self._guess_once())
+            return self._guess_once()
         if t == math.inf:
             return Chance(1.0, exact=self.k == 2 and self.eps_1 > 0)
         return Chance(evidence.guess_bound(self.k, self.evidence(t)), exact=False)
@@ -100,8 +100,12 @@ class OneTime(Mechanism):
     def _guess_any_values(self, t: int) -> Chance:
         return self._guess(t)
 
-    def _guess_once(self) -> float:
-        return float(self.channel().max(axis=0).sum() / self.k)
+    def _guess_once(self) -> Chance:
+        """By default the exact chance from the dense channel, or a bound if the channel is too large."""
+        if self.has_channel:
+            return Chance(float(self.channel().max(axis=0).sum() / self.k))
+        of_evidence = evidence.guess_bound(self.k, self.evidence(1))
+        return Chance(min(guessing.bound(self.eps_1, self.k), of_evidence), exact=False)
 
 
 class Longitudinal(Mechanism):

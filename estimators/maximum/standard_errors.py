@@ -47,11 +47,9 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
             along = score @ inverse
             of_person = inverse**2 * np.diagonal(score) - 2 * inverse * part * along + part**2 * (inverse @ along)
         else:
-            variance, x = m.support_covariance(frequencies, each)
-            slope = inverse * _slope(m, frequencies)
-            own, x = (variance + (x**2).sum(axis=0)) * slope**2, x * slope
-            of_person = own * (1 - 2 * part) + part**2 * own.sum()
-            of_person -= ((x - part * x.sum(axis=1, keepdims=True)) ** 2).sum(axis=0)
+            noise = m.support_covariance(frequencies, each).scaled(inverse * _slope(m, frequencies))
+            of_person = noise.own * (1 - 2 * part) + part**2 * noise.own.sum()
+            of_person += noise.signs @ (noise.rows - part * noise.rows.sum(axis=1, keepdims=True)) ** 2
         result += n / each * of_person
     return np.asarray(np.sqrt(np.maximum(result, 0)))
 
@@ -66,9 +64,9 @@ def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact
         if m.has_score_moments:
             of_report, of_person = m.score_moments(f, each, exact)
         else:
-            slope, (variance, x) = _slope(m, f), m.support_covariance(f, each)
+            slope = _slope(m, f)
             of_report = np.diag((m.p - m.q) * slope)
-            of_person = (np.diag(variance + (x**2).sum(axis=0)) - x.T @ x) * np.outer(slope, slope)
+            of_person = m.support_covariance(f, each).scaled(slope).matrix()
         hessian += n * of_report
         score += n / each * of_person
     along = _along(f.size)

@@ -258,10 +258,10 @@ def _pure_variances(
     m: Mechanism, shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray, reports: int
 ) -> FloatArray:
     k = shares.size
-    own, x = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
-    squares = np.add.reduceat((own + (x**2).sum(axis=0))[:k] * numbers**2, first) @ parts**2
-    sums = np.add.reduceat(x[:, :k] * numbers, first, axis=1) @ parts
-    return np.asarray((squares - (sums**2).sum(axis=0)) / (reports * (m.p - m.q)) ** 2)
+    noise = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
+    squares = np.add.reduceat(noise.own[:k] * numbers**2, first) @ parts**2
+    sums = np.add.reduceat(noise.rows[:, :k] * numbers, first, axis=1) @ parts
+    return np.asarray((squares + noise.signs @ sums**2) / (reports * (m.p - m.q)) ** 2)
 
 
 def _variances(shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:

@@ -131,8 +131,7 @@ def _best(k: int, eps: float) -> Mechanism:
 
 
 def _own(m: Mechanism) -> FloatArray:
-    own, x = m.support_covariance(np.full(m.k, 1 / m.k))
-    return np.asarray((own + (x**2).sum(axis=0)) / (m.p - m.q) ** 2)
+    return np.asarray(m.support_covariance(np.full(m.k, 1 / m.k)).own / (m.p - m.q) ** 2)
 
 
 def _counts(m: list[Mechanism], truth: FloatArray, people: int, rng: np.random.Generator) -> list[Counted]:

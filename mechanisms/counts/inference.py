@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.terms import ChannelTerm, FakeDataTerm, SupportTerm, Term
 from ldpstream.mechanisms.table import CountTable
 
@@ -110,7 +111,8 @@ class Inference(ABC):
 
         Returns:
             For each test ln p, and the sign of the deviation; None for a test that this table does not allow. The entry None
-            for ``"floor"`` or ``"least"`` also switches off this test of support counts of `estimators.diagnostics`.
+            for ``"total"``, ``"floor"`` or ``"least"`` also switches off this test of support counts of
+            `estimators.diagnostics`.
         """
         return {}
 
@@ -186,26 +188,39 @@ class Inference(ABC):
         """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
         return np.asarray((frequencies + (self.fakes - 1) / self.k) / self.fakes)
 
-    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Covariance of one random person's support counts over W steps with an unchanged value.
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
+        """Covariance of one random person's support counts S_v over W steps with an unchanged value.
 
-        Cov(S_u, S_v) = -Σ_r x_ru x_rv for u ≠ v, and Var S_v = d_v; S_v counts the person's reports that support v.
+        S_v counts the person's reports that support v. The covariances are approximations for PS-GRR with m > 1, and for
+        local hashing of more than 128 values to at most as many symbols (see `Hashing`).
 
         Args:
-            frequencies: true frequencies of all values, each in [0, 1].
-
-        Returns:
-            The variances d, in the shape of `frequencies`, and the rows x, (r, k).
-
-        The covariances are approximations for local hashing (values on a line, `linear_pool`) and for PS-GRR with m
-        > 1.
+            frequencies: (k,) true frequencies of all values.
         """
         if self.fakes > 1:
             return self.device.support_covariance(self.encoded(frequencies), steps)
-        return self.support_variances(frequencies, steps), self._covariance_factors(frequencies, steps)
+        signs, rows = zip(*self._covariance_factors(frequencies, steps), strict=True)
+        return Covariance(self.unshared_variances(frequencies, steps), np.array(rows), np.array(signs, np.float64))
+
+    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """The part `own` of `support_covariance`, for frequencies of any shape."""
+        if self.fakes > 1:
+            return self.device.unshared_variances(self.encoded(frequencies), steps)
+        own = self.support_variances(frequencies, steps)
+        for sign, row in self._covariance_factors(frequencies, steps):
+            own = own - sign * row**2
+        return own
+
+    def supported_together(self, steps: int) -> float:
+        """Largest eigenvalue, or an upper bound, of the positive part of `support_covariance`, for any frequencies.
+
+        0 if no two support counts are positively correlated. By default, the bound for uniform frequencies.
+        """
+        noise = self.support_covariance(np.full(self.k, 1 / self.k), steps)
+        return float((noise.rows[noise.signs > 0] ** 2).sum())
 
     def support_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """Returns the variances d of `support_covariance`."""
+        """The variances of `support_covariance`, for frequencies of any shape."""
         if self.fakes > 1:
             return self.device.support_variances(self.encoded(frequencies), steps)
         hit, p2, q2 = self.given_memo(frequencies)
@@ -213,9 +228,12 @@ class Inference(ABC):
         kept = (p2 - q2) ** 2 * hit * (1 - hit)
         return np.asarray(steps * fresh + steps**2 * kept)
 
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`, here for bits that are independent given the value."""
-        return np.asarray([steps * (self.p - self.q) * frequencies])
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Signs s and vectors x with Cov(S_u, S_v) = Σ s x_u x_v, here for bits that are independent given the value.
+
+        Every entry of a vector belongs to the entry of `frequencies`.
+        """
+        return [(-1, steps * (self.p - self.q) * frequencies)]
 
     def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
         """(π, p₂, q₂) for a mechanism without fake data: π = Pr[the memo supports v] for a person drawn at random, p₂ and q₂ of
@@ -249,9 +267,9 @@ class Inference(ABC):
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
         people = n / steps
-        own, x = self.support_covariance(f, steps)
+        own = self.unshared_variances(f, steps)
         scale = people * (steps * (self.p - self.q)) ** 2
-        return np.asarray(np.maximum((own + (x**2).sum(axis=0)) / scale - f / everyone, SMALLEST / people))
+        return np.asarray(np.maximum(own / scale - f / everyone, SMALLEST / people))
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
         """For sets, the variance of the number of one random person's reports that name a value, not a dummy.

@@ -171,17 +171,16 @@ class Symbols(Mechanism):
         memo_p, memo_q, p, q = self.rounds()
         return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The rows x of `support_covariance`.
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Within a step, the covariance of the support counts of u and v is -γ_u γ_v, with γ_v = Pr[a report supports v].
 
-        The covariance of the support counts of two values u, v is -γ_u γ_v within a step, with γ_v = Pr[a report supports v].
         Between steps it is -(p₂-q₂)² π_u π_v, with π of `given_memo` (PS-GRR: see its `_kept_together`).
         """
         hit, p2, q2 = self.given_memo(frequencies)
-        return np.asarray([
-            math.sqrt(steps) * (q2 + (p2 - q2) * hit),
-            math.sqrt(steps * (steps - 1)) * (p2 - q2) * self._kept_together(hit),
-        ])  # fmt: skip
+        return [
+            (-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)),
+            (-1, math.sqrt(steps * (steps - 1)) * (p2 - q2) * self._kept_together(hit)),
+        ]
 
     def _kept_together(self, hit: FloatArray) -> FloatArray:
         """(k,) a row x: -x_u x_v stands for the covariance of the memo's supports of u and v, if π of `given_memo` is `hit`."""
@@ -208,8 +207,8 @@ class GRR(Symbols, OneTime):
     names = ("GRR",)
     name = "GRR"
 
-    def _guess_once(self) -> float:
-        return self.p
+    def _guess_once(self) -> Chance:
+        return Chance(self.p)
 
     @property
     def favours(self) -> float:

@@ -22,6 +22,7 @@ response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
 import math
+from functools import cached_property
 
 import numpy as np
 
@@ -63,6 +64,21 @@ class LinearPool:
         """Pairs (F, s), one for each part of the pool: the F functions of this part map the k values to s different symbols."""
         top = -(-self.k * self.g // self.size)
         return [(self.size - self.g, self.g), (self.g - 1, top), (1, 1)]
+
+    @cached_property
+    def collinear(self) -> float:
+        """The share of the triples of different values whose places lie on a line; 0 for two values.
+
+        Σ n³ / S over all functions and symbols, n being the number of values with the symbol, counts the triples of values with
+        one symbol. Three different values have one symbol under S/g functions if they are collinear, else under S/g².
+        """
+        k, g = float(self.k), self.g
+        if self.m == 1 or self.k == 2:
+            return float(self.k > 2)
+        alike = ((g - 1) * (self.radon(np.ones(self.k))[:-2] ** 3).sum() + k**3) / self.size
+        triples = k * (k - 1) * (k - 2)
+        found = alike - k - 3 * k * (k - 1) / g - triples / g**2
+        return float(max(0.0, found / triples * g**2 / (g - 1)))
 
     def support(self, counts: IntArray) -> IntArray:
         from ldpstream.mechanisms.kernels.hash_kernels import radon_transpose

@@ -36,6 +36,7 @@ from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
+from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 from ldpstream.mechanisms.devices import Coins
 from ldpstream.mechanisms.families.finite_field import MAX_FIELD, FiniteField, modulus, prime_power, prime_powers
@@ -52,7 +53,7 @@ from ldpstream.mechanisms.families.grr import (
 )
 from ldpstream.mechanisms.families.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.families.linear_pool import LinearPool, digits_needed
-from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, HashingScore, hashing_moments
+from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, HashingScore, hashing_moments, lines
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
 from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
@@ -135,6 +136,16 @@ class HashingTerm(ChannelTerm):
 class Hashing(Mechanism):
     """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
 
+    A report supports two values u and v with probability q² + q d L_uv, where d = p - q. L_uv is the share of the people whose
+    value lies on the line through u and v (`linear_pool`), and R_uv is this share without u and v themselves. With κ = p₂ - q₂
+    for a memoized mechanism and κ = 0 otherwise, the covariance of the support counts over W steps is
+
+        Cov(S_u, S_v) = q d (W + W(W-1) κ) R_uv - W² d² f_u f_v
+
+    If k <= g, all values lie on one line, and R_uv = 1 - f_u - f_v. `_covariance_factors` uses ρ (1 - f_u - f_v), where ρ is
+    the share of collinear triples among all triples of values. `support_covariance` adds the difference from R_uv for at most
+    128 values. For more values, the standard error of a sum of many shares is right within a few per cent.
+
     Attributes:
         symbols: the mechanism that randomizes a hashed symbol.
     """
@@ -198,6 +209,30 @@ class Hashing(Mechanism):
     @property
     def blanket(self) -> ledger.Blanket:
         return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        together = math.sqrt(self._together(steps) * self.pool.collinear)
+        kept = steps * (self.p - self.q) * frequencies
+        return [(1, together * (1 - frequencies)), (-1, together * frequencies), (-1, kept)]
+
+    def _together(self, steps: int) -> float:
+        _, _, p2, q2 = self.rounds()
+        kept = p2 - q2 if self.memoized else 0.0
+        return max(0.0, self.q * (self.p - self.q) * (steps + steps * (steps - 1) * kept))
+
+    def supported_together(self, steps: int) -> float:
+        """The largest R is that of people with one value: the other min(g, k) - 1 values of a line through it are alike."""
+        return self._together(steps) * max(0, min(self.g, self.k) - 2)
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
+        found = super().support_covariance(frequencies, steps)
+        if self.fakes > 1 or self.pool.m == 1 or self.k > MAX_DENSE_K:
+            return found
+        rest = lines(self.pool, frequencies) - self.pool.collinear
+        rest -= (1 - self.pool.collinear) * (frequencies[:, None] + frequencies)
+        np.fill_diagonal(rest, 0.0)
+        sizes, vectors = np.linalg.eigh(self._together(steps) * rest)
+        return found + Covariance(np.zeros(self.k), np.sqrt(np.abs(sizes))[:, None] * vectors.T, np.sign(sizes))
 
     def _support(self, table: CountTable) -> IntArray:
         return self.pool.support(table.counts)
@@ -290,8 +325,8 @@ class LocalHashing(Hashing, OneTime):
     def favours(self) -> float:
         return (1 - 1 / self.g) * self.p  # two values have one symbol with probability 1/g
 
-    def _guess_once(self) -> float:
-        return self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol)
+    def _guess_once(self) -> Chance:
+        return Chance(self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol))
 
 
 class LongitudinalHashing(Hashing, Longitudinal):

@@ -63,6 +63,15 @@ def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> 
     return hessian, _of_steps(once, kept, steps)
 
 
+def lines(pool: LinearPool, f: FloatArray) -> FloatArray:
+    """(k, k) L_uv, the mass f of the values on the line through two different values u and v: Pr[u, v and a value drawn from f
+    have one symbol] is 1/g² + (g-1) L_uv / g²."""
+    hit, weight = _hits(pool)
+    columns = hit.reshape(-1, f.size)
+    together = (columns * (weight * (hit @ f)).reshape(-1, 1)).T @ columns
+    return np.asarray((pool.g**2 * together - 1) / (pool.g - 1))
+
+
 def _of_steps(once: FloatArray, kept: FloatArray, steps: int) -> FloatArray:
     return np.asarray(steps * (once - kept) + steps**2 * kept)
 

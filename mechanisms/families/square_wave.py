@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.channel import ChannelMechanism, distribution
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
@@ -209,8 +210,8 @@ class SquareWave(ChannelMechanism):
     def favours(self) -> float:
         return min(self.width, self.k - 1) * self.near  # for the two values that are furthest apart
 
-    def _guess_once(self) -> float:
-        return self.cells * self.near / self.k  # every cell is near some bin
+    def _guess_once(self) -> Chance:
+        return Chance(self.cells * self.near / self.k)  # every cell is near some bin
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:

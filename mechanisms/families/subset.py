@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import FloatArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits
@@ -143,8 +144,8 @@ class SubsetSelection(Bits, OneTime):
     def favours(self) -> float:
         return self.p * (self.k - self.omega) / (self.k - 1)
 
-    def _guess_once(self) -> float:
-        return self.p / self.omega
+    def _guess_once(self) -> Chance:
+        return Chance(self.p / self.omega)
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
@@ -153,7 +154,7 @@ class SubsetSelection(Bits, OneTime):
     def valid_row(self, row: bytes) -> bool:
         return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega
 
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         """Covariance of two values u, v: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
         omega, q, d = self.omega, self.q, self.p - self.q
         with_value, both_others = self.pair_chances()
@@ -162,7 +163,7 @@ class SubsetSelection(Bits, OneTime):
         first = level + slope * frequencies
         second = math.sqrt(max(d**2 - slope**2, 0.0)) * frequencies
         between = math.sqrt(steps * (steps - 1)) * d * frequencies
-        return np.asarray([math.sqrt(steps) * first, math.sqrt(steps) * second, between])
+        return [(-1, math.sqrt(steps) * first), (-1, math.sqrt(steps) * second), (-1, between)]
 
     def _channel(self) -> FloatArray:
         members = np.zeros((math.comb(self.k, self.omega), self.k), bool)

@@ -211,7 +211,7 @@ class _IndependentBits(Bits):
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
         from ldpstream.mechanisms.counts.fit_tests import ones  # slow to load; only estimates need it
 
-        return {"ones": ones(self, self.rounds(), table, steps)}
+        return {"ones": ones(self, self.rounds(), table, steps), "total": None}
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
@@ -285,9 +285,9 @@ class UnaryEncoding(_IndependentBits, OneTime):
     def favours(self) -> float:
         return self.report_round.p * self.report_round.not_q
 
-    def _guess_once(self) -> float:
+    def _guess_once(self) -> Chance:
         r = self.report_round
-        return guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
+        return Chance(guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q)))
 
     def _guess(self, t: float) -> Chance:
         if 1 < t <= guessing.MAX_EXACT_BITS:

@@ -62,9 +62,8 @@ def dense(counts: list[Counted], shape: tuple[int, int], at: FloatArray, same_pe
         [(m, table)], steps = of.groups, of.steps
         assert isinstance(steps, int)
         seen.append(m.inversion(table))
-        own, x = m.support_covariance(to @ at.ravel(), steps)
         people.append(table.n / steps)
-        covariance = np.diag(own + (x**2).sum(axis=0)) - x.T @ x
+        covariance = m.support_covariance(to @ at.ravel(), steps).matrix()
         parts.append(covariance / people[-1] / (steps * (m.p - m.q)) ** 2)
     design, y = np.concatenate(maps), np.concatenate(seen)
     v = np.zeros((y.size, y.size))
@@ -94,7 +93,7 @@ def test_the_joint_estimate_is_that_of_dense_least_squares(name: str, steps: int
     assert found is not None
     at = found.shares
     guess, _ = dense(counts, shape, at, same_people)
-    covariance = np.diag(found.own) - found.factors.T @ found.factors
+    covariance = found.covariance.matrix()
     np.testing.assert_allclose(found.shares.ravel(), guess, atol=3e-4)
     _, expected = dense(counts, shape, truth, same_people)
     np.testing.assert_allclose(covariance, expected, atol=0.03 * expected.max())
@@ -107,7 +106,7 @@ def test_cells_rows_and_columns_agree() -> None:
     assert found.shares.sum() == pytest.approx(1)
     np.testing.assert_allclose(found.margin(0).shares, found.cells().shares.sum(axis=1))
     np.testing.assert_allclose(found.margin(1).shares, found.cells().shares.sum(axis=0))
-    covariance = np.diag(found.own) - found.factors.T @ found.factors
+    covariance = found.covariance.matrix()
     assert abs(covariance.sum()) < 1e-12  # the sum is known
     for axis, to in ((0, np.repeat(np.eye(3), 4, axis=1)), (1, np.tile(np.eye(4), 3))):
         np.testing.assert_allclose(found.margin_covariance(axis), to @ covariance @ to.T, atol=1e-12)
@@ -120,7 +119,7 @@ def test_levels_are_joined_and_a_level_of_numbers_is_ignored() -> None:
     one, other = (counted(mechanisms_of(name, shape, eps), truth, 5000, rng) for name, eps in (("GRR", 1.0), ("OUE", 2.0)))
     both = [Counted([*a.groups, *b.groups], [1, 1]) for a, b in zip(one, other, strict=True)]
     estimates = [pair_estimate(counts, shape) for counts in (one, other, both)]
-    errors = [np.sqrt(e.own - (e.factors**2).sum(axis=0)).mean() for e in estimates if e is not None]
+    errors = [e.cell_errors().mean() for e in estimates if e is not None]
     assert errors[2] < min(errors[:2])
     waves = mechanism("SW", 4, eps=1.0)
     numbers = Counted([(waves, waves.tabulate(waves.report(rng.integers(4, size=100), rng)))])
@@ -249,8 +248,8 @@ def test_the_size_in_the_smallest_survey() -> None:
 
 @pytest.mark.parametrize(("name", "shape", "people"), [("GRR", (2, 2), 5000), ("OUE", (3, 4), 10_000), ("OLH", (4, 4), 10_000)])
 def test_size_and_power_are_as_stated(name: str, shape: tuple[int, int], people: int) -> None:
-    own, x = (m := mechanisms_of(name, shape)[0]).support_covariance(np.full(shape[0] * shape[1], 1 / (shape[0] * shape[1])))
-    variance = float((own + (x**2).sum(axis=0))[0]) / people / (m.p - m.q) ** 2
+    m = mechanisms_of(name, shape)[0]
+    variance = float(m.support_covariance(np.full(m.k, 1 / m.k)).own[0]) / people / (m.p - m.q) ** 2
     at = associated(*shape, detectable_association(variance, shape))
     assert at is not None
     found = p_values(at, name, people, 400, 22)

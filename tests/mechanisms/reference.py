@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
-from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.subset import SubsetSelection
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -119,23 +117,93 @@ def hashes(g: int, k: int) -> Ints:
     return np.array([[linear_form(g, m, a, place) for place in places(g, k)] for a in range(g**m)])
 
 
-# ---- reports and the values they support
+# ---- the families, each written from its docstring
 
 
-def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Every possible report, in the order of the channel's columns, and a boolean array (outputs, k): true where a report
-    supports a value."""
-    if isinstance(m, (LocalHashing, LongitudinalHashing)):
+class Written:
+    """A family of mechanisms: its reports, and the probabilities of its rounds. Every suite reads them from here."""
+
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        """Every possible report, in the order of the channel's columns, and a boolean array (outputs, k): true where a report
+        supports a value."""
+        return np.arange(m.k).astype(m.report_dtype), np.eye(m.k, dtype=bool)
+
+    def one_round(self, m: Any) -> Floats:
+        """(k, outputs) Pr[report | value] of a one-time mechanism."""
+        return symbols(m.k, m.p, m.q)
+
+    def rounds(self, m: Any) -> tuple[Floats, Floats]:
+        """(k, blocks, memos) Pr[block and memo | value]; (memos, symbols) Pr[the report's symbol | memo] within a block, of a
+        memoized mechanism."""
+        return symbols(m.k, m.p1, m.q1)[:, None, :], symbols(m.k, m.p2, m.q2)
+
+
+class Waves(Written):
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        cells = np.arange(m.k - 1 + m.width)
+        offset = cells[:, None] - np.arange(m.k)
+        return cells.astype(m.report_dtype), (offset >= 0) & (offset < m.width)
+
+    def one_round(self, m: Any) -> Floats:
+        near, far = (math.exp(eps) / (m.width * math.exp(m.eps_1) + m.k - 1) for eps in (m.eps_1, 0))
+        return np.asarray(np.where(self.reports(m)[1].T, near, far))
+
+
+class Bits(Written):
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        chosen = np.array([digits(i, 2, m.k) for i in range(2**m.k)], bool)
+        return np.packbits(chosen, axis=1, bitorder="little"), chosen
+
+    def one_round(self, m: Any) -> Floats:
+        return bits(m.k, m.p, m.q)
+
+    def rounds(self, m: Any) -> tuple[Floats, Floats]:
+        memos = np.array([digits(i, 2, m.k) for i in range(2**m.k)], float)
+        return bits(m.k, m.p1, m.q1)[:, None, :], bits(m.k, m.p2, m.q2, memos)
+
+
+class Subsets(Written):
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        chosen = np.array([np.isin(np.arange(m.k), subset) for subset in combinations(range(m.k), m.omega)])
+        return np.packbits(chosen, axis=1, bitorder="little"), chosen
+
+    def one_round(self, m: Any) -> Floats:
+        sets_with, sets_without = math.comb(m.k - 1, m.omega - 1), math.comb(m.k - 1, m.omega)
+        return np.asarray(np.where(self.reports(m)[1].T, m.p / sets_with, (1 - m.p) / sets_without))
+
+
+class Hashed(Written):
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         table = hashes(m.g, m.k)
         pairs = list(product(range(len(table)), range(m.g)))
         return np.array(pairs, "i8,i8").astype(m.report_dtype), np.array([table[a] == y for a, y in pairs])
-    if m.report_dtype.shape:
-        if isinstance(m, SubsetSelection):
-            chosen = [np.isin(np.arange(m.k), subset) for subset in combinations(range(m.k), m.omega)]
-        else:
-            chosen = [np.array(digits(i, 2, m.k), bool) for i in range(2**m.k)]
-        return np.packbits(chosen, axis=1, bitorder="little"), np.array(chosen)
-    return np.arange(m.table_shape[0]).astype(m.report_dtype), np.eye(m.k, dtype=bool)
+
+    def one_round(self, m: Any) -> Floats:
+        table = hashes(m.g, m.k)
+        return (symbols(m.g, m.p, (1 - m.p) / (m.g - 1))[table.T] / len(table)).reshape(m.k, -1)
+
+    def rounds(self, m: Any) -> tuple[Floats, Floats]:
+        table = hashes(m.g, m.k)
+        return symbols(m.g, m.p1, m.q1)[table.T] / len(table), symbols(m.g, m.p2, m.q2)
+
+
+WRITTEN: dict[str, Written] = {
+    **dict.fromkeys(("GRR", "L-GRR"), Written()),
+    **dict.fromkeys(("SUE", "OUE", "THE", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"), Bits()),
+    **dict.fromkeys(("BLH", "OLH", "L-BLH", "L-OLH"), Hashed()),
+    "SS": Subsets(),
+    "SW": Waves(),
+}
+
+
+def written(m: Mechanism) -> Written:
+    if m.name not in WRITTEN:
+        raise AssertionError(f"write {m.name} down in {__name__}.WRITTEN, from its docstring and independently of its code")
+    return WRITTEN[m.name]
+
+
+def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    return written(m).reports(m)
 
 
 def column_of(m: Mechanism, reports: npt.NDArray[Any]) -> Ints:
@@ -164,36 +232,13 @@ def bits(k: int, p: float, q: float, inputs: Floats | None = None) -> Floats:
     return np.asarray(np.where(outputs == 1, one, 1 - one).prod(axis=2))
 
 
-def one_round(m: Mechanism) -> Floats:
-    """(k, outputs) Pr[report | value] of a one-time mechanism."""
-    if isinstance(m, LocalHashing):
-        table = hashes(m.g, m.k)
-        return (symbols(m.g, m.p, (1 - m.p) / (m.g - 1))[table.T] / len(table)).reshape(m.k, -1)
-    if isinstance(m, SubsetSelection):
-        _, members = all_reports(m)
-        sets_with, sets_without = math.comb(m.k - 1, m.omega - 1), math.comb(m.k - 1, m.omega)
-        return np.where(members.T, m.p / sets_with, (1 - m.p) / sets_without)
-    return bits(m.k, m.p, m.q) if m.report_dtype.shape else symbols(m.k, m.p, m.q)
-
-
-def rounds(m: Longitudinal) -> tuple[Floats, Floats]:
-    """(k, blocks, memos) Pr[block and memo | value]; (memos, symbols) Pr[the report's symbol | memo] within a block."""
-    if isinstance(m, LongitudinalHashing):
-        table = hashes(m.g, m.k)
-        return symbols(m.g, m.p1, m.q1)[table.T] / len(table), symbols(m.g, m.p2, m.q2)
-    if m.report_dtype.shape:
-        memos = np.array([digits(i, 2, m.k) for i in range(2**m.k)], float)
-        return bits(m.k, m.p1, m.q1)[:, None, :], bits(m.k, m.p2, m.q2, memos)
-    return symbols(m.k, m.p1, m.q1)[:, None, :], symbols(m.k, m.p2, m.q2)
-
-
 def sequences(m: Mechanism, t: int) -> Floats:
     """(k, blocks, symbols^t) Pr[block and t reports of an unchanged value | value]. On the last axis, the last report varies
     fastest."""
     if isinstance(m, Longitudinal):
-        memo, fresh = rounds(m)
+        memo, fresh = written(m).rounds(m)
     else:  # a one-time mechanism: the value itself serves as the memo
-        memo, fresh = np.eye(m.k)[:, None, :], one_round(m)
+        memo, fresh = np.eye(m.k)[:, None, :], written(m).one_round(m)
     joint = np.ones((len(fresh), 1))
     for _ in range(t):
         joint = (joint[:, :, None] * fresh[:, None, :]).reshape(len(fresh), -1)
@@ -203,7 +248,8 @@ def sequences(m: Mechanism, t: int) -> Floats:
 def supports(m: Mechanism, t: int) -> Ints:
     """(blocks, symbols^t, k) number of the t reports of `sequences` that support each value."""
     _, single = all_reports(m)
-    single = single.reshape(-1, m.g if isinstance(m, LongitudinalHashing) else len(single), m.k)
+    blocks = written(m).rounds(m)[0].shape[1] if isinstance(m, Longitudinal) else 1
+    single = single.reshape(blocks, -1, m.k)
     total = np.zeros((len(single), 1, m.k), np.int64)
     for _ in range(t):
         total = (total[:, :, None, :] + single[:, None, :, :]).reshape(len(single), -1, m.k)

@@ -240,6 +240,7 @@ def test_the_smallest_and_the_largest_eps_work(name: str, k: int, pair: tuple[fl
 def test_large_domains_work(name: str, k: int) -> None:
     m = build(name, k, 2.0, 1.0)
     exercise(m)
+    assert 1 / k < m.guess(1) < 1e-3
     assert math.prod(m.table_shape) <= 2**26
     assert m.report_dtype.itemsize <= max(8, -(-k // 8))
 

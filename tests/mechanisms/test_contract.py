@@ -112,7 +112,7 @@ def test_the_channel_is_the_product_of_the_rounds(m: Mechanism) -> None:
 
 @pytest.mark.parametrize("m", TAKES_TWO, ids=repr)
 def test_the_memo_loses_eps_inf(m: Longitudinal) -> None:
-    memo, fresh = reference.rounds(m)
+    memo, fresh = reference.written(m).rounds(m)
     np.testing.assert_allclose(memo.sum(axis=(1, 2)), 1, atol=1e-12)
     np.testing.assert_allclose(fresh.sum(axis=1), 1, atol=1e-12)
     assert reference.worst_ratio(memo) == pytest.approx(m.eps_inf, rel=1e-9)

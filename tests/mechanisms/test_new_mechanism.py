@@ -1,32 +1,38 @@
-"""A new mechanism needs one module: this file defines two mechanisms, and no other code knows them.
+"""A new mechanism needs one module: this file defines three mechanisms, and no other code knows them.
 
 Silent response is randomized response that stays silent with a fixed probability, whatever the value. A silent report reveals
-nothing, so the losses are those of randomized response. All seeds are fixed.
+nothing, so the losses are those of randomized response. Hadamard response supports half of the values with each report, and
+keeps most defaults. All seeds are fixed.
 """
 
 import asyncio
 import base64
 import math
 from abc import ABCMeta
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from fastapi.testclient import TestClient
+from scipy.stats import binom
 
 from devices.conformance.calls import Call
 from devices.conformance.conformance import check_device
 from lab.audit.audit import K, audit
 from lab.audit.samplers import code_paths
 from ldpstream.device import Device
+from ldpstream.estimators.diagnostics import fit
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
+from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
+from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios, SymbolRatios
 from ldpstream.mechanisms.counts.terms import DenseTerm
-from ldpstream.mechanisms.devices import Coins, DeviceRandom, Randomizer, coin, symbol_row
+from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
     draw_symbol,
@@ -45,6 +51,8 @@ from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
 from tests.gateway.gateway_rig import Rig
+
+from . import reference, test_contract, test_variance
 
 SPEAKS, SILENT = 0.9375, 0.0625  # Pr[a report is a symbol], Pr[a report is silent]
 
@@ -96,12 +104,12 @@ class Silence(Mechanism):
     def _channel_term(self, counts: IntArray) -> DenseTerm:
         return DenseTerm(self.channel(), counts)
 
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> FloatArray:
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         """Like randomized response: a report supports at most one value."""
         memo_p, memo_q, p2, q2 = self.rounds()
         hit = frequencies * memo_p + (1 - frequencies) * memo_q
         between = math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit
-        return np.asarray([math.sqrt(steps) * (q2 + (p2 - q2) * hit), between])
+        return [(-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)), (-1, between)]
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
@@ -189,7 +197,118 @@ class LongitudinalSilence(Silence, Longitudinal):
         return Chance(self.spoken.guess(t), exact=False)  # an upper bound: as if no report were silent
 
 
-NEW = ("silent", "L-silent")
+class HadamardRandomizer(OneTimeRandomizer):
+    def report_value(self, value: int, random: DeviceRandom) -> bytes:
+        """Draws a report y with an even number of common ones with a = value + 1 if the coin says so, else with an odd one.
+
+        All bits of y are drawn but the lowest one of a, which follows from the others.
+        """
+        n_reports = 1 << self.k.bit_length()
+        odd = not random.toss(self._second["even"], 1)[0]
+        drawn, a = random.below(n_reports // 2), value + 1
+        pivot = a & -a
+        low = drawn & (pivot - 1)
+        y = (drawn - low) << 1 | low
+        return symbol_row(n_reports, y | pivot if (a & y).bit_count() % 2 != odd else y)
+
+
+class HadamardResponse(OneTime):
+    """Hadamard response: a report y in [0, K) supports v if y and v + 1 have an even number of common ones; K = 2^⌈log₂(k+1)⌉.
+
+    Each value is supported by K/2 reports. Pr[y supports the value] = p = e^ε/(1+e^ε), uniform within both halves, and q = 1/2.
+    For u ≠ v, [y supports u] and [y supports v] are equal if y supports w, and v + 1 = (u + 1) xor (w + 1).
+
+    Source: Acharya, Sun and Zhang 2019.
+    """
+
+    names = ("hadamard",)
+    name = "hadamard"
+    randomizer = HadamardRandomizer
+    marks = None
+
+    def __init__(self, k: int, eps: float) -> None:
+        self.k, self.eps_1 = integer("k", k, 2, 2**24), epsilon("eps", eps)
+        self.n_reports = 1 << self.k.bit_length()
+        self.p, self.q = 1 / (1 + math.exp(-self.eps_1)), 0.5
+        self.report_dtype, self.table_shape = unsigned(self.n_reports), (self.n_reports,)
+        self.signature = f"hadamard(k={self.k}, eps={self.eps_1!r})"
+
+    def coins(self) -> Coins:
+        return {"report": {"even": coin(self.p, math.exp(-self.eps_1) * self.p)}}
+
+    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        a = user_values(values, self.k) + 1
+        y, pivot = rng.integers(0, self.n_reports, a.size), a & -a
+        odd = np.bitwise_count(a & y) & 1 == 1
+        return np.where(odd == (rng.random(a.size) < self.p), y ^ pivot, y).astype(self.report_dtype)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports < self.n_reports)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return np.bincount(reports, minlength=self.n_reports)
+
+    def _support(self, table: CountTable) -> IntArray:
+        return (table.n + fast_hadamard(table.counts)[1 : self.k + 1]) // 2
+
+    def _channel(self) -> FloatArray:
+        a, y = np.arange(1, self.k + 1)[:, None], np.arange(self.n_reports)
+        return np.where(np.bitwise_count(a & y) & 1, 1 - self.p, self.p) * 2 / self.n_reports
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.n_reports)
+
+    def _channel_term(self, counts: IntArray) -> DenseTerm | None:
+        return DenseTerm(self.channel(), counts) if self.has_channel else None
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Cov(S_u, S_v) = W d f_w / 2 - W² d² f_u f_v with d = p - q. The matrix f_w is a sum of K vectors ±1."""
+        waves = np.where(np.bitwise_count(np.arange(1, self.k + 1) & np.arange(self.n_reports)[:, None]) & 1, -1.0, 1.0)
+        sizes = waves @ frequencies * steps * (self.p - self.q) / 2 / self.n_reports
+        rows = np.sqrt(np.abs(sizes))[:, None] * waves
+        kept = (-1, steps * (self.p - self.q) * frequencies)
+        return [kept, *((int(np.sign(size)), row) for size, row in zip(sizes, rows, strict=True))]
+
+    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        return self.support_variances(frequencies, steps) + (steps * (self.p - self.q) * frequencies) ** 2
+
+    def supported_together(self, steps: int) -> float:
+        """The largest eigenvalue is that of people with one value: pairs of values are supported alike."""
+        return steps * (self.p - self.q) / 2
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
+
+    def ratios(self) -> Ratios:
+        return GainRatios(math.exp(self.eps_1))
+
+
+def fast_hadamard(counts: IntArray) -> IntArray:
+    """Σ_y counts[y] (-1)^(common ones of a and y), for each a."""
+    found, half = counts.copy(), 1
+    while half < found.size:
+        pairs = found.reshape(-1, 2, half)
+        found = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
+        half *= 2
+    return found
+
+
+class WrittenHadamard(reference.Written):
+    """Sylvester's matrix of Kronecker products, whose first row and column are left out for the values."""
+
+    def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        matrix: reference.Floats = np.ones((1, 1))
+        while len(matrix) <= m.k:
+            matrix = np.asarray(np.kron([[1, 1], [1, -1]], matrix), np.float64)
+        return np.arange(len(matrix)).astype(m.report_dtype), matrix[:, 1 : m.k + 1] > 0
+
+    def one_round(self, m: Any) -> reference.Floats:
+        yes = self.reports(m)[1].T
+        e = math.exp(m.eps_1)
+        return np.asarray(np.where(yes, e, 1.0) / (e + 1) / (len(yes[0]) / 2))
+
+
+NEW = ("silent", "L-silent", "hadamard")
 PEOPLE, STEPS = 6000, 3
 SURVEY = """
 name = "new"
@@ -213,10 +332,12 @@ mechanism = "{name}"
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    registry.register(SilentResponse)
-    registry.register(LongitudinalSilence)
+    for family in (SilentResponse, LongitudinalSilence, HadamardResponse):
+        registry.register(family)
+    reference.WRITTEN["hadamard"] = WrittenHadamard()
     yield
-    del registry.ONE_TIME["silent"], registry.LONGITUDINAL["L-silent"]
+    reference.WRITTEN.pop("hadamard", None)
+    del registry.ONE_TIME["silent"], registry.LONGITUDINAL["L-silent"], registry.ONE_TIME["hadamard"]
 
 
 def survey_of(name: str, folder: Path, ordered: bool = False) -> Survey:
@@ -239,7 +360,7 @@ def life(survey: Survey, number: int, folder: Path) -> list[bytes]:
 def test_the_survey_and_its_documents_know_the_mechanism(name: str, tmp_path: Path) -> None:
     survey = survey_of(name, tmp_path)
     assert f'"mechanism":"{name}"' in survey.canonical
-    assert '"speak":{"no":0.0625}' in survey.canonical
+    assert name == "hadamard" or '"speak":{"no":0.0625}' in survey.canonical
     (parameters,) = survey.device_survey.mechanisms[0]
     assert (parameters.mechanism, parameters.row_bytes) == (name, 1)
     assert any(name in line for line in promise(survey))
@@ -258,7 +379,7 @@ def test_reports_become_estimates_on_the_page(name: str, ordered: bool, tmp_path
     sent = [envelope for number in range(12) for envelope in life(survey, number, tmp_path)]
     gateway = Rig(survey, now_ms=lambda: survey.opens_ms(1))
     assert asyncio.run(gateway.post_batch(sent)).status_code == 202
-    assert asyncio.run(gateway.post(seal_rows(survey, 0, 0, 1, 1, b"\x07", 0))).status_code == 422  # no such symbol
+    assert asyncio.run(gateway.post(seal_rows(survey, 0, 0, 1, 1, b"\x08", 0))).status_code == 422  # no such symbol
     assert gateway.log.appended == [sent]
     demo.service.now_ms = survey.opens_ms(1)
     for envelope in sent:
@@ -311,6 +432,57 @@ def test_the_conformance_check_passes_a_correct_device_and_fails_a_wrong_one(nam
     survey = survey_of(name, tmp_path)
     assert check_device(survey, reports_of(survey, survey.mechanisms[0][0], 2000)).failures == []
     assert check_device(survey, reports_of(survey, build(name, 1.5), 2000)).failures
+
+
+# ---- the suites, on the mechanism that keeps most defaults
+
+
+@pytest.mark.parametrize("k", [2, 3, 6, 7, 8])
+@pytest.mark.parametrize(
+    "test",
+    [
+        test_contract.test_the_channels_rows_are_distributions,
+        test_contract.test_the_loss_of_a_report_is_exactly_eps_1,
+        test_contract.test_p_and_q_are_the_probabilities_of_support,
+        test_contract.test_the_channel_is_the_product_of_the_rounds,
+        test_contract.test_every_report_is_counted_for_the_values_it_supports,
+        test_contract.test_large_batches_give_the_same_counts_as_small_ones,
+        test_contract.test_impossible_counts_are_rejected,
+        test_contract.test_only_rows_that_a_device_can_send_are_valid,
+        test_contract.test_invalid_rows_are_rejected,
+        *(partial(test_variance.test_the_variance_is_the_enumerated_second_moment, steps=steps) for steps in (1, 2)),
+    ],
+)
+def test_hadamard_response_keeps_the_contract(test: Callable[[Mechanism], None], k: int) -> None:
+    test(HadamardResponse(k, 2.0))
+
+
+def test_an_unwritten_mechanism_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(reference.WRITTEN, "hadamard")
+    with pytest.raises(AssertionError, match=r"write hadamard down in .*reference.WRITTEN"):
+        reference.all_reports(HadamardResponse(3, 1.0))
+
+
+@pytest.mark.parametrize("k", [5, 2**24])
+def test_the_default_guess_is_exact_or_a_bound(k: int) -> None:
+    m = HadamardResponse(k, 1.0)
+    guess = m.guess(1)
+    assert guess.exact == (k == 5)
+    assert 2 * m.p / m.n_reports <= guess <= guessing.bound(1.0, k) * (1 + 1e-9)
+    assert k > 5 or guess == pytest.approx(m.channel().max(axis=0).sum() / k)
+
+
+def test_the_default_tests_of_fit_find_too_much_support_and_raise_no_alarm() -> None:
+    """3000 surveys of 2000 people with one value; report 0 supports every value. A correct test fails with probability 1e-6."""
+    m, rng = HadamardResponse(6, 2.0), np.random.default_rng(8)
+    counts = rng.multinomial(2000, m.channel()[0], 3000)
+    fits = [fit(m, m.table(2000, row)) for row in counts]
+    for level in (0.05, 0.001):
+        assert all(sum(f.tests[test] <= level for f in fits) <= binom.ppf(1 - 1e-6, 3000, level) for test in fits[0].tests)
+    honest = rng.multinomial(120_000, m.channel()[0])
+    forged = fit(m, m.table(140_000, honest + 20_000 * np.eye(8, dtype=np.int64)[0]))
+    assert (forged.sign, forged.z > 6) == ("total", True)
+    assert fit(m, m.table(120_000, honest)).z < 6
 
 
 # ---- half-finished mechanisms

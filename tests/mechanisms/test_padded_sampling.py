@@ -196,15 +196,15 @@ def test_the_covariance_over_several_steps_is_that_of_all_sequences(m: SetMechan
     Otherwise the counts do not tell them; each symbol's stated covariances sum to 0."""
     shares, mean, covariance = counts_over_steps(m, t)
     np.testing.assert_allclose(mean, t * (m.q + (m.p - m.q) * shares), rtol=1e-9)
-    own, x = m.support_covariance(shares, t)
-    stated = np.diag(own + (x**2).sum(axis=0)) - x.T @ x
+    stated = m.support_covariance(shares, t).matrix()
+    own = stated.diagonal()
     np.testing.assert_allclose(own, np.diag(covariance), rtol=1e-9)
     np.testing.assert_allclose(m.inversion_variances(shares, 1, t), np.diag(covariance) / (t * (m.p - m.q)) ** 2, rtol=1e-9)
     if t == 1 or m.choices == 1 or isinstance(m, LongitudinalPaddedSampling):
         np.testing.assert_allclose(stated, covariance, atol=1e-12)
     else:
         np.testing.assert_allclose(stated.sum(axis=0), 0, atol=1e-3 * own.max())
-        kept = GRR(m.k, drawn_eps(m.eps_1, m.choices)).support_covariance(shares, t)[0]
+        kept = GRR(m.k, drawn_eps(m.eps_1, m.choices)).support_covariance(shares, t).variances
         assert (kept > own * 1.01).all()  # a control: GRR's person keeps the drawn member
 
 

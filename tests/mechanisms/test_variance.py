@@ -8,6 +8,7 @@ import pytest
 
 from ldpstream.mechanisms import NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.families.local_hashing import LocalHashing
 from ldpstream.mechanisms.families.unary import thresholded
 
 from . import reference
@@ -29,30 +30,48 @@ def moments(m: Mechanism, frequencies: Floats, steps: int) -> tuple[Floats, Floa
 def test_the_variance_is_the_enumerated_second_moment(m: Mechanism, steps: int) -> None:
     if len(reference.all_reports(m)[0]) ** steps > 10_000:
         steps = 2
-    frequencies = np.array([0.5, 0.2, 0.3])[: m.k] if m.k == 3 else np.array([0.85, 0.15])
+    frequencies = np.array([0.85, 0.15]) if m.k == 2 else np.array([0.5, 0.2, *[0.3 / (m.k - 2)] * (m.k - 2)])
     mean, covariance = moments(m, frequencies, steps)
     np.testing.assert_allclose(mean, steps * (m.q + frequencies * (m.p - m.q)), rtol=1e-9)
-    variances, factors = m.support_covariance(frequencies, steps)
-    np.testing.assert_allclose(variances, np.diag(covariance), rtol=1e-9)
+    np.testing.assert_allclose(m.support_variances(frequencies, steps), np.diag(covariance), rtol=1e-9)
+    np.testing.assert_allclose(m.support_covariance(frequencies, steps).matrix(), covariance, rtol=1e-8, atol=1e-12)
     for n in (1, 10_000):
         one_by_one = [m.variance(f, n, steps) for f in frequencies]
         np.testing.assert_allclose(one_by_one, np.diag(covariance) / (n * (steps * (m.p - m.q)) ** 2), rtol=1e-9)
-    if not m.name.endswith("LH"):
-        others = ~np.eye(m.k, dtype=bool)
-        np.testing.assert_allclose(-(factors.T @ factors)[others], covariance[others], rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["BLH", "OLH", "L-BLH", "L-OLH"])
-def test_hashing_covariances_ignore_only_dependent_values(name: str) -> None:
-    """Over GF(5), the values 0, 1 and 5 are in general position. If no other values occur, the covariances of these three
-    values are exact."""
-    m = build(name, 6, 2.0, 1.0, g=5)
-    frequencies = np.array([0.5, 0.3, 0.0, 0.0, 0.0, 0.2])
-    _, factors = m.support_covariance(frequencies)
-    _, covariance = moments(m, frequencies, 1)
-    general = np.ix_([0, 1, 5], [0, 1, 5])
-    off_diagonal = ~np.eye(3, dtype=bool)
-    np.testing.assert_allclose(-(factors.T @ factors)[general][off_diagonal], covariance[general][off_diagonal], atol=1e-12)
+@pytest.mark.parametrize("name", ["OLH", "L-OLH"])
+@pytest.mark.parametrize(("k", "g"), [(6, 8), (4, 4), (6, 5), (9, 3), (10, 3), (7, 2)])
+def test_hashed_values_on_a_line_are_supported_together(name: str, k: int, g: int) -> None:
+    """All values of a line collide under the functions that are constant on the line: for k <= g, under the zero form alone."""
+    m = build(name, k, 4.0, 2.0, g=g)
+    frequencies = np.arange(k) / (k * (k - 1) / 2)
+    for steps in (1, 2) if k <= 6 else (1,):
+        _, covariance = moments(m, frequencies, steps)
+        np.testing.assert_allclose(m.support_covariance(frequencies, steps).matrix(), covariance, atol=1e-12)
+        fakes = m.with_fake_data(3).support_covariance(frequencies, steps).matrix()
+        np.testing.assert_allclose(fakes, moments(m, (frequencies + 2 / k) / 3, steps)[1], atol=1e-12)
+    if k <= g:
+        apart = ~np.eye(k, dtype=bool)
+        assert (m.support_covariance(np.eye(k)[0]).matrix()[1:, 1:][apart[1:, 1:]] > 0).all()
+
+
+def test_sums_of_many_hashed_values_have_nearly_their_variance() -> None:
+    """For more than 128 values, the stated covariance is an average over lines. A control without lines is far off."""
+    m = build("OLH", 200, 4.0, 2.0)
+    assert isinstance(m, LocalHashing)
+    assert m.pool.m > 1
+    frequencies = 1 / np.arange(1, m.k + 1)
+    frequencies /= frequencies.sum()
+    hit = np.array([m.pool.hash(np.arange(m.pool.size), np.full(m.pool.size, v)) for v in range(m.k)])[..., None]
+    hit = (hit == np.arange(m.g)).reshape(m.k, -1).astype(float)
+    chance = (m.other_symbol + (m.p - m.other_symbol) * (frequencies @ hit)) / m.pool.size
+    exact = (hit * chance) @ hit.T - np.outer(hit @ chance, hit @ chance)
+    stated = m.support_covariance(frequencies)
+    halves = np.array([np.arange(m.k) < 100, np.arange(m.k) % 2 == 0, np.arange(m.k) >= 150], float)
+    true = np.diag(halves @ exact @ halves.T)
+    np.testing.assert_allclose(np.diag(stated.of_sums(halves)), true, rtol=0.03)
+    assert (halves @ m.support_variances(frequencies, 1) < 0.9 * true).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

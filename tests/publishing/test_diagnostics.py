@@ -10,8 +10,10 @@ from scipy.stats import binom, chi2, norm, poisson
 from ldpstream.estimators import matrix_inversion
 from ldpstream.estimators.diagnostics import (
     Fit,
+    _below_the_floor,
     _deviance_moments,
     _floor,
+    _floor_together,
     drift,
     fit,
     mass_below_zero,
@@ -25,19 +27,6 @@ from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 K = 12
 MIXED = np.array([0.4, 0.3, 0.2, 0.1] + [0.0] * 8)
 POINT = np.eye(K)[3]  # all people have one value; all other values are at the floor, where false alarms are most frequent
-CHOSEN = [
-    "GRR",
-    "SS",
-    "SUE",
-    "OUE",
-    "THE",
-    "BLH",
-    "OLH",
-    "L-GRR",
-    "L-OSUE",
-    "L-SOUE",
-    "L-OLH",
-]  # mechanisms with every kind of table and of memo
 
 
 def build(name: str, k: int = K) -> Mechanism:
@@ -53,7 +42,7 @@ def surveys(
     return [sum(map(m.tabulate, reports[:, run]), m.empty_table()) for run in range(runs)]
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", NAMES)
 def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
     """1000 surveys of 300 people who all have the same value, over one step or over three steps from memos. Alarms at 5 % and
     0.1 % are not more frequent than stated. A correct test fails with probability 1e-6. A rate of 12 % in place of 5 %, or of 3
@@ -62,7 +51,7 @@ def test_honest_counts_raise_alarms_as_rarely_as_stated(name: str) -> None:
     The test `ones` is exact, so alarms of `ones` are not rarer than stated either. `functions` is exact too; another test in
     this file checks its rate.
     """
-    m, rng, steps = build(name), np.random.default_rng(CHOSEN.index(name)), 3 if name in LONGITUDINAL else 1
+    m, rng, steps = build(name), np.random.default_rng(NAMES.index(name)), 3 if name in LONGITUDINAL else 1
     fits = [fit(m, table, steps) for table in surveys(m, rng, 1000, 300, steps, POINT)]
     for level in (0.05, 0.001):
         most = binom.ppf(1 - 1e-6, 1000, level)
@@ -129,6 +118,38 @@ def test_few_almost_exact_reports_raise_alarms_as_stated(name: str, k: int, eps:
     if (name, k) == ("SUE", 2):
         scores = [abs(float(t.counts.sum()) - t.n) / math.sqrt(t.n * 2 * m.q * (1 - m.q)) for t in tables]
         assert sum(score > 6 for score in scores) > 30
+
+
+@pytest.mark.parametrize(("name", "k", "eps"), [("OLH", 6, 2.0), ("L-OLH", 16, 4.0), ("BLH", 2, 1.0)])
+def test_counts_that_rise_together_raise_alarms_as_rarely_as_stated(name: str, k: int, eps: float) -> None:
+    """All values of a line of hash functions rise and fall together. 4000 surveys of 3000 people with one value.
+
+    The control treats the counts as independent: its alarms at 0.1 % are several times as frequent as stated.
+    """
+    m = unlikely(name, k, eps)
+    rng, rounds = np.random.default_rng([40, k]), 4000
+    tables = surveys(m, rng, rounds, 3000, 1, np.eye(k)[0])
+    fits = [fit(m, table) for table in tables]
+    for level in (0.05, 0.001):
+        most = binom.ppf(1 - 1e-6, rounds, level)
+        for test in fits[0].tests:
+            assert sum(found.tests[test] <= level for found in fits) <= most
+    if k > 2:
+        independent = [_floor(_below_the_floor(m, table, 1)[0]) for table in tables]
+        assert sum(found[0] <= math.log(0.001) for found in independent if found) > binom.ppf(1 - 1e-6, rounds, 0.001)
+
+
+def test_the_bound_for_correlated_counts_holds() -> None:
+    """Compares 4000 sums Σ min(z, 0)² of normal numbers with one correlation with the bound, at several levels."""
+    rng = np.random.default_rng(6)
+    for k, correlation in ((3, 0.4), (40, 0.3), (40, 0.9)):
+        z = math.sqrt(correlation) * rng.normal(size=(4000, 1)) + math.sqrt(1 - correlation) * rng.normal(size=(4000, k))
+        tests = [_floor_together(row, k * correlation) for row in np.minimum(z, 0)]
+        for level in (0.3, 0.05, 0.001):
+            assert sum(test[0] <= math.log(level) for test in tests if test) <= binom.ppf(1 - 1e-6, 4000, level)
+    found = _floor_together(np.full(40, -10.0), 40 * 0.3)
+    assert found is not None
+    assert found[0] < -50  # the bound still finds a common loss of support
 
 
 def exceeding(m: Mechanism, tables: list[CountTable], steps: int) -> int:

@@ -249,7 +249,7 @@ def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
 
 
 def _association(m: Mechanism, half_width: float, reports: int, shape: tuple[int, int]) -> float | None:
-    own, x = m.support_covariance(np.full(m.k, 1 / m.k), reports)
-    variance = (half_width / INTERVAL) ** 2 * float(((own + (x**2).sum(axis=0)) / own)[0])
+    noise = m.support_covariance(np.full(m.k, 1 / m.k), reports)
+    variance = (half_width / INTERVAL) ** 2 * float((noise.own / noise.variances)[0])
     found = detectable_association(variance, shape, TEST_SIZE, TEST_POWER)
     return found if found <= 1 else None
