@@ -186,14 +186,6 @@ def test_a_record_cannot_move_the_position_past_others(what: str, monkeypatch: p
     assert offsets == ([2, 22] if what == "an offset of another batch" else [2, 3, 22])
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@given(values=st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=30), skip=st.integers(0, 40))
-def test_a_compressed_batch_reads_like_the_plain_one(codec: int, values: list[bytes | None], skip: int) -> None:
-    """The reader may start at any offset of the batch."""
-    plain, packed = (read(unread(bytes(batch(5, values, codec=c)), 5 + skip)) for c in (0, codec))
-    assert packed == plain
-
-
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @settings(max_examples=200)
 @given(damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldpstream.agents import Record, Tally, tally
-from ldpstream.agents.fold import PartitionFold
 from ldpstream.engines.checkpoint import sum_cohorts
 from ldpstream.surveys import Survey
 
-from .samples import PANES, during, make_log, make_survey, sound
+from .samples import PANES, during, make_survey, sound
 
 N_COHORTS = 5
 SURVEY, PLAIN = make_survey(cohorts=N_COHORTS), make_survey()
@@ -71,14 +70,3 @@ def test_an_envelope_of_the_other_form_is_rejected_and_the_others_count(survey: 
     records = [*good[:3], good[3]._replace(value=msgspec.msgpack.encode(fields)), *good[4:]]
     found = tally(survey, records)
     assert (found.reports, found.rejected) == (19, [(3, "unknown cohort")])
-
-
-def test_a_fold_of_any_chunks_has_the_tables_of_all_cohorts() -> None:
-    log = make_log(SURVEY, np.random.default_rng(11), length=200, steps=2)
-    fold = PartitionFold(SURVEY, None)
-    for first in range(0, len(log), 17):
-        fold.feed(log[first : first + 17])
-    change = fold.changes()
-    assert change is not None
-    assert change.panes == tally(SURVEY, log).counts
-    assert {key.cohort for key in change.panes} == set(range(N_COHORTS))

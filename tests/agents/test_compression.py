@@ -161,12 +161,6 @@ def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("number", CODECS)
-@given(plain=st.binary(max_size=2000))
-def test_every_codec_unpacks_what_was_packed(number: int, plain: bytes) -> None:
-    assert unpack(number, ENCODERS[number](plain)) == plain
-
-
-@pytest.mark.parametrize("number", CODECS)
 @given(packed=st.binary(max_size=200), cut=st.integers(0, 60))
 def test_any_bytes_are_read_or_refused(number: int, packed: bytes, cut: int) -> None:
     """The bytes may follow the valid beginning of a stream."""

@@ -2,12 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ldpstream.agents import PartitionFold, Record, tally
 from ldpstream.engines import Checkpoint, PaneKey
-from ldpstream.surveys import REASONS
 from tests.faults.memory_store import MemoryCountStore
 
 from .samples import during, make_log, make_survey, sound
@@ -20,82 +17,6 @@ def steadied(records: list[Record]) -> list[Record]:
     """Returns the records, each with the latest append time up to that record."""
     times = np.maximum.accumulate([record.appended_ms for record in records])
     return [record._replace(appended_ms=int(time)) for record, time in zip(records, times)]
-
-
-def expected(records: list[Record]) -> Checkpoint:
-    """Returns the checkpoint that the store must hold in the end."""
-    direct = tally(SURVEY, steadied(records))
-    reasons = [reason for _, reason in direct.rejected]
-    times = [record.appended_ms for record in records]
-    totals = {reason: reasons.count(reason) for reason in REASONS if reason in reasons}
-    return Checkpoint(len(records), max(times), direct.counts, totals)
-
-
-class Owner:
-    """An agent reduced to the fold of one partition, without log or clock."""
-
-    def __init__(self, store: MemoryCountStore) -> None:
-        self.store = store
-        self.restart()
-
-    def restart(self) -> None:
-        self.fold = PartitionFold(SURVEY, self.store.load(0))
-
-    def deliver(self, log: list[Record], first: int, last: int) -> None:
-        result = self.fold.feed(log[first:last])
-        if result.gap is not None:
-            before = self.fold.next_offset
-            assert result.gap == (before, max(first, before + 1))
-            again = self.fold.feed(log[before:last])
-            assert again.gap is None
-
-    def commit(self) -> None:
-        change = self.fold.changes()
-        if change is None:
-            return
-        if self.store.commit(0, self.fold.stored_position, change):
-            self.fold.committed(change)
-        else:
-            self.restart()
-
-    def commit_unanswered(self) -> None:
-        """The store writes the change, but the store's answer is lost."""
-        if (change := self.fold.changes()) is not None:
-            self.store.commit(0, self.fold.stored_position, change)
-
-    def commit_late(self, log: list[Record], first: int, last: int) -> None:
-        """The fold counts more records while the store writes."""
-        change, stored = self.fold.changes(), self.fold.stored_position
-        self.deliver(log, first, last)
-        if change is not None and self.store.commit(0, stored, change):
-            self.fold.committed(change)
-
-
-OPERATIONS = st.tuples(
-    st.sampled_from(["deliver", "commit", "commit_unanswered", "commit_late", "restart"]),
-    st.integers(0, 1),  # one of two agents, which both believe that they own the partition
-    st.integers(0, len(LOG)),
-    st.integers(0, 20),
-)
-
-
-@given(st.lists(OPERATIONS, max_size=40), st.lists(st.integers(-15_000, 15_000), min_size=len(LOG), max_size=len(LOG)))
-@settings(max_examples=200)
-def test_random_faults_never_change_the_counts(operations: list[tuple[str, int, int, int]], jitter: list[int]) -> None:
-    """The faults: redeliveries, gaps, crashes, lost answers, two owners, and a broker's clock that steps back."""
-    log = [record._replace(appended_ms=record.appended_ms + ms) for record, ms in zip(LOG, jitter)]
-    store = MemoryCountStore(SURVEY)
-    owners = [Owner(store), Owner(store)]
-    for name, who, first, length in operations:
-        owner = owners[who]
-        if name in ("deliver", "commit_late"):
-            getattr(owner, name)(log, first, first + length)
-        else:
-            getattr(owner, name)()
-    last = Owner(store)
-    last.deliver(log, 0, len(log))
-    last.commit()
-    assert store.snapshot()[0] == expected(log)
 
 
 def test_results_report_each_outcome() -> None:

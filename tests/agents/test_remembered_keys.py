@@ -55,7 +55,7 @@ EVENTS = st.lists(
     st.tuples(
         st.sampled_from(["keyed", "keyed", "unkeyed", "again", "again", "spoilt", "malformed", "marker"]),
         st.integers(0, 1000),
-        st.one_of(st.integers(-3000, 4000), st.integers(9000, 21_000)),
+        st.one_of(st.integers(-15_000, 4000), st.integers(9000, 21_000)),
     ),
     max_size=40,
 )

@@ -1,10 +1,7 @@
 """Compares the tally with a direct count, one envelope at a time."""
 
-from functools import cache
-
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,27 +9,12 @@ from ldpstream.agents import Record, Tally, tally
 from ldpstream.agents.tally import Records
 from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
-from ldpstream.surveys import REASONS, Reason, Rejected, Survey, open_envelope
+from ldpstream.surveys import Reason, Rejected, Survey, open_envelope
 from ldpstream.surveys.envelope_groups import _same, open_groups
 
-from .samples import PANES, during, make_survey, sound, spoilt
+from .samples import PANES, during, make_survey, sound
 
 SURVEY = make_survey()
-
-
-@cache
-def pool() -> list[bytes]:
-    """Returns sound envelopes of steps 0 to 2 with 1 or 4 reports, and one spoilt envelope for every rejection reason."""
-    rng = np.random.default_rng(20260105)
-    envelopes = [sound(SURVEY, rng, step, pane, n) for step in range(3) for pane in range(len(PANES)) for n in (1, 4)]
-    return envelopes + [spoilt(SURVEY, rng, 1, reason) for reason in REASONS]
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> list[Record]:
-    chosen = draw(st.lists(st.integers(0, len(pool()) - 1), max_size=25))
-    times = st.integers(during(SURVEY, 0), during(SURVEY, 3))
-    return [Record(offset, draw(times), pool()[index]) for offset, index in enumerate(chosen)]
 
 
 def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
@@ -54,16 +36,6 @@ def count_one_by_one(survey: Survey, records: list[Record]) -> Tally:
         key = PaneKey(envelope.attribute, envelope.level, envelope.step, envelope.cohort)
         counts[key] = counts.get(key, mechanism.empty_table()) + mechanism.tabulate(reports)
     return Tally(counts, rejected)
-
-
-@given(batches())
-def test_a_tally_equals_a_count_one_by_one(records: list[Record]) -> None:
-    assert tally(SURVEY, records) == count_one_by_one(SURVEY, records)
-
-
-@given(batches(), batches())
-def test_tallies_are_additive(a: list[Record], b: list[Record]) -> None:
-    assert tally(SURVEY, a + b) == tally(SURVEY, a) + tally(SURVEY, b)
 
 
 @st.composite
@@ -132,30 +104,3 @@ def test_columns_hold_the_same_records() -> None:
     assert [[r.offset for r in piece] for piece in columns.by_step(SURVEY)] == [[3, 4, 5, 6], [7, 8, 9, 10], [11, 12, 13, 14]]
     assert len(Records.of([])) == 0
     assert list(Records.of([]).by_step(SURVEY)) == []
-
-
-@pytest.mark.parametrize("reason", REASONS)
-def test_every_rejection_has_its_reason_and_changes_no_count(reason: Reason) -> None:
-    rng = np.random.default_rng(1)
-    good = [sound(SURVEY, rng, 5, pane, n=3) for pane in range(len(PANES))]
-    bad = spoilt(SURVEY, rng, 5, reason)
-    with_it = [Record(offset, during(SURVEY, 5), value) for offset, value in enumerate([good[0], bad, *good[1:]])]
-    without = [record for record in with_it if record.value is not bad]
-    assert tally(SURVEY, with_it).rejected == [(1, reason)]
-    assert tally(SURVEY, with_it).counts == tally(SURVEY, without).counts
-
-
-def test_rejections_keep_the_order_of_the_records() -> None:
-    """The tally finds some invalid envelopes when it opens them, and others when it counts the rows of a pane."""
-    rng = np.random.default_rng(2)
-    reasons: list[Reason] = ["padding bits set", "undecodable", "symbol out of range", "padding bits set", "wrong survey"]
-    records = [Record(7 + i, during(SURVEY, 2), spoilt(SURVEY, rng, 2, reason)) for i, reason in enumerate(reasons)]
-    assert tally(SURVEY, records).rejected == list(enumerate(reasons, start=7))
-
-
-def test_an_empty_tally_adds_nothing() -> None:
-    rng = np.random.default_rng(3)
-    some = tally(SURVEY, [Record(0, during(SURVEY, 0), sound(SURVEY, rng, 0, 0))])
-    assert tally(SURVEY, []) == Tally()
-    assert some + Tally() == some == Tally() + some
-    assert some.reports == 1

@@ -23,7 +23,7 @@ from ldpstream.gateway.http.app import SECURITY
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.http.problems import MAX_ELEMENTS, STATUS
 from ldpstream.gateway.intake import Limits
-from ldpstream.surveys import REASONS, Reason, Rejected, check_envelope
+from ldpstream.surveys import REASONS, Reason
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from tests.agents.samples import spoilt
@@ -175,18 +175,6 @@ def test_the_gateway_accepts_exactly_what_the_tally_counts(batch: list[bytes]) -
             assert (title(answer), answer.status_code) in STATUS.items()
 
     asyncio.run(ask())
-
-
-@settings(max_examples=400)
-@given(damaged(), st.integers(NOW - 40_000, NOW + 40_000))
-def test_check_envelope_agrees_with_the_tally(envelope: bytes, now_ms: int) -> None:
-    rejected = tally(SURVEY, [Record(0, now_ms, envelope)]).rejected if envelope else [(0, "undecodable")]
-    try:
-        check_envelope(SURVEY, envelope, now_ms)
-    except Rejected as refused:
-        assert rejected == [(0, refused.reason)]
-    else:
-        assert rejected == []
 
 
 # ---- refused before the body is read

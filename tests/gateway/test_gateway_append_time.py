@@ -2,12 +2,9 @@
 
 import msgspec
 import pytest
-from aiokafka import TopicPartition
-from aiokafka.structs import RecordMetadata
 
 from ldpstream.agents import Record, tally
 from ldpstream.engines.gateway_log import Outcome
-from ldpstream.engines.kafka.gateway_topic import append_time
 from ldpstream.gateway.http.bodies import BATCH
 from ldpstream.gateway.intake import PATIENCE_MS
 from ldpstream.surveys import check_envelope
@@ -96,9 +93,3 @@ async def test_the_log_tells_the_append_time(topic: Topic) -> None:
         await until(lambda: bool(told))
         assert told.pop() == (Outcome.APPENDED, told_ms)
     await kafka.close()
-
-
-def test_a_producers_timestamp_is_no_append_time() -> None:
-    partition = TopicPartition("t", 0)
-    assert append_time(RecordMetadata("t", 0, partition, 5, 1234, 1, 0)) == 1234
-    assert append_time(RecordMetadata("t", 0, partition, -1, -1, 0, None)) is None

@@ -5,6 +5,7 @@ python -m tests.ldpstream.rooms      redraws the picture in CONTRIBUTING.md from
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +33,7 @@ INSTALLED = [room for room in MAY_IMPORT if room not in NOT_INSTALLED]
 FOLDERS = {room: room for room in MAY_IMPORT} | {"device": "devices/python", "ldpstream": "src/ldpstream"}
 
 
+@cache
 def sources(room: str) -> list[Path]:
     """Returns the Python files of a room, or of another folder of ours.
 
@@ -49,10 +51,16 @@ def module_of(path: Path, room: str) -> str:
     return ".".join(["ldpstream", *([] if room == "ldpstream" else [room]), *inner]).removesuffix(".__init__")
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Returns the full names of what a file imports, at the top or inside functions: modules and names of modules."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

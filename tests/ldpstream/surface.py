@@ -26,7 +26,7 @@ from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import REASONS, VERSION
 from tests.faults.memory_store import MemoryResults
 
-from .rooms import INSTALLED, sources
+from .rooms import INSTALLED, sources, tree_of
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("surface.json")
@@ -82,7 +82,7 @@ def _commands(command: Any, prefix: str = "") -> dict[str, list[str]]:
 
 
 def _trees() -> list[ast.Module]:
-    return [ast.parse(path.read_text()) for room in sorted(INSTALLED) for path in sorted(sources(room))]
+    return [tree_of(path) for room in sorted(INSTALLED) for path in sorted(sources(room))]
 
 
 def _metrics() -> dict[str, str]:

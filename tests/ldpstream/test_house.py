@@ -1,11 +1,9 @@
 """Checks the project's rules: the direction of imports, and paths and hosts of a machine in the source tree."""
 
 import ast
-import io
 import pkgutil
 import re
 import subprocess
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +25,7 @@ from .rooms import (
     picture,
     room_of,
     sources,
+    tree_of,
 )
 
 PURE = [
@@ -129,18 +128,18 @@ def test_the_search_for_circles_finds_one() -> None:
 # ---- names
 
 
-def repeated_classes(sources: Iterable[str]) -> list[str]:
-    """Returns the names that more than one class has, at the top level of the modules with these sources."""
-    found = Counter(node.name for source in sources for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+def repeated_classes(trees: Iterable[ast.Module]) -> list[str]:
+    """Returns the names that more than one class has, at the top level of these modules."""
+    found = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     return [name for name, times in found.items() if times > 1]
 
 
 def test_every_installed_class_has_a_name_of_its_own() -> None:
-    assert not repeated_classes(path.read_text(encoding="utf-8") for room in INSTALLED for path in sources(room))
+    assert not repeated_classes(tree_of(path) for room in INSTALLED for path in sources(room))
 
 
 def test_the_search_for_repeated_classes_finds_one() -> None:
-    assert repeated_classes(["class A: ...", "class A: ...\nclass B: ..."]) == ["A"]
+    assert repeated_classes(map(ast.parse, ("class A: ...", "class A: ...\nclass B: ..."))) == ["A"]
 
 
 def test_every_stop_of_the_reading_path_exists() -> None:
@@ -178,7 +177,7 @@ def test_only_mechanisms_know_the_families() -> None:
     wrong = set()
     for room in MAY_IMPORT.keys() - {"mechanisms", "lab"}:
         for path in sources(room):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            tree = tree_of(path)
             imported = {name.rpartition(".")[0] for name in imports(path)} | imports(path)
             if imported & modules or list(switches(tree, classes)):
                 wrong.add(path.relative_to(ROOT).as_posix())
@@ -269,17 +268,15 @@ def test_every_module_that_a_docstring_names_exists() -> None:
                 raise AssertionError(f"{path} names `{name}`") from error
 
 
-LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-
-
 def code_lines(path: Path) -> int:
     """Returns the number of lines without docstrings, comments and blank lines."""
-    text = path.read_text(encoding="utf-8")
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in LAYOUT:
-            lines |= set(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
+    stripped = [line.strip() for line in path.read_text(encoding="utf-8").split("\n")]
+    lines = {number for number, line in enumerate(stripped, 1) if line and line[0] != "#"}
+    nodes = list(ast.walk(tree_of(path)))
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr | ast.Constant):  # blank lines within a text count
+            lines |= set(range(node.lineno, (node.end_lineno or 0) + 1))
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
             lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return len(lines)

@@ -1,7 +1,6 @@
 """Tests of the fit and of the drift: the rate of false alarms, the detection of forgers, and drift after a change."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from ldpstream.estimators.diagnostics import (
     _floor_together,
     drift,
     fit,
-    mass_below_zero,
 )
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, CountTable, Longitudinal, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -324,14 +322,6 @@ def test_drift_distinguishes_change_from_noise(name: str) -> None:
     found = [drift(matrix_inversion(m, a), matrix_inversion(m, b)) for a, b in zip(before, after, strict=True)]
     assert np.median([move.sigma for move in found if move]) > 4
     assert np.mean([move.value in (0, 11) for move in found if move]) > 0.9
-
-
-def test_mass_below_zero_sums_the_raw_negative_frequencies() -> None:
-    m = build("GRR")
-    (table,) = surveys(m, np.random.default_rng(5), 1, 3000)
-    estimate = matrix_inversion(m, table)
-    assert mass_below_zero(estimate) == pytest.approx(-estimate.frequencies[estimate.frequencies < 0].sum())
-    assert all(a <= b for a, b in pairwise(np.sort(estimate.frequencies)))
 
 
 def test_few_reports_of_many_hashed_values_raise_no_alarm() -> None:
