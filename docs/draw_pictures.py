@@ -153,7 +153,7 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
 
 
 def promises() -> None:
-    _, _, table = (HERE.parent / "evidence" / "results.md").read_text().partition("**Values that change often")
+    _, _, table = (HERE.parent / "evidence" / "streams.md").read_text().partition("**Values that change often")
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[2].split("\n\n")[0].splitlines()
     ]

@@ -1,6 +1,8 @@
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -19,9 +21,15 @@ def reasons(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.note for row in rows if row.note))
 
 
-def cells(row: Row, notes: list[str]) -> list[str]:
+def marks(outcome: Outcome, shared: Mapping[str, str]) -> dict[str, str]:
+    """Returns the mark of each note of a row: its letter if results share it, otherwise its number in this result."""
+    own = [note for note in reasons(outcome.rows) if note not in shared]
+    return {**shared, **{note: str(i) for i, note in enumerate(own, 1)}}
+
+
+def cells(row: Row, marked: Mapping[str, str]) -> list[str]:
     return [
-        row.label + (f" [{notes.index(row.note) + 1}]" if row.note else ""),
+        row.label + (f" [{marked[row.note]}]" if row.note else ""),
         number(row.published),
         number(row.ours),
         number(row.difference, 2),
@@ -48,26 +56,37 @@ def table(found: Reproduced) -> Table:
     shown.title, shown.caption = f"{found.target.title} ({found.target.name})", summary(found.outcome.rows)
     for column in shown.columns[1:]:
         column.justify, column.no_wrap = "right", True
-    notes = reasons(found.outcome.rows)
+    marked = marks(found.outcome, {})
     for row in found.outcome.rows:
-        shown.add_row(*map(escape, cells(row, notes)))
+        shown.add_row(*map(escape, cells(row, marked)))
     return shown
 
 
-def sentences(outcome: Outcome) -> list[str]:
-    return [*(f"[{i}] {note}" for i, note in enumerate(reasons(outcome.rows), 1)), *outcome.notes]
+def sentences(outcome: Outcome, shared: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+    """Returns the notes below a result. Those that results share stand once, elsewhere; one line names their letters."""
+    marked = marks(outcome, shared)
+    own = [f"[{marked[note]}] {note}" for note in reasons(outcome.rows) if note not in shared]
+    elsewhere = sorted({shared[note] for note in (*reasons(outcome.rows), *outcome.notes) if note in shared})
+    letters = [f"Notes of the whole page: {', '.join(elsewhere)}."] if elsewhere else []
+    return [*own, *(note for note in outcome.notes if note not in shared), *letters]
 
 
-def markdown(name: str, title: str, outcome: Outcome, picture: str = "") -> str:
-    lines = [f"### {title}", "", f"`python -m lab.papers {name}`: {summary(outcome.rows)}.", ""]
+def shared_notes(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """Returns a letter for each note of at least two results, in the order of their first result."""
+    counts = Counter(note for one in outcomes for note in dict.fromkeys([*reasons(one.rows), *one.notes]))
+    return {note: chr(ord("A") + i) for i, note in enumerate(note for note, n in counts.items() if n > 1)}
+
+
+def markdown(name: str, title: str, outcome: Outcome, picture: str, shared: Mapping[str, str]) -> str:
+    lines = [f"## {title}", "", f"`python -m lab.papers {name}`: {summary(outcome.rows)}.", ""]
     if outcome.rows:
-        notes = reasons(outcome.rows)
+        marked = marks(outcome, shared)
         lines += ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row, notes)) + " |" for row in outcome.rows]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells(row, marked)) + " |" for row in outcome.rows]
         lines.append("")
     if picture:
         lines += [f"![{title}]({picture})", ""]
-    for sentence in sentences(outcome):
+    for sentence in sentences(outcome, shared):
         lines += [sentence, ""]
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from ldpstream.surveys.questions import MAX_VALUES
 from tests.ldpstream.test_cli import one_line
 
 ROOT = Path(__file__).parents[2]
-OPERATE, RESULTS, SERVE = (ROOT / "docs" / name for name in ("howto/operate.md", "evidence/results.md", "howto/serve.md"))
+OPERATE, RESULTS, SERVE = (ROOT / "docs" / name for name in ("howto/operate.md", "evidence/speed.md", "howto/serve.md"))
 NEAR = 0.3  # relative; runs on the shared machine differ by about a quarter
 
 

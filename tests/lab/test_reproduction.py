@@ -92,7 +92,7 @@ def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within:
 def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
     (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
     assert summary(found.outcome.rows) == "0 of 2 published values agree"
-    text = markdown("squares", "Squares", found.outcome, "squares.png")
+    text = markdown("squares", "Squares", found.outcome, "squares.png", {})
     assert "| 3² | 9 | 10 | 1 | 0 | NO | – | – |" in text
     assert "![Squares](squares.png)" in text
     assert "That was all." in text

@@ -27,15 +27,19 @@ PANELS = [Panel("p", "x", "y", [Curve("c", [1, 2], [math.nan, 3.0])])]
 EQUAL = dict.fromkeys(["A mi", *PAPERS["one-time"], *PAPERS["memoized"]], 1.0)
 ADVISED = Compared(case="one", kind="one-time", eps=1.0, k=3, n=10, advice="A mi", mse=EQUAL)
 TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outcome([]))
+SECOND = Target("ldp3-table-2", "LDP³, Table II", lambda _: [], lambda *_: Outcome([]))
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the commands' output; the page is written to its subfolder `docs`."""
+    """A folder with the commands' output; the pages are written to its subfolder `docs`."""
     monkeypatch.setattr(results_page, "DOCS", tmp_path / "docs" / "evidence")
     rows = measure(quick_grid(SYNTHETIC)[:2], SYNTHETIC, 2, 1, False, lambda said: None, processes=1)
     written = {
-        "reproduce": [document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A sentence."])))],
+        "reproduce": [
+            document(Reproduced(TARGET, Outcome(ROWS, PANELS, ["A shared sentence."]))),
+            document(Reproduced(SECOND, Outcome([ROWS[0], ROWS[2]], [], ["A shared sentence.", "An own sentence."]))),
+        ],
         "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
         "advice": [ADVISED, msgspec.structs.replace(ADVISED, kind="memoized")],
         "accuracy": result(rows, 2, 1),
@@ -45,36 +49,57 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_page_shows_every_result(folder: Path) -> None:
+def read(folder: Path, name: str) -> str:
+    return (folder / "docs" / "evidence" / name).read_text()
+
+
+def test_the_pages_show_every_result(folder: Path) -> None:
     results_page.main(folder)
-    text = (folder / "docs" / "evidence" / "results.md").read_text()
-    assert "| GRR ibu | ×1 | 0.0% | ×1 | one, 1 |" in text
+    assert "| GRR ibu | ×1 | 0.0% | ×1 | one, 1 |" in read(folder, "accuracy.md")
+    assert "| MI | 0.5 s | ≤ 1 | yes |  |" in read(folder, "speed.md")
+    assert "(paper_ldp3.md): Balioglu, Khodaie and Gursoy compare ways to repair shares | 2 | 0 of 3 |" in read(
+        folder, "papers.md"
+    )
+    assert "0 of 3 values agree. Of the 3 others, 0 rest on data that we generated" in read(folder, "papers.md")
+    text = read(folder, "paper_ldp3.md")
     assert "| `ldp3-table-1` | 3 | 0 of 2 | ×2 | LDP³, Table I |" in text
     assert "| a\\|b | 2.1 | 2 | -0.1 | 0 | NO | 1 | ×2 |" in text
-    assert "0 of 2 values agree. Of the 2 others, 0 rest on data that we generated" in text
-    assert "[1] a misprint" in text
     assert "| c [1] | 1 | 2 | 1 | 0 | NO | – | – |" in text
     assert "![LDP³, Table I](results/ldp3-table-1.png)" in text
-    assert "A sentence." in text
-    assert "| MI | 0.5 s | ≤ 1 | yes |  |" in text
+    assert read(folder, "results/accuracy.csv").count("\n") == 5  # a header, and two cells in two views each
     assert (folder / "docs" / "evidence" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
-    cells = (folder / "docs" / "evidence" / "results" / "accuracy.csv").read_text()
-    assert len(cells.splitlines()) == 5  # two cells, in two views each
 
 
-def test_the_documents_introduction_is_the_codes() -> None:
-    written = (Path(__file__).parents[2] / "docs" / "evidence" / "results.md").read_text()
-    made = results_page.page({"reproduce": []}, "")
-    assert written.startswith(made[: made.index("| | values |")])
+def test_a_note_that_results_share_stands_once(folder: Path) -> None:
+    results_page.main(folder)
+    text = read(folder, "paper_ldp3.md")
+    assert text.count("A shared sentence.") == 1
+    assert "[A] A shared sentence." in text
+    assert text.count("Notes of the whole page: A.") == 2
+    assert "[1] a misprint" in text  # the first result's own notes keep their numbers
+    assert "An own sentence." in text
+
+
+def test_the_documents_introductions_are_the_codes() -> None:
+    for file, about in results_page.PAGES.items():
+        assert (results_page.DOCS / file).read_text() == results_page.page(about, {}, (results_page.DOCS / file).read_text())
+    made = results_page.reproduced([])
+    for file, text in made.items():
+        head = text.partition("| paper | results |" if file == "papers.md" else "| result |")[0]
+        assert (results_page.DOCS / file).read_text().startswith(head)
 
 
 def test_a_command_that_did_not_run_keeps_its_section(folder: Path) -> None:
     found = {"estimators": json.loads((folder / "estimators.json").read_text())}
-    assert "## The papers, reproduced" not in results_page.page(found, "")
+    about = results_page.PAGES["speed.md"]
+    assert "## Reports" not in results_page.page(about, found, "")
     results_page.main(folder)
-    before = (folder / "docs" / "evidence" / "results.md").read_text()
+    before = read(folder, "speed.md")
     found["estimators"][0]["value"] = 0.25
-    after = results_page.page(found, before)
-    assert "| MI | 0.25 s | ≤ 1 | yes |  |" in after
+    after = results_page.page(about, found, before)
     assert after == before.replace("| MI | 0.5 s |", "| MI | 0.25 s |")
-    assert results_page.page({}, after) == after
+    assert results_page.page(about, {}, after) == after
+    (folder / "reproduce.json").unlink()
+    papers = read(folder, "papers.md")
+    results_page.main(folder)
+    assert read(folder, "papers.md") == papers
