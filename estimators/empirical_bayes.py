@@ -1,7 +1,6 @@
 """Empirical Bayes (EB)."""
 
 from collections.abc import Iterable
-from typing import overload
 
 import numpy.typing as npt
 
@@ -12,14 +11,6 @@ from ldpstream.estimators.smooth.ordered import ordered_posterior
 from ldpstream.mechanisms import CountTable, Mechanism
 
 
-@overload
-def empirical_bayes(
-    m: Mechanism, table: CountTable, *, ordered: bool = ..., widths: npt.ArrayLike | None = ..., steps: Steps = ...
-) -> Estimate: ...
-@overload
-def empirical_bayes(
-    m: Iterable[Group], *, ordered: bool = ..., widths: npt.ArrayLike | None = ..., steps: Steps = ...
-) -> Estimate: ...
 def empirical_bayes(
     m: Mechanism | Iterable[Group],
     table: CountTable | None = None,

@@ -1,7 +1,6 @@
 """Matrix inversion (MI) of support counts, or by least squares of the counts of a channel."""
 
 from collections.abc import Iterable
-from typing import overload
 
 import numpy as np
 
@@ -11,10 +10,6 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.channel import project
 
 
-@overload
-def matrix_inversion(m: Mechanism, table: CountTable, *, steps: Steps = ...) -> Estimate: ...
-@overload
-def matrix_inversion(m: Iterable[Group], *, steps: Steps = ...) -> Estimate: ...
 def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, steps: Steps = 1) -> Estimate:
     """Frequencies by inversion of the counts of one mechanism, or of several levels.
 

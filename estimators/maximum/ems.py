@@ -13,7 +13,6 @@ Source: Li et al. 2020, arXiv:1912.01051, §5.5 (τ, the smoothing step); Silver
 """
 
 from collections.abc import Iterable
-from typing import overload
 
 import numpy as np
 
@@ -27,10 +26,6 @@ CELLS = 256  # least number of cells that are smoothed
 TOLERANCE = 1e-3  # τ of the module's docstring, in nats
 
 
-@overload
-def ems(m: Mechanism, table: CountTable, *, max_iter: int = ...) -> Estimate: ...
-@overload
-def ems(m: Iterable[Group], *, max_iter: int = ...) -> Estimate: ...
 def ems(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, max_iter: int = 10_000) -> Estimate:
     """Histogram of a number by EM with smoothing (EMS), for values in the order of their bins.
 

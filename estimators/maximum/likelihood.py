@@ -1,7 +1,6 @@
 """Likelihood estimates from the counts of one or several mechanisms: the iterative Bayesian update (IBU) and the maximum."""
 
 from collections.abc import Iterable
-from typing import overload
 
 import numpy as np
 
@@ -18,16 +17,6 @@ PROVEN_GAP = 1e-9  # nats per report; `mle` stops at this gap
 MAX_EVALUATIONS = 10_000  # largest number of evaluations of a likelihood by `mle`
 
 
-@overload
-def ibu(
-    m: Mechanism, table: CountTable, *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
-    likelihood: str = ...,
-) -> Estimate: ...  # fmt: skip
-@overload
-def ibu(
-    m: Iterable[Group], *, max_iter: int = ..., tol: float = ..., steps: Steps = ..., delta: float = ...,
-    likelihood: str = ...,
-) -> Estimate: ...  # fmt: skip
 def ibu(
     m: Mechanism | Iterable[Group],
     table: CountTable | None = None,
@@ -74,10 +63,6 @@ def ibu(
     return _estimate(groups, terms, f / f.sum(), steps, iterations, converged)
 
 
-@overload
-def mle(m: Mechanism, table: CountTable, *, steps: Steps = ..., likelihood: str = ...) -> Estimate: ...
-@overload
-def mle(m: Iterable[Group], *, steps: Steps = ..., likelihood: str = ...) -> Estimate: ...
 def mle(
     m: Mechanism | Iterable[Group], table: CountTable | None = None, *, steps: Steps = 1, likelihood: str = "exact"
 ) -> Estimate:
