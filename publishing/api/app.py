@@ -33,7 +33,7 @@ from typing import Annotated
 
 import msgspec
 from fastapi import Depends, Path, Request
-from fastapi.responses import FileResponse, HTMLResponse, Response
+from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -42,7 +42,6 @@ from ldpstream.publishing.answers.summaries import Surveys
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
 from ldpstream.publishing.api.requests import HeadAsGet, known_parameters
 from ldpstream.publishing.api.routes import PAGE, Served, routes
-from ldpstream.publishing.page.surveys_page import surveys_page
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.web import SecurityHeaders
 
@@ -80,20 +79,18 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
         except KeyError:
             raise NotFound(f"no survey {survey!r} here") from None
 
-    def summaries() -> Surveys:
-        found, at_ms = sorted(all_served.items()), clock()
-        return Surveys([served.summarizer.summary(at_ms) for _, served in found])
-
     api = _api("ldpstream")
     api.include_router(routes(served, home=True), prefix="/surveys/{survey}")
 
     @api.get("/api/v1/surveys", responses=describe(Surveys))
     def get_surveys() -> Response:
-        return Response(msgspec.json.encode(summaries()), media_type="application/json")
+        found, at_ms = sorted(all_served.items()), clock()
+        made = Surveys([served.summarizer.summary(at_ms) for _, served in found])
+        return Response(msgspec.json.encode(made), media_type="application/json")
 
     @api.get("/", include_in_schema=False)
-    def page() -> HTMLResponse:
-        return HTMLResponse(surveys_page(summaries()))
+    def page() -> FileResponse:
+        return FileResponse(PAGE / "surveys.html")
 
     @api.get("/surveys/{survey}", include_in_schema=False)
     def with_slash(request: Request, of: Annotated[Served, Depends(served)]) -> Response:

@@ -1,1 +1,1 @@
-"""The live page: its server, the start page of several surveys, and its static files."""
+"""The live page: its server and its static files."""

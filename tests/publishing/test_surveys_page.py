@@ -1,6 +1,5 @@
 """The start page of an estimator with several surveys, its API, and the summaries of surveys."""
 
-import re
 from collections.abc import Sequence
 from unittest.mock import patch
 
@@ -57,9 +56,7 @@ def test_the_start_page_and_its_api_list_all_surveys(surveys: dict[str, Served])
         assert [alert["kind"] for alert in found["fit"]["alerts"]] == ["fit", "fit", "jump"]
         assert {alert["kind"] for alert in found["drift"]["alerts"]} == {"drift"}
         assert (found["new"]["latest_step"], found["new"]["end_ms"], found["new"]["reports"]) == (None, None, 0)
-        page = client.get("/").text
-        assert "4 surveys, 2 with warnings." in page
-        assert re.findall(r'href="/surveys/(\w+)/"', page) == sorted(surveys)
+        assert "This page needs JavaScript." in client.get("/").text
         for name, summary in found.items():
             assert "All surveys" in client.get(summary["path"]).text
             assert client.get(f"/surveys/{name}/api/v1/survey").json()["fingerprint"] == summary["fingerprint"]

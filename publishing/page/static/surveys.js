@@ -1,29 +1,63 @@
-// The start page: reads its table again every five seconds.
+// The start page: one row for each survey. It asks the API every five seconds.
+import { $, element, grouped, nats, plural } from "./dom.js";
+
 const EVERY_MS = 5000;
+const MOST_ALERTS = 3; // warnings shown of one survey
+const TEXTS = {
+  late: "the next estimate is overdue",
+  silent: "no report of the latest step has been counted",
+  fit: "the counts do not fit the mechanism",
+  incomplete: "reports may be missing",
+  levels: "the levels differ",
+  jump: "a share jumped",
+  other: "a value that is not listed may spread",
+  drift: "a share moved in the latest step",
+};
+let drawn = "";
 
 try { // the theme that was chosen on the page of a survey
   const theme = localStorage.getItem("theme");
   if (["light", "dark"].includes(theme)) document.documentElement.dataset.theme = theme;
 } catch { /* without storage: the system's theme */ }
 
+function row(survey) {
+  const name = element("th", "", { scope: "row" });
+  name.append(element("a", survey.title ?? survey.name, { href: survey.path }));
+  if (survey.title !== null) name.append(" ", element("span", survey.name, { class: "name" }));
+  const when = element("td", "no estimate yet");
+  let numbers = ["", "", "", ""];
+  if (survey.end_ms !== null) {
+    const ended = new Date(survey.end_ms).toISOString().slice(0, 19).replace("T", " ");
+    when.replaceChildren(`${ended} UTC `, element("span", `step ${survey.latest_step}`, { class: "name" }));
+    numbers = [grouped(survey.reports), grouped(survey.people_at_least), nats(survey.eps_t), nats(survey.eps_sequence)];
+  }
+  const warnings = element("td");
+  const texts = survey.alerts.map(({ kind, attribute }) => `${attribute === null ? "" : `${attribute}: `}${TEXTS[kind]}`);
+  const more = texts.length > MOST_ALERTS ? [`${texts.length - MOST_ALERTS} more`] : [];
+  warnings.append(...[...texts.slice(0, MOST_ALERTS), ...more].map((text) => element("span", text, { class: "warning" })));
+  const made = element("tr");
+  made.append(name, when, ...numbers.map((number) => element("td", number, { class: "number" })), warnings);
+  return made;
+}
+
 // Replaces the sentence and the rows. The scrolled region stays, and so does the focus.
-function replace(shown, found) {
+function draw(surveys) {
   const link = document.activeElement.closest("#surveys a")?.getAttribute("href");
-  for (const part of ["p", "tbody"]) shown.querySelector(part).replaceWith(document.adoptNode(found.querySelector(part)));
-  if (link) [...shown.querySelectorAll("a")].find((a) => a.getAttribute("href") === link)?.focus({ preventScroll: true });
+  $("about").textContent = `${plural(surveys.length, "survey")}, ${surveys.filter((survey) => survey.alerts.length).length} with warnings.`;
+  document.querySelector("#surveys tbody").replaceChildren(...surveys.map(row));
+  if (link) [...document.querySelectorAll("#surveys a")].find((a) => a.getAttribute("href") === link)?.focus({ preventScroll: true });
 }
 
 async function refresh() {
   let lost = true;
   try {
-    const answer = await fetch("/", { headers: { Accept: "text/html" } });
-    const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("surveys");
-    const shown = document.getElementById("surveys");
-    lost = !found;
-    if (found && found.innerHTML !== shown.innerHTML) replace(shown, found);
+    const answer = await fetch("/api/v1/surveys", { headers: { Accept: "application/json" } });
+    const text = await answer.text();
+    if (answer.ok && text !== drawn) draw(JSON.parse(text).surveys);
+    if (answer.ok) [drawn, lost] = [text, false];
   } catch { /* the next attempt follows */ }
-  document.getElementById("lost").textContent = lost ? "The service does not answer; retrying." : "";
+  $("lost").textContent = lost ? "The service does not answer; retrying." : "";
   setTimeout(refresh, EVERY_MS);
 }
 
-setTimeout(refresh, EVERY_MS);
+refresh();

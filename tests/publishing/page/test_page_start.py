@@ -19,6 +19,8 @@ def test_the_start_page_shows_new_estimates_and_keeps_the_focus(browser: Browser
     page.clock.install()
     try:
         page.goto(server.url)
+        expect(page.locator("#about")).to_have_text("1 survey, 1 with warnings.")
+        expect(page.locator(".warning")).to_have_text("the next estimate is overdue")
         link = page.get_by_role("link", name="<b>Travel</b> & more")
         for step, used in enumerate((page.get_by_role("region", name="Surveys"), link), 1):
             used.focus()
