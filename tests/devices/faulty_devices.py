@@ -109,10 +109,8 @@ class OneCoinForTwoBits(ForeignDevice):
 class FirstSubset(ForeignDevice):
     """Fills the set with the lowest values."""
 
-    def once(self, m: Any, value: int) -> Row:
-        inside = self.toss(m.p)
-        others = [v for v in range(m.k) if v != value][: m.omega - inside]
-        return [int(v in others or (v == value and inside)) for v in range(m.k)]
+    def some(self, values: list[int], n: int) -> list[int]:
+        return values[:n]
 
 
 class WaveAroundTheValue(ForeignDevice):

@@ -13,15 +13,11 @@ from typing import Any
 import numpy as np
 
 from devices.conformance.calls import Call
-from ldpstream.mechanisms import Longitudinal, Mechanism
-from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
-from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.padded_sampling import SetMechanism
-from ldpstream.mechanisms.families.square_wave import SquareWave
-from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.sets import set_codes
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal
+from tests.mechanisms import reference
 
 Row = Any  # a symbol, a list of bits, or a pair of function and symbol
 
@@ -50,8 +46,8 @@ class ForeignDevice:
     def sample(self, d: int) -> int:
         return self.below(d)
 
-    def function(self, m: Mechanism) -> int:
-        return self.below(m.pool.size) if isinstance(m, LongitudinalHashing) else 0
+    def function(self, m: Any) -> int:
+        return self.below(m.pool.size) if m.n_enrolments > 1 else 0
 
     def phase(self, w: int) -> int:
         return self.below(w)
@@ -92,48 +88,68 @@ class ForeignDevice:
 
     def row(self, a: int, value: int, step: int) -> Row:
         m = self.mechanisms[a]
-        if not isinstance(m, Longitudinal):
+        if not m.memoized:
             return self.once(m, value)
         key = self.memo_key(a, value)
-        if (a, key) not in self.memos and isinstance(m, SetMechanism):
-            self.memos[a, key] = self.member(m, key, m.eps_inf)
         if (a, key) not in self.memos:
-            self.memos[a, key] = self.randomize(m, self.clear(m, key), m.p1, m.q1)
-        drawn = self.randomize(m, self.memos[a, key], m.p2, m.q2)
-        return (self.functions[a], drawn) if isinstance(m, LongitudinalHashing) else drawn
+            self.memos[a, key] = self.memo(m, key)
+        drawn = self.again(m, self.memos[a, key])
+        return (self.functions[a], drawn) if m.n_enrolments > 1 else drawn
 
     def memo_key(self, a: int, value: int) -> int:
         m = self.mechanisms[a]
-        return self.hash(m, self.functions[a], value) if isinstance(m, LongitudinalHashing) else value
+        return self.hash(m, self.functions[a], value) if m.n_enrolments > 1 else value
 
-    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
-        """A member of the padded set, or another symbol."""
-        n = m.k - m.choices
-        padded = [v for v in range(n) if code >> v & 1]
-        padded += range(n, m.k - len(padded))
-        if self.toss(m.choices / (m.choices + n * math.exp(-eps))):
-            return padded[self.below(len(padded))]
-        return [s for s in range(m.k) if s not in padded][self.below(n)]
+    # The names of the coins say how to draw. Coins with other names draw from the tables of `tests.mechanisms.reference`.
 
-    def once(self, m: Mechanism, value: int) -> Row:
-        if isinstance(m, SetMechanism):
-            return self.member(m, value, m.eps_1)
-        if isinstance(m, LocalHashing):
-            function = self.below(m.pool.size)
-            return function, self.symbol(m.g, self.hash(m, function, value), m.p)
-        if isinstance(m, SquareWave):
-            return value + self.below(m.width) if self.toss(m.keep) else self.far_cell(m, value)
-        if isinstance(m, SubsetSelection):
-            inside = self.toss(m.p)
-            others = self.random.sample([v for v in range(m.k) if v != value], m.omega - inside)
-            return [int(v in others or (v == value and inside)) for v in range(m.k)]
-        return self.randomize(m, self.clear(m, value), m.p, m.q)
+    def once(self, m: Any, value: int) -> Row:
+        match sorted(m.coins()["report"]):
+            case ["keep"] if hasattr(m, "pool"):
+                function = self.below(m.pool.size)
+                return function, self.symbol(m.g, self.hash(m, function, value), m.p)
+            case ["keep"] if hasattr(m, "width"):
+                return value + self.below(m.width) if self.toss(m.keep) else self.far_cell(m, value)
+            case ["keep"]:
+                return self.symbol(m.k, value, m.p)
+            case ["member"]:
+                return self.member(m, value, m.eps_1)
+            case ["one", "zero"]:
+                return self.bits(_one_hot(m.k, value), m.p, m.q)
+            case ["with_value"]:
+                return self.subset(m.k, m.omega, value, m.p)
+        return self.pick(reference.written(m).one_round(m)[value], reference.all_reports(m)[0])
+
+    def memo(self, m: Any, key: int) -> Row:
+        match sorted(m.coins()["memo"]):
+            case ["keep"]:
+                return self.symbol(getattr(m, "g", m.k), key, m.p1)
+            case ["member"]:
+                return self.member(m, key, m.eps_inf)
+            case ["one", "zero"]:
+                return self.bits(_one_hot(m.k, key), m.p1, m.q1)
+            case ["with_value"]:
+                return self.subset(m.k, m.memo_size, key, m.p1)
+        tables = reference.written(m).rounds(m)
+        return self.pick(tables[0][key].ravel(), range(len(tables[1])))
+
+    def again(self, m: Any, memo: Row) -> Row:
+        match sorted(m.coins()["report"]):
+            case ["keep"]:
+                return self.symbol(getattr(m, "g", m.k), memo, m.p2)
+            case ["one", "zero"]:
+                return self.bits(memo, m.p2, m.q2)
+            case [] if hasattr(m, "odds"):
+                return self.overlapping(m, memo)
+        return self.pick(reference.written(m).rounds(m)[1][memo], reference.all_reports(m)[0])
+
+    def pick(self, chances: Any, outcomes: Any) -> Row:
+        return outcomes[self.random.choices(range(len(chances)), chances)[0]]
 
     # ---- draws
 
-    def far_cell(self, m: SquareWave, value: int) -> int:
+    def far_cell(self, m: Any, value: int) -> int:
         other = self.below(m.k - 1)
-        return other + m.width * (other >= value)
+        return int(other + m.width * (other >= value))
 
     def toss(self, p: float) -> bool:
         return self.random.random() < p
@@ -147,20 +163,46 @@ class ForeignDevice:
     def bits(self, bits: list[int], p: float, q: float) -> list[int]:
         return [int(self.toss(p if bit else q)) for bit in bits]
 
-    def randomize(self, m: Mechanism, row: Row, p: float, q: float) -> Row:
-        if isinstance(m, (GRR, LongitudinalGRR)):
-            return self.symbol(m.k, row, p)
-        return self.symbol(m.g, row, p) if isinstance(m, LongitudinalHashing) else self.bits(row, p, q)
+    def member(self, m: Any, code: int, eps: float) -> Row:
+        """A member of the padded set, or another symbol."""
+        n = m.k - m.choices
+        padded = [v for v in range(n) if code >> v & 1]
+        padded += range(n, m.k - len(padded))
+        if self.toss(m.choices / (m.choices + n * math.exp(-eps))):
+            return padded[self.below(len(padded))]
+        return [s for s in range(m.k) if s not in padded][self.below(n)]
 
-    def clear(self, m: Mechanism, key: int) -> Row:
-        return [int(v == key) for v in range(m.k)] if m.report_dtype.shape else key
+    def some(self, values: list[int], n: int) -> list[int]:
+        return self.random.sample(values, n)
 
-    def hash(self, m: LocalHashing | LongitudinalHashing, function: int, value: int) -> int:
+    def subset(self, k: int, size: int, value: int, p: float) -> Row:
+        """A set of this size as bits. It has the value with probability p."""
+        inside = self.toss(p)
+        others = self.some([v for v in range(k) if v != value], size - inside)
+        return [int(v in others or (v == value and inside)) for v in range(k)]
+
+    def overlapping(self, m: Any, memo: Row) -> Row:
+        """A set of ω values as bits: each value that it has in common with the memo makes it θ times as likely."""
+        ones, zeros = ([v for v in range(m.k) if memo[v] == bit] for bit in (1, 0))
+        sizes = range(min(len(ones), m.omega) + 1)
+        ways = [math.comb(len(ones), j) * math.comb(len(zeros), m.omega - j) * self.odds(m) ** j for j in sizes]
+        common = self.random.choices(sizes, ways)[0]
+        drawn = self.some(ones, common) + self.some(zeros, m.omega - common)
+        return [int(v in drawn) for v in range(m.k)]
+
+    def odds(self, m: Any) -> float:
+        return 1 + float(m.odds.excess)
+
+    def hash(self, m: Any, function: int, value: int) -> int:
         return int(m.pool.hash(np.array([function]), np.array([value]))[0])
 
 
+def _one_hot(k: int, value: int) -> Row:
+    return [int(v == value) for v in range(k)]
+
+
 def _packed(m: Mechanism, row: Row) -> Any:
-    if m.report_dtype.shape:
+    if m.report_dtype.shape and isinstance(row, list):
         return np.packbits(np.array(row, np.uint8), bitorder="little")[None]
     return np.array([row], m.report_dtype)
 

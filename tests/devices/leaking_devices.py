@@ -148,7 +148,7 @@ class OneNoiseForAllMemos(ForeignDevice):
     def row(self, a: int, value: int, step: int) -> Row:
         m: Any = self.mechanisms[a]
         noise = self.memos.setdefault((a, 0), self.symbol(m.k, 0, m.p1))
-        return self.randomize(m, (value + noise) % m.k, m.p2, m.q2)
+        return self.again(m, (value + noise) % m.k)
 
 
 class OneCoinForAllMemos(ForeignDevice):
@@ -157,7 +157,7 @@ class OneCoinForAllMemos(ForeignDevice):
     def row(self, a: int, value: int, step: int) -> Row:
         m: Any = self.mechanisms[a]
         kept, other = self.memos.setdefault((a, 0), (self.toss(m.p1), self.below(m.k - 1)))
-        return self.randomize(m, value if kept else other + (other >= value), m.p2, m.q2)
+        return self.again(m, value if kept else other + (other >= value))
 
 
 class OneOtherSymbolForAllMemos(ForeignDevice):
@@ -167,7 +167,7 @@ class OneOtherSymbolForAllMemos(ForeignDevice):
         m: Any = self.mechanisms[a]
         other = self.memos.setdefault((a, -1), self.below(m.k - 1))
         kept = self.memos.setdefault((a, value), self.toss(m.p1))
-        return self.randomize(m, value if kept else other + (other >= value), m.p2, m.q2)
+        return self.again(m, value if kept else other + (other >= value))
 
 
 class SameUniformsForAllMemos(ForeignDevice):
@@ -177,7 +177,7 @@ class SameUniformsForAllMemos(ForeignDevice):
         m: Any = self.mechanisms[a]
         uniforms = self.memos.setdefault((a, 0), [self.random.random() for _ in range(m.k)])
         memo = [int(u < (m.p1 if v == value else m.q1)) for v, u in enumerate(uniforms)]
-        return self.randomize(m, memo, m.p2, m.q2)
+        return self.again(m, memo)
 
 
 class MemosOfValues(ForeignDevice):
@@ -187,8 +187,8 @@ class MemosOfValues(ForeignDevice):
         m: Any = self.mechanisms[a]
         symbol = self.hash(m, self.functions[a], value)
         if (a, value) not in self.memos:
-            self.memos[a, value] = self.randomize(m, symbol, m.p1, m.q1)
-        return self.functions[a], self.randomize(m, self.memos[a, value], m.p2, m.q2)
+            self.memos[a, value] = self.symbol(m.g, symbol, m.p1)
+        return self.functions[a], self.again(m, self.memos[a, value])
 
 
 class BiasedCoins(ForeignDevice):
