@@ -1,17 +1,16 @@
-"""The life of a survey: its state, the surveys that it replaces, and how their histories join.
+"""The life of a survey: the end of its reports, the surveys that it replaces, and how their histories join.
 
 A survey with ``replaces = "fingerprint"`` continues the history of the survey with that fingerprint. The two surveys need
 different names.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.questions import Attribute
-from ldpstream.surveys.survey import Survey, SurveyError
+from ldpstream.surveys.survey import Survey
 
-State = Literal["not begun", "open", "ended", "replaced"]
 MOST_NAMED = 5  # largest number of values that a message names
 
 
@@ -30,17 +29,6 @@ class Join(NamedTuple):
     windows: bool
     reason: str
     places: tuple[int | None, ...]
-
-
-def state(survey: Survey, now_ms: int, replaced: bool) -> State:
-    """The survey's state at a time.
-
-    Args:
-        now_ms: the time, in Unix milliseconds.
-        replaced: true if another survey replaces this one and has begun.
-    """
-    step = survey.step_at(now_ms)
-    return "replaced" if replaced else "not begun" if step < 0 else "ended" if survey.ended(step) else "open"
 
 
 def takes_reports(survey: Survey, now_ms: int) -> bool:
@@ -62,29 +50,6 @@ def known_fingerprints(surveys: Iterable[Survey]) -> set[bytes]:
     listed = list(surveys)
     replaced = {bytes.fromhex(survey.replaces) for survey in listed if survey.replaces is not None}
     return replaced | {survey.fingerprint for survey in listed}
-
-
-def predecessors(survey: Survey, known: Mapping[str, Survey]) -> list[Survey]:
-    """The surveys that this survey replaces, directly or through another survey, the latest first.
-
-    Args:
-        known: surveys by fingerprint, as hexadecimal digits.
-
-    Raises:
-        SurveyError: if one of these surveys is not in `known`, or if the surveys replace each other in a circle.
-    """
-    found: list[Survey] = []
-    last = survey
-    while last.replaces is not None:
-        before = known.get(last.replaces)
-        if before is None:
-            raise SurveyError(f"survey {last.name}: replaces: there is no survey with the fingerprint {last.replaces}")
-        found.append(before)
-        if before.fingerprint in {other.fingerprint for other in [survey, *found[:-1]]}:
-            names = " replaces ".join(other.name for other in [survey, *found])
-            raise SurveyError(f"survey {survey.name}: replaces: the surveys replace each other: {names}")
-        last = before
-    return found
 
 
 def join(old: Survey, new: Survey, name: str) -> Join:

@@ -1,7 +1,6 @@
-"""The commands `surveys` and `diff`: their output, and one line for each mistake."""
+"""The command `diff`: its output, and one line for each mistake."""
 
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,78 +53,6 @@ def command(tmp_path: Path, run_command: RunCommand) -> Command:
         return *done, json.loads(out.read_text()) if out.exists() else None
 
     return ran
-
-
-def test_surveys_lists_states_steps_and_owners(tmp_path: Path, command: Command) -> None:
-    folder = tmp_path / "surveys"
-    folder.mkdir()
-    old = write(folder / "a.toml", "old", 9, 'ends = 20\nowner = "Team [red]A"')
-    write(folder / "b.toml", "new", 2, f'replaces = "{old}"\ntitle = "New"')
-    write(folder / "c.toml", "short", 9, "ends = 4")
-    write(folder / "d.toml", "next", -3)
-    (folder / ".hidden.toml").write_text("no survey")
-    status, out, err, document = command("surveys", folder)
-    assert (status, err, document["broken"]) == (0, [], {})
-    rows = {row["name"]: row for row in document["surveys"]}
-    told = {name: (row["state"], row["steps"], row["of_steps"]) for name, row in rows.items()}
-    assert told == {
-        "old": ("replaced", 10, 20),
-        "new": ("open", 3, None),
-        "short": ("ended", 4, 4),
-        "next": ("not begun", 0, None),
-    }
-    assert (rows["old"]["fingerprint"], rows["old"]["replaced_by"], rows["new"]["title"]) == (old, "new", "New")
-    survey = load_survey(folder / "a.toml")
-    assert (
-        rows["old"]["ends"] == f"{datetime.fromtimestamp((survey.start_ms + 20 * survey.step_ms) / 1000, UTC):%Y-%m-%d %H:%M}"
-    )
-    for word in ("old", "replaced", "10 of 20", "Team [red]A", old, "not begun", "ended"):
-        assert word in out
-
-
-def test_surveys_shows_the_good_files_and_one_line_for_each_broken_file(tmp_path: Path, command: Command) -> None:
-    folder = tmp_path / "surveys"
-    folder.mkdir()
-    write(folder / "good.toml", "good", 1)
-    (folder / "broken.toml").write_text("name = ")
-    write(folder / "circle.toml", "circle", 1)
-    own = load_survey(folder / "circle.toml").fingerprint.hex()
-    write(folder / "circle.toml", "circle", 1, f'replaces = "{own}"')
-    write(folder / "unknown.toml", "unknown", 1, f'replaces = "{"0" * 16}"')
-    write(folder / "zwin.toml", "good", 1, "ends = 9")
-    before = {path: path.read_text() for path in folder.iterdir()}
-    status, out, err, document = command("surveys", folder)
-    assert status == 2
-    assert "good" in out
-    words = {
-        "broken.toml": "not TOML", "circle.toml": "replace each other: circle replaces circle",
-        "unknown.toml": f"no survey with the fingerprint {'0' * 16}", "zwin.toml": "two different surveys are named good",
-    }  # fmt: skip
-    assert len(err) == len(words) == len(document["broken"])
-    for (name, word), line in zip(words.items(), sorted(err), strict=True):
-        assert line.startswith(f"ldpstream: {folder / name}: ")
-        assert word in line
-    assert len(document["surveys"]) == 4
-    assert {path: path.read_text() for path in folder.iterdir()} == before
-
-
-def test_surveys_names_a_file_whose_name_is_not_utf_8(tmp_path: Path, command: Command) -> None:
-    folder = tmp_path / "surveys"
-    folder.mkdir()
-    (folder / os.fsdecode(b"\xff.toml")).write_text("name = ")
-    status, _, err, document = command("surveys", folder)
-    assert (status, len(err)) == (2, 1)
-    assert err[0].startswith(f"ldpstream: {folder}/\ufffd.toml: not TOML")
-    assert list(document["broken"]) == [f"{folder}/\ufffd.toml"]
-
-
-def test_surveys_needs_a_folder_with_surveys(tmp_path: Path, command: Command) -> None:
-    for path, word in ((tmp_path, "no survey found"), (tmp_path / "missing", "is not a folder")):
-        status, _, err, document = command("surveys", path)
-        assert (status, document) == (2, None)
-        assert len(err) == 1
-        assert str(path) in err[0]
-        assert word in err[0]
 
 
 def test_diff_shows_keys_budgets_and_histories(tmp_path: Path, command: Command) -> None:

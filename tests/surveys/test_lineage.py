@@ -1,12 +1,12 @@
-"""The life of a survey: states, the surveys that it replaces, and the attributes whose histories join."""
+"""The surveys that a survey replaces, and the attributes whose histories join."""
 
 from typing import Any
 
 import pytest
 
-from ldpstream.surveys import Survey, SurveyError
+from ldpstream.surveys import Survey
 from ldpstream.surveys.differences import differences
-from ldpstream.surveys.life.lineage import Join, join, predecessors, state
+from ldpstream.surveys.life.lineage import Join, join
 from tests.small_survey import small_survey
 
 LEVEL = [{"name": "l", "mechanism": "GRR", "eps": 1.0}]
@@ -27,39 +27,6 @@ OLD = survey()
 
 def joined(old: dict[str, Any], new: dict[str, Any]) -> Join:
     return join(survey(attribute=[asked(**old)]), survey("new", attribute=[asked(**new)]), "a")
-
-
-def test_the_state_follows_the_steps() -> None:
-    ending = survey(ends=3)
-    times = [ending.start_ms - 1, ending.start_ms, ending.opens_ms(3) - 1, ending.opens_ms(3)]
-    assert [state(ending, now, False) for now in times] == ["not begun", "open", "open", "ended"]
-    assert state(OLD, OLD.opens_ms(10**6), False) == "open"
-    assert state(OLD, OLD.start_ms, True) == "replaced"
-
-
-def test_predecessors_are_followed_to_the_first_survey() -> None:
-    second = survey("second", OLD)
-    third = survey("third", second)
-    known = {s.fingerprint.hex(): s for s in (third, OLD, second)}
-    assert predecessors(third, known) == [second, OLD]
-    assert predecessors(OLD, known) == []
-    with pytest.raises(
-        SurveyError, match=f"third: replaces: there is no survey with the fingerprint {second.fingerprint.hex()}"
-    ):
-        predecessors(third, {})
-
-
-@pytest.mark.parametrize("length", [1, 2, 3])
-def test_a_circle_of_replacements_is_an_error(length: int) -> None:
-    """`replaces` is not part of the fingerprint, so a circle can be written."""
-    plain = [survey(f"s{i}") for i in range(length)]
-    circle = [survey(f"s{i}", plain[i - 1]) for i in range(length)]
-    first = survey("first", circle[0])
-    known = {s.fingerprint.hex(): s for s in (*circle, first)}
-    for one in (first, *circle):
-        with pytest.raises(SurveyError, match="replace each other: ") as caught:
-            predecessors(one, known)
-        assert str(caught.value).count(" replaces ") == length + (one is first)
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,9 @@ def write_output(path: Path, data: bytes | str) -> None:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def utf8(text: str) -> str:
-    """Returns the text with U+FFFD in place of the bytes of a file's name that are not UTF-8."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def _all_utf8(document: Any) -> Any:
     if isinstance(document, str):
-        return utf8(document)
+        return document.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if isinstance(document, dict):
         return {_all_utf8(key): _all_utf8(value) for key, value in document.items()}
     return [_all_utf8(value) for value in document] if isinstance(document, list | tuple) else document
