@@ -51,7 +51,7 @@ LEGEND_MEMOS = (
     "that breaks this ends the second promise for the reports of all steps."
 )
 LEGEND_SPL = "The losses of a device's attributes add up, and so do their δ."
-CONDITIONS = 'All conditions: docs/explained/privacy.md, "Readers of the histograms" and "Behind a relay".'
+CONDITIONS = 'All conditions: docs/explained/privacy.md, "The second promise".'
 
 
 def second_promise(survey: Survey, people: int | None, colluding: int = 0, delta: float = DELTA) -> list[SecondPromise]:
