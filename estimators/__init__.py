@@ -5,6 +5,7 @@ from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.maximum.ems import ems
 from ldpstream.estimators.maximum.likelihood import ibu, mle
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.quantiles import Number, mean, quantiles
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "matrix_inversion",
     "mean",
     "mle",
+    "post_process",
     "quantiles",
 ]

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of, of_each_group
+from ldpstream.estimators.post_processing import check_method, post_process
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.channel import project
 
 
-def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = None, *, steps: Steps = 1) -> Estimate:
+def matrix_inversion(
+    m: Mechanism | Iterable[Group], table: CountTable | None = None, *, post: str = "none", steps: Steps = 1
+) -> Estimate:
     """Frequencies by inversion of the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
@@ -23,12 +25,15 @@ def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = 
     Args:
         m: the mechanism; or a list of pairs (mechanism, table), one for each level, without `table`.
         table: the mechanism's count table.
+        post: a method of `estimators.post_processing`.
         steps: largest number of reports of one person in the table, with an unchanged value; one number, or one for each level.
             The standard errors assume that every person made this number of reports. The standard errors include the random
             choice of the people.
 
     Returns:
-        Frequencies; they may be negative, and need not sum to 1. `Estimate.of_nothing` if the counts carry no information.
+        Frequencies; with post="none" they may be negative, and need not sum to 1.
+        The standard errors are those of the unprocessed inversion. `Estimate.of_nothing` if the counts carry no
+        information.
 
     Raises:
         ValueError: if a table belongs to another mechanism or has invalid counts, the levels have different domains, or an
@@ -38,6 +43,7 @@ def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = 
     Source: Wang, Blocki, Li and Jha 2017, §4 (pure protocols); variance as in `Mechanism.variance` and
     `ChannelMechanism.inversion_variances`.
     """
+    check_method(post)
     groups = groups_of(m, table, steps)
     k = groups[0][0].k
     frequencies, variance, weights = np.zeros(k), np.zeros(k), np.zeros(k)
@@ -54,20 +60,8 @@ def matrix_inversion(m: Mechanism | Iterable[Group], table: CountTable | None = 
     n = sum(counts.n for _, counts in groups)
     if not weights.all():
         return Estimate.of_nothing(k, n)
-    return Estimate(frequencies / weights, np.sqrt(variance) / weights, n)
-
-
-def norm_sub(frequencies: FloatArray) -> FloatArray:
-    """Subtracts a constant from all frequencies and clips at zero, so that the sum is 1: the projection onto the simplex.
-
-    One NaN makes all results NaN.
-
-    >>> norm_sub(np.array([0.7, 0.5, -0.2])).round(12).tolist()
-    [0.6, 0.4, 0.0]
-
-    Source: Wang et al. 2020 (Norm-Sub).
-    """
-    return np.full(frequencies.size, np.nan) if np.isnan(frequencies).any() else project(frequencies)
+    errors = np.sqrt(variance) / weights
+    return Estimate(post_process(frequencies / weights, post, variance=errors**2), errors, n)
 
 
 def inversion_weight(m: Mechanism, people: float, each: int = 1) -> FloatArray:

@@ -27,7 +27,8 @@ import numpy as np
 from scipy.special import chdtrc, chdtri, chndtr, ndtri
 
 from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL, Group, Steps, of_each_group
-from ldpstream.estimators.matrix_inversion import inversion_weight, norm_sub
+from ldpstream.estimators.matrix_inversion import inversion_weight
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 from ldpstream.mechanisms.counts.covariance import Covariance
 
@@ -155,7 +156,7 @@ def pair_estimate(counts: Sequence[Counted], shape: tuple[int, int], same_people
     if guess is None:
         return None
     # the variances depend on the shares: all of them must come from one table, and the joined shares are the best
-    return _fit(counts, shape, same_people, norm_sub(guess.shares.ravel()).reshape(shape))
+    return _fit(counts, shape, same_people, post_process(guess.shares.ravel(), "norm-sub").reshape(shape))
 
 
 def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people: bool = False) -> Independence | None:
@@ -174,7 +175,7 @@ def independence(counts: Sequence[Counted], shape: tuple[int, int], same_people:
     guess = pair_estimate(counts, shape, same_people)
     if guess is None:
         return None
-    rows, columns = (norm_sub(guess.shares.sum(axis=1 - axis)) for axis in (0, 1))
+    rows, columns = (post_process(guess.shares.sum(axis=1 - axis), "norm-sub") for axis in (0, 1))
     found = _fit(counts, shape, same_people, np.outer(rows, columns))
     assert found is not None
     k1, k2 = shape
@@ -296,7 +297,7 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
     weights /= weights.sum()
     inverted = [m.inversion(t) for (m, t), _ in informative]
     shares = np.sum([w * z for w, z in zip(weights, inverted, strict=True)], axis=0)
-    f = norm_sub(shares) if at is None else at
+    f = post_process(shares, "norm-sub") if at is None else at
     noise = Covariance(np.zeros(shares.size), np.zeros((0, shares.size)), np.zeros(0))
     for ((m, table), each), w in zip(informative, weights.tolist(), strict=True):
         scale = w / (math.sqrt(table.n / each) * each * (m.p - m.q))

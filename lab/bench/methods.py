@@ -7,9 +7,8 @@ mi POST     matrix inversion with each post-processing
 
 from collections.abc import Iterator
 
-from lab.post_processing import METHODS, post_process, power
-from ldpstream.estimators import matrix_inversion
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators import matrix_inversion, post_process
+from ldpstream.estimators.post_processing import METHODS, norm_sub, power
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators

@@ -12,7 +12,6 @@ Source: Li et al. 2020, arXiv:1912.01051, §6.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -25,7 +24,6 @@ from lab.processes import worker_pool
 from ldpstream.estimators import ibu, matrix_inversion, mle
 from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import Estimate
-from ldpstream.estimators.matrix_inversion import norm_sub
 from ldpstream.estimators.maximum.ems import TOLERANCE, ems
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -84,15 +82,9 @@ DENSITIES: dict[str, Callable[[int, np.random.Generator], FloatArray]] = {
     "incomes": _incomes,
 }
 
-
-def _projected(m: Mechanism, table: CountTable) -> Estimate:
-    raw = matrix_inversion(m, table)
-    return replace(raw, frequencies=norm_sub(raw.frequencies))
-
-
 Estimator = Callable[[Mechanism, CountTable], Estimate]
 UNORDERED: dict[str, Estimator] = {
-    "norm-sub": _projected,
+    "norm-sub": lambda m, table: matrix_inversion(m, table, post="norm-sub"),
     "ibu": lambda m, table: ibu(m, table, likelihood="support"),
     "mle": lambda m, table: mle(m, table, likelihood="support"),
     "eb": empirical_bayes,
@@ -101,7 +93,7 @@ UNORDERED: dict[str, Estimator] = {
 WAVE: dict[str, Estimator] = {
     "ems": ems,
     "em": lambda m, table: ibu(m, table, delta=TOLERANCE * math.exp(m.eps_1) / table.n),  # the paper's rule for EM
-    "norm-sub": _projected,
+    "norm-sub": lambda m, table: matrix_inversion(m, table, post="norm-sub"),
 }
 ESTIMATORS = {"SW": WAVE, "OUE": UNORDERED, "OLH": UNORDERED}
 

@@ -8,8 +8,7 @@ Sources: Kulkarni, Cormode and Srivastava 2019, arXiv:1812.10942 (Haar); Zhao et
 
 import numpy as np
 
-from ldpstream.estimators import matrix_inversion
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
@@ -33,4 +32,4 @@ def wavelets(people: IntArray, eps: float, rng: np.random.Generator) -> FloatArr
         found = matrix_inversion(m, m.table(int(chosen.sum()), counts)).frequencies if chosen.any() else np.zeros(2**level)
         difference = found[::2] - found[1::2]
         shares = np.column_stack([shares + difference, shares - difference]).ravel() / 2
-    return norm_sub(shares)
+    return post_process(shares, "norm-sub")

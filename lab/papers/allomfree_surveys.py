@@ -18,8 +18,7 @@ from lab.error_measures import mse
 from lab.panels import Curve, Panel
 from lab.papers.allomfree_printed import DATASETS, GAINS
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
-from lab.post_processing import post_process
-from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
 
 EPSILONS = tuple(x / 2 for x in range(1, 9))

@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 
-from lab.post_processing import post_process
 from ldpstream.estimators.estimate import Group, groups_of
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.maximum.likelihood import em, ibu
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import ChannelMechanism, Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, FloatArray, one_of
 from ldpstream.mechanisms.counts.terms import DenseTerm
@@ -43,11 +43,8 @@ def combine_results(groups: list[Group], estimator: Estimator, projection: Proje
     result = np.zeros(k)
     for m, table in groups:
         if table.n:
-            if estimator == "IBU":
-                own = ibu(m, table).frequencies
-            else:
-                own = post_process(matrix_inversion(m, table).frequencies, projection)
-            result += table.n / n * own
+            own = ibu(m, table) if estimator == "IBU" else matrix_inversion(m, table, post=projection)
+            result += table.n / n * own.frequencies
     return result
 
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from lab.drawn_tables import tabulate
 from lab.error_measures import mae, mse
-from lab.post_processing import post_process
-from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.estimators.maximum.likelihood import em
 from ldpstream.mechanisms import LONGITUDINAL, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray

@@ -11,9 +11,8 @@ import numpy as np
 from lab import datasets
 from lab.drawn_tables import tabulate
 from lab.error_measures import mae
-from lab.post_processing import post_process
 from lab.processes import one_thread_each, process_pool
-from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 

@@ -1,6 +1,6 @@
 """The queries of the API: one model for each kind of answer. `api.routes` adds `zone` to the queries of CSV files."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,7 +8,6 @@ from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS, INVERSION
 from ldpstream.publishing.estimates.publication import Span
 
-POST_METHODS = ("none", "norm-sub")
 Step = Annotated[int | None, Field(ge=0, le=2**53)]
 Cohort = Annotated[str | None, Field(max_length=200)]
 Top = Annotated[
@@ -54,7 +53,7 @@ class IntervalQuery(EstimateQuery):
 class HistogramQuery(IntervalQuery):
     """Selects one estimate."""
 
-    post: Literal["none", "norm-sub"] = Field("none", description=f"norm-sub makes the shares of {INVERSION} a distribution")
+    post: str = Field("none", max_length=16, description=f"post-processing of {INVERSION}")
     top: Top = None
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
@@ -150,10 +151,14 @@ class ApiResponses:
         estimate = result.estimate()
         frequencies = estimate.frequencies
         if post != "none":
-            if chosen != INVERSION:
-                raise NotAllowed(f"post must be none for {chosen}, got {post!r}")
+            if chosen != INVERSION or post not in POST_NAMES:
+                allowed = POST_NAMES if chosen == INVERSION else ("none",)
+                raise NotAllowed(f"post must be one of {', '.join(allowed)} for {chosen}, got {post!r}")
+            if post.startswith("power") and result.interval_withheld:
+                raise NotAllowed(f"post {post} needs the standard errors of {chosen}, which are withheld here")
             most = attribute.most or 1  # shares of drawn members sum to 1; times this number they are shares of people
-            frequencies = most * norm_sub(frequencies / most)
+            variance = np.maximum(estimate.standard_errors / most, 1e-150) ** 2
+            frequencies = most * post_process(frequencies / most, post, variance=variance)
             frequencies = frequencies if attribute.most is None else np.minimum(frequencies, 1)
         low, high = estimate.interval(query.confidence)
         truth = self._true(p)

@@ -4,8 +4,8 @@ import math
 
 import msgspec
 
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.promises.outlook import Losses, losses_of, named
-from ldpstream.publishing.answers.queries import POST_METHODS
 from ldpstream.publishing.answers.tables import JOINT
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
@@ -166,5 +166,5 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             )
             for row in catalogue.ESTIMATORS
         ] + [JOINT_INFO] * any(a.pair is not None for a in s.attributes),
-        post_methods=list(POST_METHODS), thresholds=Thresholds(), simulated=simulated,
+        post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
     )  # fmt: skip

@@ -13,8 +13,8 @@ import numpy as np
 
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.levels import levels_difference
-from ldpstream.estimators.matrix_inversion import norm_sub
 from ldpstream.estimators.pairs import Counted, Independence, PairEstimate, Shares, independence, pair_estimate
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.publishing.estimates.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
 
@@ -118,7 +118,7 @@ def cross_table(
 def _published(
     names: tuple[str, str], found: PairEstimate, tested: Independence | None, withheld: bool, reports: tuple[int, int]
 ) -> CrossTable:
-    projected = norm_sub(found.shares.ravel()).reshape(found.shares.shape)
+    projected = post_process(found.shares.ravel(), "norm-sub").reshape(found.shares.shape)
     sums = [projected.sum(axis=1 - axis, keepdims=True) for axis in (0, 1)]
     within = [np.divide(projected, whole, out=np.full(projected.shape, np.nan), where=whole > 0) for whole in sums]
     ends = [

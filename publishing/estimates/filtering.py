@@ -16,7 +16,8 @@ from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.filter.changes import Change
 from ldpstream.estimators.filter.local_level import Filtered, LocalLevel
 from ldpstream.estimators.filter.step_noise import step_noise
-from ldpstream.estimators.matrix_inversion import matrix_inversion, norm_sub
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_of_filtered, shares_of_people
 from ldpstream.estimators.smooth.ordered import smoothed_shares
 from ldpstream.mechanisms import CountTable, Mechanism
@@ -105,7 +106,7 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
 
 def _projected(found: Filtered, reports: int) -> Estimate:
     levels, half = found.frequencies, NORMAL * found.standard_errors
-    shares = norm_sub(levels)
+    shares = post_process(levels, "norm-sub")
     ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
     return Estimate(shares, found.standard_errors, reports, converged=not np.isnan(levels).any(), posterior=ends)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         matrix_inversion,
         mean,
         mle,
+        post_process,
         quantiles,
     )
     from ldpstream.mechanisms import ledger, mechanism
@@ -31,6 +32,7 @@ __all__ = [
     "mean",
     "mechanism",
     "mle",
+    "post_process",
     "quantiles",
 ]
 

@@ -56,6 +56,8 @@ def test_wrong_arguments_are_refused(m: Mechanism) -> None:
             call(other, table)
         with pytest.raises(ValueError, match="steps"):
             call(m, table, steps=0)
+    with pytest.raises(ValueError, match="post must be one of none"):
+        matrix_inversion(m, table, post="norm-add")
     with pytest.raises(ValueError, match="max_iter"):
         ibu(m, table, max_iter=0)
     with pytest.raises(ValueError, match="tol"):

@@ -8,10 +8,9 @@ import pytest
 from lab.papers.free_will_estimators import PROJECTIONS, Projection, combine_mechanisms, combine_results
 from lab.papers.location import LOCATION
 from lab.papers.location.base import StoredChannel
-from lab.post_processing import post_process
 from ldpstream.estimators import ibu
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators.post_processing import norm_sub, post_process
 from ldpstream.mechanisms import Mechanism, mechanism
 
 K = 6

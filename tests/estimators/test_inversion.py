@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
 from lab.papers.location import LOCATION
-from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.maximum.likelihood import ibu, mle
@@ -110,7 +110,7 @@ def test_a_group_without_information_is_left_out() -> None:
     untold.q = untold.p  # calibration="paper" can give p and q that are equal as doubles
     groups: list[Group] = [(told, told.table(3, [1, 2, 0, 0, 0, 0])), (untold, untold.table(2, [0, 0, 0, 0, 2, 0]))]
     np.testing.assert_array_equal(matrix_inversion(groups).frequencies, matrix_inversion(*groups[0]).frequencies)
-    nothing = matrix_inversion(*groups[1])
+    nothing = matrix_inversion(*groups[1], post="norm-sub")
     assert np.isnan([nothing.frequencies, nothing.standard_errors]).all()
     assert nothing.n == 2
 
@@ -126,7 +126,7 @@ def estimates_of(m: Mechanism, steps: int) -> list[Estimate]:
         ibu([group, group], steps=steps),
         mle([group], steps=steps),
     ]
-    return [*found, matrix_inversion(*group, steps=steps)]
+    return found + [matrix_inversion(*group, post=post, steps=steps) for post in post_processing.NAMES]
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)

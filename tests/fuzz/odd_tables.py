@@ -15,7 +15,8 @@ from lab.drawn_tables import drawn_table
 from ldpstream.estimators.bayes.value_likelihood import informative
 from ldpstream.estimators.differences import difference_errors
 from ldpstream.estimators.estimate import Group
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ChannelMechanism, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.estimates.catalogue import is_numeric
@@ -169,8 +170,11 @@ def _complaints(survey: Survey, tables: list[list[CountTable]]) -> Iterator[str]
             for complaint in _wrong(survey, p, _informed(groups) if groups else {}):
                 yield f"step {step}, {p.span}, cohort {p.cohort}: {complaint}"
         mi = made[0].estimators["mi"].estimate()
-        if made[0].reports and not np.isnan(mi.frequencies).any() and not np.isfinite(norm_sub(mi.frequencies)).all():
-            yield f"step {step}: norm-sub is not finite"
+        if made[0].reports and not np.isnan(mi.frequencies).any():
+            for post in POST_NAMES[: None if made[0].estimators["mi"].interval_withheld is None else -2]:
+                done = post_process(mi.frequencies, post, variance=np.maximum(mi.standard_errors, 1e-150) ** 2)
+                if not np.isfinite(done).all():
+                    yield f"step {step}: {post} is not finite"
         if before is not None:
             one, two = before.estimators["mi"].estimate(), made[0].estimators["mi"].estimate()
             if np.isinf(difference_errors(one, two, None if is_numeric(mechanisms) else mechanisms[0], 1.0)).any():

@@ -9,8 +9,7 @@ from lab.drawn_tables import tabulate
 from lab.error_measures import mae
 from lab.papers.ldp3 import TABLES
 from lab.papers.ldp3_runs import PROTOCOLS, toolkit_power, toolkit_variance
-from lab.post_processing import post_process
-from ldpstream.estimators import matrix_inversion
+from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import mechanism
 
 PEOPLE = {"kosarak": (929_669, 128), "bms_pos": (500_000, 256), "porto": (1_620_157, 225)}

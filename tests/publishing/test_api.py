@@ -18,7 +18,7 @@ from schemathesis.core.result import Ok
 
 from ldpstream.engines.count_store import StoreDamaged, StoreUnavailable
 from ldpstream.estimators.filter.changes import threshold
-from ldpstream.estimators.matrix_inversion import norm_sub
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.gateway.http.app import openapi
 from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.survey_info import survey_info
@@ -110,13 +110,14 @@ def test_a_histogram_equals_the_publication(client: TestClient, demo: Demo, span
 def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, demo: Demo) -> None:
     url = "/api/v1/attributes/screen/histogram"
     raw = published(demo, "screen", "window", STEPS - 1).estimators["mi"].estimate()
-    found = client.get(url, params={"estimator": "mi", "post": "norm-sub"}).json()
-    np.testing.assert_array_equal(found["frequencies"], norm_sub(raw.frequencies))
-    assert found["post"] == "norm-sub"
-    for query in ({"estimator": "ibu", "post": "norm-sub"}, {"estimator": "mi", "post": "what"}):
+    found = client.get(url, params={"estimator": "mi", "post": "power-ns"}).json()
+    expected = post_process(raw.frequencies, "power-ns", variance=raw.standard_errors**2)
+    np.testing.assert_array_equal(found["frequencies"], expected)
+    assert found["post"] == "power-ns"
+    for query in ({"estimator": "ibu", "post": "norm"}, {"estimator": "mi", "post": "what"}):
         refused = client.get(url, params=query)
         assert refused.status_code == 422
-        assert refused.json()["detail"].startswith("post")
+        assert "post must be one of" in refused.json()["detail"]
 
 
 def test_the_top_values_come_first(client: TestClient, demo: Demo) -> None:
@@ -313,7 +314,7 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/latency_ms/series?estimator=guess", 422, f"one of {', '.join(OF_A_STEP)}, got"),
         ("attributes/screen/histogram?span=filtered&estimator=ibu", 422, "one of filter, got 'ibu'"),
         ("attributes/screen/series?span=filtered&estimator=mi", 422, "one of filter, got 'mi'"),
-        ("attributes/screen/histogram?span=filtered&post=norm-sub", 422, "post must be none for filter"),
+        ("attributes/screen/histogram?span=filtered&post=norm", 422, "post must be one of none for filter"),
         ("attributes/screen/histogram?estimator=filter", 422, f"one of {', '.join(OF_A_STEP)}, got"),
         ("attributes/screen/comparison", 422, "before"),
         ("attributes/screen/comparison?before=3", 422, "different steps, got 3 twice"),

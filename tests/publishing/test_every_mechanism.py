@@ -13,6 +13,7 @@ from ldpstream import estimators
 from ldpstream.estimators import Estimate, empirical_bayes, ems, ibu, matrix_inversion, mle
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Group
+from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, CountTable, Mechanism, mechanism
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
@@ -37,6 +38,7 @@ INVERSION: dict[str, Callable[[Mechanism, CountTable], Estimate]] = {
     "ordered, of two levels": lambda m, table: empirical_bayes([(m, table), (m, table)], ordered=True, steps=3),
     "matrix_inversion": matrix_inversion,
     "matrix_inversion of two levels": lambda m, table: matrix_inversion([(m, table), (m, table)], steps=3),
+    **{post: partial(matrix_inversion, post=post) for post in POST_NAMES},
 }
 OTHERS: dict[str, Callable[[Mechanism, CountTable], Any]] = {
     "fit": fit,
@@ -55,7 +57,7 @@ ALL = (*NAMES, *NUMERIC, *(f"{name} with fake data" for name in (*NAMES, *NUMERI
 
 
 def test_no_estimator_is_left_out() -> None:
-    assert {"Estimate", "Number", "mean", "quantiles", *LIKELIHOOD, *INVERSION} >= set(estimators.__all__)
+    assert {"Estimate", "Number", "mean", "post_process", "quantiles", *LIKELIHOOD, *INVERSION} >= set(estimators.__all__)
 
 
 @pytest.mark.parametrize("name", ALL)

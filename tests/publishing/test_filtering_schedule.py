@@ -14,7 +14,8 @@ from ldpstream.engines import PaneKey
 from ldpstream.engines.checkpoint import Checkpoint, Missing
 from ldpstream.estimators.filter.local_level import LocalLevel
 from ldpstream.estimators.filter.step_noise import step_noise
-from ldpstream.estimators.matrix_inversion import matrix_inversion, norm_sub
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing import filter_states
 from ldpstream.publishing.estimates import conclusions
@@ -91,7 +92,7 @@ def test_the_published_curve_is_that_of_the_filter(undisturbed: tuple[list[Publi
             result = p.estimators[p.main]
             assert (list(p.estimators), p.complete, p.panes) == (["filter"], True, level.observed)
             assert p.reports == sum(table.n for _, table in groups)
-            np.testing.assert_allclose(result.estimate().frequencies, norm_sub(found.frequencies), rtol=1e-12)
+            np.testing.assert_allclose(result.estimate().frequencies, post_process(found.frequencies, "norm-sub"), rtol=1e-12)
             assert result.standard_errors == found.standard_errors.tolist()
         assert after[attribute.name] == level.to_bytes()
     errors = {p.step: p.estimators["filter"].standard_errors[0] for p in made if p.attribute == "screen"}

@@ -132,6 +132,8 @@ def test_intervals_over_levels_that_differ_are_withheld() -> None:
         assert overview["levels_label"] == str(K - 1)
         h = client.get("/api/v1/attributes/a/histogram", params={"top": 2}).json()
         assert h["levels"]["strict"]["frequencies"] == [p.levels["strict"].frequencies[v] for v in h["values"]]
+        power = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": "power"})
+        assert (power.status_code, "withheld" in power.text) == (422, True)
     registry = CollectorRegistry()
     PrometheusPublisher(SURVEY, registry).publish([p])
     labels = {"survey": "levels", "attribute": "a", "span": "window"}

@@ -69,8 +69,9 @@ def test_a_histogram_without_reports_has_no_numbers(client: TestClient, estimato
     assert {row[name] for row in rows for name in ("frequency", "standard_error", "low", "high")} == {""}
 
 
-def test_post_processing_without_reports_gives_no_numbers(client: TestClient) -> None:
-    h = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": "norm-sub"}).json()
+@pytest.mark.parametrize("post", ["norm-sub", "norm-mul", "power-ns"])
+def test_post_processing_without_reports_gives_no_numbers(client: TestClient, post: str) -> None:
+    h = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": post}).json()
     assert h["frequencies"] == [None] * K
 
 

@@ -17,7 +17,8 @@ from ldpstream.estimators.empirical_bayes import empirical_bayes
 from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.estimators.filter.local_level import Filtered
 from ldpstream.estimators.filter.step_noise import step_noise
-from ldpstream.estimators.matrix_inversion import matrix_inversion, norm_sub
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.sets import mean_choices, mean_of_filtered, shares_of_people
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
@@ -157,7 +158,7 @@ def test_an_estimate_without_negative_shares_has_no_share_above_one() -> None:
 def test_post_processing_projects_the_shares_of_drawn_members() -> None:
     raw = np.array(get("histogram", estimator="mi")["frequencies"], float)
     found = np.array(get("histogram", estimator="mi", post="norm-sub")["frequencies"], float)
-    np.testing.assert_allclose(found, np.minimum(3 * norm_sub(raw / 3), 1))
+    np.testing.assert_allclose(found, np.minimum(3 * post_process(raw / 3, "norm-sub"), 1))
     assert 0 <= found.min() <= found.max() <= 1
     assert get("histogram", top=2)["others"] is None
 

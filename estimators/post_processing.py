@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from ldpstream.estimators.matrix_inversion import norm_sub
 from ldpstream.mechanisms.arguments import FloatArray, one_of
+from ldpstream.mechanisms.channel import project
 
 _STEEPEST_POWER = 6.0
 
@@ -45,6 +45,15 @@ def norm(x: FloatArray) -> FloatArray:
     [0.8, 0.6, -0.4]
     """
     return np.asarray(x + (1 - x.sum()) / x.size)
+
+
+def norm_sub(x: FloatArray) -> FloatArray:
+    """Subtracts a constant from all frequencies and clips at zero, so that the sum is 1: the projection onto the simplex.
+
+    >>> norm_sub(np.array([0.7, 0.5, -0.2])).round(12).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    return project(x)
 
 
 def norm_mul(x: FloatArray) -> FloatArray:
@@ -212,6 +221,11 @@ METHODS: dict[str, Callable[[FloatArray], FloatArray]] = {
 NAMES = (*METHODS, "power", "power-ns")
 
 
+def check_method(method: str) -> None:
+    """Raises ValueError if no method has this name."""
+    one_of("post", method, NAMES)
+
+
 def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.ArrayLike | None = None) -> FloatArray:
     """Applies the post-processing method with this name. One NaN makes all results NaN.
 
@@ -224,7 +238,7 @@ def post_process(frequencies: npt.ArrayLike, method: str, *, variance: npt.Array
         ValueError: if `method` is unknown, if `frequencies` is empty, has infinities or not one dimension, or if a needed
             `variance` is missing, negative or infinite, or has another shape.
     """
-    one_of("post", method, NAMES)
+    check_method(method)
     x = np.asarray(frequencies, float)
     if x.ndim != 1 or not x.size or np.isinf(x).any():
         raise ValueError(f"frequencies must be a one-dimensional array of finite numbers, got shape {x.shape}")
