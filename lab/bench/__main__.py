@@ -271,9 +271,9 @@ def export_command(
     from lab.bench.export import bench, export_table
 
     with activity() as progress:
-        rows = bench(load_settings(), steps, seed, progress)
-    console.print(export_table(rows))
-    write_json(json, msgspec.to_builtins(rows))
+        row = bench(load_settings(), steps, seed, progress)
+    console.print(export_table(row))
+    write_json(json, msgspec.to_builtins([row]))
 
 
 @app.command(name="device")

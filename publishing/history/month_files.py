@@ -1,18 +1,18 @@
-"""Files of estimates for data tools, one per attribute and month, with a row per step, span, cohort, estimator and value.
+"""Files of estimates for data tools, one per attribute and month: a row per survey, step, span, cohort, estimator and value.
 
 The cross table of a pair adds rows with the names of `TABLE` as estimators.
 
-    FOLDER/attribute=mode/month=2026-03/estimates.parquet      or estimates.csv
+    FOLDER/attribute=mode/month=2026-03/estimates.parquet
 
 The names of the folders are Hive partitions: DuckDB and Spark read the whole folder as one table with the additional columns
-`attribute` and `month`. Polars does so for Parquet. A month is that of the step's start, in UTC.
+`attribute` and `month`. A month is that of the step's start, in UTC.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -23,10 +23,11 @@ from ldpstream.runtime.files import write_file
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 
-Format = Literal["parquet", "csv"]
 MonthOf = tuple[str, str]  # attribute and month, such as 2026-03
 
 SCHEMA = pl.Schema({
+    "survey": pl.String(),  # the survey's name
+    "fingerprint": pl.String(),
     "step": pl.Int64(),
     "start": pl.Datetime("ms", "UTC"),  # start of the step
     "end": pl.Datetime("ms", "UTC"),
@@ -42,8 +43,7 @@ SCHEMA = pl.Schema({
     "low": pl.Float64(),  # 95 % interval
     "high": pl.Float64(),
 })  # fmt: skip
-ORDER = ("step", "span", "cohort", "estimator", "value")
-KEY = ["step", "span", "cohort"]  # columns that identify a publication within a file
+KEY = ["fingerprint", "step", "span", "cohort"]  # columns that identify a publication within a file
 TABLE = {  # estimator of the rows -> part of the cross table
     "joint": "cells",
     "joint_rows": "rows",
@@ -69,7 +69,8 @@ def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame
         index = survey.index(p.attribute)
         attribute = survey.attributes[index]
         opens = _time(survey.opens_ms(p.step))
-        same = {"step": p.step, "start": opens, "end": opens + timedelta(seconds=survey.step_seconds)}
+        same: dict[str, Any] = {"survey": survey.name, "fingerprint": p.fingerprint, "step": p.step, "start": opens}
+        same |= {"end": opens + timedelta(seconds=survey.step_seconds)}
         same |= {"span": p.span, "cohort": p.cohort, "reports": p.reports, "complete": p.complete}
 
         def add(name: str, labels: Sequence[str], numbers: Sequence[list[float | None]], same: dict[str, Any] = same) -> None:
@@ -103,16 +104,16 @@ def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     )
     old, poorer = compared.filter(~better), compared.filter(better)
     rows = [kept.join(old, on=KEY, how="anti", nulls_equal=True), new.join(poorer, on=KEY, how="anti", nulls_equal=True)]
-    return pl.concat(rows).sort(ORDER)
+    return pl.concat(rows).sort(*KEY, "estimator", "value")
 
 
 class MonthFiles:
-    def __init__(self, folder: Path, fmt: Format) -> None:
-        self._folder, self._format = folder, fmt
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def path(self, month: MonthOf) -> Path:
         attribute, name = month
-        return self._folder / f"attribute={attribute}" / f"month={name}" / f"estimates.{self._format}"
+        return self._folder / f"attribute={attribute}" / f"month={name}" / "estimates.parquet"
 
     def read(self, month: MonthOf) -> pl.DataFrame:
         """Returns the rows of a month's file, none if there is no file.
@@ -124,8 +125,6 @@ class MonthFiles:
         if not path.exists():
             return pl.DataFrame(schema=SCHEMA)
         try:
-            if self._format == "csv":
-                return pl.read_csv(path, schema=SCHEMA, try_parse_dates=True)
             return pl.read_parquet(path, schema=SCHEMA, hive_partitioning=False)
         except pl.exceptions.PolarsError:
             raise MonthFileError(f"{path}: is damaged or not written by an export; export into a new folder") from None
@@ -134,17 +133,10 @@ class MonthFiles:
         """Adds rows to a month's file; a crash leaves the old file or the new file."""
         path = self.path(month)
         path.parent.mkdir(parents=True, exist_ok=True)
-        table, file = merged(self.read(month), rows), BytesIO()
-        if self._format == "parquet":
-            table.write_parquet(file, compression="zstd")
-        else:
-            table.write_csv(file, datetime_format="%Y-%m-%dT%H:%M:%S%.3fZ")
-        write_durably(path, file.getvalue())
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    write_file(path, data)
-    sync(path.parent)
+        file = BytesIO()
+        merged(self.read(month), rows).write_parquet(file, compression="zstd")
+        write_file(path, file.getvalue())
+        sync(path.parent)
 
 
 def _time(unix_ms: int) -> datetime:

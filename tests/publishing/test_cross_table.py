@@ -28,7 +28,7 @@ from ldpstream.publishing.estimates.conclusions import conclude, pooled
 from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
 from ldpstream.publishing.estimates.finite import finite
 from ldpstream.publishing.estimates.publication import Publication, publication_key, publication_keys
-from ldpstream.publishing.history.month_files import SCHEMA, TABLE, Format, MonthFiles, merged, month_of, rows_of
+from ldpstream.publishing.history.month_files import SCHEMA, TABLE, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo, EmbeddedService
 from tests.faults.memory_store import MemoryResults
@@ -219,9 +219,8 @@ def test_levels_that_differ_take_the_intervals_and_the_test_away() -> None:
     assert apart.cells.shares[4] is not None
 
 
-@pytest.mark.parametrize("fmt", ["parquet", "csv"])
-def test_the_exported_files_have_every_number_of_the_table(tmp_path: Path, fmt: Format) -> None:
-    made, files = [published("step"), published("window")], MonthFiles(tmp_path, fmt)
+def test_the_exported_files_have_every_number_of_the_table(tmp_path: Path) -> None:
+    made, files = [published("step"), published("window")], MonthFiles(tmp_path)
     files.add(month_of(SURVEY, made[0]), rows_of(SURVEY, made))
     rows = files.read(month_of(SURVEY, made[0]))
     pair = SURVEY.attributes[2]

@@ -14,7 +14,7 @@ from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
-from ldpstream.publishing.history.export import Exported, ExportError, export
+from ldpstream.publishing.history.export import Exported, export
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
@@ -52,10 +52,6 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> 
             OtherFormat, match=r"has format 99, this version needs format \d+; a newer version wrote it; run that version$"
         ):
             export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "data")
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "export.json").write_text('{"x":' + 100_000 * "[")
-    with pytest.raises(ExportError, match=r"export\.json: not written by an export"):
-        export(SAMPLE, Settings(), tmp_path / "deep", data=tmp_path / "data")
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)
     with pytest.raises(FolderError, match=r"cannot be read: is not a data file of ldpstream$"):
@@ -73,7 +69,7 @@ def test_the_progress_names_what_it_counts(
         yield lambda done, total, name: told.append(name)
 
     def exports(
-        survey: Survey, settings: Settings, folder: Path, fmt: None, seen: Callable[[int, int], None], data: Path | None
+        survey: Survey, settings: Settings, folder: Path, seen: Callable[[int, int], None], data: Path | None
     ) -> Exported:
         seen(1, 2)
         return Exported(publications=1, skipped=0, files=[])

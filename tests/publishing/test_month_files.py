@@ -4,6 +4,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication, Span
-from ldpstream.publishing.history.month_files import SCHEMA, Format, MonthFileError, MonthFiles, merged, month_of, rows_of
+from ldpstream.publishing.history.month_files import SCHEMA, MonthFileError, MonthFiles, merged, month_of, rows_of
 from tests.small_survey import small_survey
 
 SURVEY = small_survey(
@@ -27,10 +28,9 @@ def publication(step: int, counts: list[int], complete: bool = True, span: Span 
     return conclude(SURVEY, 0, step, span, [[table]], complete)
 
 
-@pytest.mark.parametrize("fmt", ["parquet", "csv"])
-def test_a_file_has_every_number_of_the_publications(tmp_path: Path, fmt: Format) -> None:
+def test_a_file_has_every_number_of_the_publications(tmp_path: Path) -> None:
     published = [publication(0, [50, 30, 20]), publication(1, [0, 0, 0]), publication(1, [70, 20, 10], span="window")]
-    files = MonthFiles(tmp_path, fmt)
+    files = MonthFiles(tmp_path)
     files.add(month_of(SURVEY, published[0]), rows_of(SURVEY, published))
     rows = files.read(("a", "2026-01"))
     assert rows.schema == SCHEMA
@@ -73,7 +73,7 @@ def test_the_best_publication_stays_and_a_repeated_run_changes_nothing(
         rows = merged(rows, rows_of(SURVEY, [p]))
     expected = merged(pl.DataFrame(schema=SCHEMA), rows_of(SURVEY, best.values()))
     assert rows.equals(expected)
-    for p in published[cut:]:  # a run that crashed before it stored its position
+    for p in published[cut:]:  # a run after a crash
         rows = merged(rows, rows_of(SURVEY, [p]))
     again = {p.key: p for p in best.values()}
     assert rows.select("step", "span", "complete").unique().height == len(again)
@@ -81,7 +81,7 @@ def test_the_best_publication_stays_and_a_repeated_run_changes_nothing(
 
 
 def test_a_crash_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = MonthFiles(tmp_path, "parquet")
+    files = MonthFiles(tmp_path)
     files.add(("a", "2026-01"), rows_of(SURVEY, [publication(0, [1, 2, 3])]))
     before = files.read(("a", "2026-01"))
 
@@ -96,20 +96,25 @@ def test_a_crash_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert files.read(("a", "2026-01"))["step"].unique().sort().to_list() == [0, 1]
 
 
+def test_publications_of_another_survey_stay_beside_these() -> None:
+    other = msgspec.structs.replace(publication(0, [1, 2, 3]), fingerprint="00" * 8)
+    rows = merged(rows_of(SURVEY, [publication(0, [9, 9, 9])]), rows_of(SURVEY, [other]))
+    assert set(rows["fingerprint"]) == {SURVEY.fingerprint.hex(), "00" * 8}
+
+
 def test_the_folder_is_one_table_for_other_tools(tmp_path: Path) -> None:
-    files = MonthFiles(tmp_path, "parquet")
+    files = MonthFiles(tmp_path)
     for p in (publication(0, [1, 2, 3]), publication(2, [1, 2, 3])):
         files.add(month_of(SURVEY, p), rows_of(SURVEY, [p]))
     table = pl.read_parquet(tmp_path / "**/*.parquet", hive_partitioning=True)
     assert table.select("attribute", "month").unique().sort("month").rows() == [("a", "2026-01"), ("a", "2026-02")]
 
 
-@pytest.mark.parametrize("fmt", ["parquet", "csv"])
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"a,b\n1,2\n", b"\xff"])
-def test_a_damaged_file_is_refused_and_kept(content: bytes, fmt: Format, tmp_path: Path) -> None:
-    files, month = MonthFiles(tmp_path, fmt), ("a", "2026-01")
+def test_a_damaged_file_is_refused_and_kept(content: bytes, tmp_path: Path) -> None:
+    files, month = MonthFiles(tmp_path), ("a", "2026-01")
     files.path(month).parent.mkdir(parents=True)
     files.path(month).write_bytes(content)
-    with pytest.raises(MonthFileError, match=rf"estimates\.{fmt}: is damaged or not written by an export"):
+    with pytest.raises(MonthFileError, match=r"estimates\.parquet: is damaged or not written by an export"):
         files.add(month, rows_of(SURVEY, [publication(0, [50, 30, 20])]))
     assert files.path(month).read_bytes() == content

@@ -14,7 +14,7 @@ from ldpstream.engines.kafka.topics import TopicError, ensure_topics
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history import export as module
-from ldpstream.publishing.history.export import ExportError, export
+from ldpstream.publishing.history.export import export
 from ldpstream.publishing.history.month_files import MonthFiles
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.kafka_publisher import KafkaPublisher
@@ -79,9 +79,11 @@ def test_a_repeated_export_adds_what_is_new(kafka: str, survey: Survey, tmp_path
             for value in (b"no JSON", b'{"fingerprint": "\xff"}'):
                 producer.send(survey.estimates_topic, value, b"k").get(timeout=30)
         second = export(survey, settings, tmp_path)
-        assert (second.publications, second.skipped) == (2, 3)
+        assert second.skipped == 3
     assert exported(tmp_path) == [(0, 10, True), (1, 8, True), (2, 9, True)]
-    assert export(survey, settings, tmp_path).publications == 0
+    before = pl.read_parquet(tmp_path / "**/*.parquet")
+    export(survey, settings, tmp_path)
+    assert pl.read_parquet(tmp_path / "**/*.parquet").equals(before)
 
 
 def test_an_interrupted_export_goes_on(kafka: str, survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,18 +95,17 @@ def test_an_interrupted_export_goes_on(kafka: str, survey: Survey, tmp_path: Pat
     monkeypatch.setattr(module, "CHUNK_NUMBERS", 1)  # a write after each publication
     export(survey, settings, tmp_path / "whole")
     crashes, folder = 0, tmp_path / "crashed"
-    add, write_state = MonthFiles.add, module._write_state
-    for most in range(8):
+    add = MonthFiles.add
+    for most in range(4):
         writes = Writes(most)
         with monkeypatch.context() as crashing:
             crashing.setattr(MonthFiles, "add", writes.of(add))
-            crashing.setattr(module, "_write_state", writes.of(write_state))
             try:
                 export(survey, settings, folder)
             except KeyboardInterrupt:
                 crashes += 1
     export(survey, settings, folder)
-    assert crashes >= 4
+    assert crashes == 3
     assert exported(folder) == exported(tmp_path / "whole") == [(0, 10, True), (months, 11, True), (2 * months, 12, True)]
 
 
@@ -123,18 +124,3 @@ def test_a_topic_made_again_is_read_from_its_beginning(kafka: str, survey: Surve
         publisher.publish([publication(survey, step, 4, complete=step > 1) for step in range(1, 9)])
     export(survey, settings, tmp_path)
     assert exported(tmp_path) == [(0, 10, True), (1, 10, True), *[(step, 4, True) for step in range(2, 9)]]
-
-
-def test_a_folder_has_one_survey_one_format_and_one_export(kafka: str, survey: Survey, tmp_path: Path) -> None:
-    settings = Settings(kafka=kafka)
-    ensure_topics(settings, survey)
-    export(survey, settings, tmp_path, "csv")
-    with pytest.raises(ExportError, match="has files in format csv, got --format parquet"):
-        export(survey, settings, tmp_path, "parquet")
-    with pytest.raises(ExportError, match=r"belongs to survey .* give each survey its own folder"):
-        export(msgspec.structs.replace(SAMPLE, name=survey.name, lateness_steps=3), settings, tmp_path)
-    with module._alone(tmp_path), pytest.raises(ExportError, match="another export"):
-        export(survey, settings, tmp_path)
-    (tmp_path / "export.json").write_text("{}")
-    with pytest.raises(ExportError, match="not written by an export"):
-        export(survey, settings, tmp_path)

@@ -26,7 +26,6 @@ from ldpstream.engines.formats import OtherFormat
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing.history.export import STATE, _state
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
@@ -246,13 +245,11 @@ def test_each_stored_object_of_another_format_is_refused(
     formats, present = state["formats"], read(PRESENT)["formats"]
     restore(client, [[kind, key.replace(theirs, ours), value] for kind, key, value in state["redis"]])
     store, results = RedisCountStore(OURS, Settings(redis=node.url)), KeptResults(OURS, RedisResults(OURS, client))
-    (tmp_path / STATE).write_text(state["export"][STATE].replace(theirs, ours))
     reads: dict[str, Callable[[], Any]] = {
         "checkpoint": lambda: store.tables(range(STEPS)),
         "progress": results.progress,
         "publication": results.history,
         "filters": results.filters,
-        "export": lambda: _state(OURS, tmp_path, None),
     }
     before = dumped(client)
     for name, read_object in reads.items():
@@ -265,7 +262,7 @@ def test_each_stored_object_of_another_format_is_refused(
     store.close()
 
 
-@pytest.mark.parametrize("name", ["checkpoint", "progress", "filters", "publication", "export"])
+@pytest.mark.parametrize("name", ["checkpoint", "progress", "filters", "publication"])
 def test_what_a_newer_version_wrote_is_refused(name: str, node: RedisNode, client: "redis.Redis", tmp_path: Path) -> None:
     """The control: objects of the present version with a higher format number."""
     state = read(PRESENT)
@@ -277,14 +274,11 @@ def test_what_a_newer_version_wrote_is_refused(name: str, node: RedisNode, clien
         client.hset(store._key(0), "format", 99)
     elif name == "progress":
         client.set(f"{results_key}progress", json.dumps(newer))
-    elif name == "export":
-        (tmp_path / STATE).write_text(json.dumps(json.loads(state["export"][STATE]) | {"state_format": 99}))
     else:
         key = f"{results_key}{'filters' if name == 'filters' else 'estimates'}"
         client.hset(key, client.hkeys(key)[0], json.dumps(newer) + "\n")
     reads: dict[str, Callable[[], Any]] = {
         "checkpoint": store.heads, "progress": results.progress, "filters": results.filters, "publication": results.history,
-        "export": lambda: _state(OURS, tmp_path, None),
     }  # fmt: skip
     with pytest.raises(OtherFormat, match=r"has format 99, this version needs format \d+; "):
         reads[name]()

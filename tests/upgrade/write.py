@@ -6,7 +6,6 @@
     redis.json      all keys of Redis after the log was counted and estimated
     folder.json     the data folder of one machine after the log's first partition was counted and estimated, as statements
     devices.json    the SQLite files of a device and of a wallet, as statements
-    export.json     the files of an export
     sent.json       report keys and partitions that the gateway derives
 
 `tests/upgrade/landed/COMMIT/` has the same files of the versions that landed. They never change.
@@ -18,7 +17,6 @@ import re
 import sqlite3
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
@@ -38,9 +36,6 @@ from ldpstream.engines.folder.survey_keeper import FolderKeeper
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing import filter_states
-from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.history.export import FORMAT
-from ldpstream.publishing.history.month_files import SCHEMA, MonthFiles, month_of, rows_of
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
@@ -52,7 +47,7 @@ from ldpstream.surveys.envelope import VERSION
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.keeper import Kept
 from ldpstream.surveys.report_key import batch_keys, request_hash
-from tests.publishing.schedule_rig import ScheduleLog, Told
+from tests.publishing.schedule_rig import ScheduleLog
 from tests.services.rig import RedisNode
 
 HERE = Path(__file__).parent
@@ -70,15 +65,15 @@ def written() -> Files:
         patch.object(filter_states, "SAVED_EVERY", 1),  # the files have the state of every filter
         tempfile.TemporaryDirectory() as folder,
     ):
-        dump, publications = stored(survey, log)
-        devices, export = sqlite_files(survey, Path(folder)), exported(survey, publications, Path(folder))
+        dump = stored(survey, log)
+        devices = sqlite_files(survey, Path(folder))
         data = data_folder(survey, log[0], Path(folder) / "data")
     hashed = request_hash(b"body", b"k" * 16)
     sent = [hashed.hex(), *(key.hex() for key in batch_keys(hashed, 3))]
     files = {
         "survey": msgspec.to_builtins(survey.device_survey),
         "log": [[[r.offset, r.appended_ms, r.key.hex(), r.value.hex()] for r in partition] for partition in log],
-        "redis": dump, "folder": data, "devices": devices, "export": export, "sent": sent,
+        "redis": dump, "folder": data, "devices": devices, "sent": sent,
     }  # fmt: skip
     return {"formats": formats(survey, files)} | files
 
@@ -97,14 +92,10 @@ def records(survey: Survey) -> list[list[Record]]:
     return partitions
 
 
-def stored(survey: Survey, log: list[list[Record]]) -> tuple[list[Any], list[Publication]]:
-    """Counts and estimates the log. Returns all keys of Redis, and the publications."""
+def stored(survey: Survey, log: list[list[Record]]) -> list[Any]:
+    """Counts and estimates the log. Returns all keys of Redis."""
     with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as client:
-        store, results, told = (
-            RedisCountStore(survey, Settings(redis=node.url)),
-            KeptResults(survey, RedisResults(survey, client)),
-            Told(),
-        )
+        store, results = RedisCountStore(survey, Settings(redis=node.url)), KeptResults(survey, RedisResults(survey, client))
         for partition, part in enumerate(log):
             fold = PartitionFold(survey, None, log_id="the log", writer=f"writer {partition}")
             fold.feed(part)
@@ -112,9 +103,9 @@ def stored(survey: Survey, log: list[list[Record]]) -> tuple[list[Any], list[Pub
             assert change is not None
             store.commit(partition, None, change)
         position = ScheduleLog(*[[record.appended_ms for record in part] for part in log])
-        Schedule(survey, store, position, results, [told]).run(survey.closes_ms(STEPS - 2) + 1000)
+        Schedule(survey, store, position, results, []).run(survey.closes_ms(STEPS - 2) + 1000)
         store.close()
-        return dumped(client), told.publications
+        return dumped(client)
 
 
 def dumped(client: "redis.Redis") -> list[Any]:
@@ -196,19 +187,6 @@ def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
             return {"format": number, "sql": list(db.iterdump())}
 
 
-def exported(survey: Survey, publications: list[Publication], folder: Path) -> Files:
-    """The files of an export in CSV."""
-    months = defaultdict(list)
-    for p in publications:
-        months[month_of(survey, p)].append(p)
-    files = MonthFiles(folder, "csv")
-    for month, found in months.items():
-        files.add(month, rows_of(survey, found))
-    state = {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "format": "csv", "state_format": FORMAT}
-    texts = {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.glob("attribute=*/*/*.csv"))}
-    return {"export.json": json.dumps(state), **{name: text[:2000].rpartition("\n")[0] + "\n" for name, text in texts.items()}}
-
-
 def formats(survey: Survey, files: Files) -> Files:
     """The format and the schema of every object."""
     dump = {key.rpartition(":")[2]: value for _, key, value in files["redis"]}
@@ -226,10 +204,6 @@ def formats(survey: Survey, files: Files) -> Files:
         "progress": _of(progress, progress),
         "filters": _of(heads[0], {*heads[0], *(f"{len(base64.b64decode(state)) // 8} numbers" for state in filters)}),
         "publication": _of(kept[0], {path for one in kept for path in paths(one)}),
-        "export": _of(
-            _json(files["export"]["export.json"]).get("state_format"),
-            {*_json(files["export"]["export.json"]), *(f"{name} {kind}" for name, kind in SCHEMA.items())},
-        ),
         "data folder": _of(files["folder"]["format"], _tables(files["folder"]["sql"])),
         "device file": _of(files["devices"]["device"], _tables(files["devices"]["device"]["sql"])),
         "wallet file": _of(files["devices"]["wallet"], _tables(files["devices"]["wallet"]["sql"])),

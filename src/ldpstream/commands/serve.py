@@ -4,7 +4,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ldpstream.runtime.settings import Settings
 
 app = typer.Typer()
-
-Format = Literal["parquet", "csv"]
 
 Data = Annotated[Path, typer.Option(metavar="DIR", help="folder of all data; created if missing")]
 
@@ -89,16 +87,13 @@ def move(
 @app.command(name="export")
 def export_command(
     survey_file: SurveyFile,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files, one folder for each survey")],
-    fmt: Annotated[
-        Format | None, typer.Option("--format", help="format of the files", show_default="parquet, or as before")
-    ] = None,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the files")],
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="data folder of `ldpstream serve`, in place of Kafka")
     ] = None,
     json: JsonFile = None,
 ) -> None:
-    """Copy all estimates from Kafka, or from a data folder, into Parquet or CSV files. A repeated run adds what is new."""
+    """Copy all estimates from Kafka, or from a data folder, into Parquet files. A repeated run adds what is new."""
     if find_spec("polars") is None:
         raise OutputError("export needs Polars: in your checkout, pip install '.[export]'")
     from ldpstream.publishing.history.export import export  # only here: these modules load slowly
@@ -108,7 +103,7 @@ def export_command(
     survey, settings = load_survey(survey_file), load_settings()
     counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
     with job_bar() as bar:
-        done = export(survey, settings, folder, fmt, lambda read, total: bar(read, total, counted), data)
+        done = export(survey, settings, folder, lambda read, total: bar(read, total, counted), data)
     skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
-    tell(f"{plural(done.publications, 'estimate')} added to {plural(len(done.files), 'file')} in {folder}{skipped}")
+    tell(f"{plural(done.publications, 'estimate')} in {plural(len(done.files), 'file')} of {folder}{skipped}")
     write_json(json, done)
