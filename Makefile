@@ -11,7 +11,7 @@ demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one 
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
 	$(MAKE) --jobs=4 quick services peers # at once: the last two mostly wait for downloads
-	$(BIN)/python -m pytest -q -ra -n 3 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
+	$(BIN)/python -m pytest -q -ra -n 4 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
 	$(BIN)/python -m pytest -q -k "GRR or test_house or every_step_is_published" \

@@ -193,14 +193,11 @@ class Site:
                     assert "Traceback" not in line, worker.log.read_text()
 
 
-def new_site(folder: Path, kafka: str, url: str, step_seconds: int = 2, relay: bool = False) -> Site:
-    """Creates a survey that begins now, with topics in the given Kafka and counts in the given Redis. `relay`: it requires a
-    relay.
-    """
+def new_site(folder: Path, kafka: str, url: str, step_seconds: int = 2) -> Site:
+    """Creates a survey that begins now, with topics in the given Kafka and counts in the given Redis."""
     file = folder / "survey.toml"
     start = datetime.now(UTC).replace(microsecond=0).isoformat()
-    head = 'relay = "required"\n' if relay else ""
-    file.write_text(head + SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
+    file.write_text(SURVEY.format(name=f"s{time.time_ns()}", start=start, step_seconds=step_seconds))
     named = {"LDPSTREAM_KAFKA": kafka, "LDPSTREAM_REDIS": url, "LDPSTREAM_SURVEY": str(file)}
     environment = os.environ | named | {"PYTHONPATH": str(ROOT)}
     survey = load_survey(file)

@@ -27,7 +27,7 @@ name = "browser-NUMBER"
 start = 2026-01-05T00:00:00Z
 step_seconds = 3600
 window_steps = 1
-lateness_steps = 8                  # steps take 4 s: half a minute to send the reports
+lateness_steps = 8                  # steps take 3 s: 24 s to send the reports
 collection = "smp"
 [[attribute]]
 name = "zone"
@@ -38,7 +38,7 @@ mechanism = "L-GRR"
 eps_inf = 4.0
 eps_1 = 2.0
 """
-STEP_S, DEVICES, PER_DEVICE = 4, 60, 2
+STEP_S, DEVICES, PER_DEVICE = 3, 30, 2
 REPORT_AND_SEND = """async ([url, name, devices]) => {
     const { Device, fetchSurvey, IndexedDBStore, Sender } = await import("/build/ldpstream-device.js");
     const gateway = { url };

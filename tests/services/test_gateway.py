@@ -1,6 +1,5 @@
 """The gateway as a process, with a real Kafka. The log holds each acknowledged envelope exactly once, also after outages."""
 
-import copy
 import http.client
 import json
 import os
@@ -15,14 +14,12 @@ import tomllib
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 import trustme
-from kafka import KafkaAdminClient
 
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.intake import OVERHEAD_BYTES
@@ -84,22 +81,6 @@ class Process:
 
     def start(self) -> None:
         self.process = start_command(self.log, self.env, "gateway", self.file)
-
-    @contextmanager
-    def beside(self) -> "Iterator[Process]":
-        """Starts another gateway of the same survey, and ends it afterwards."""
-        other = copy.copy(self)
-        other.port, other.metrics_port = free_ports(2)
-        other.log = self.log.with_name("other.log")
-        ports = {"LDPSTREAM_GATEWAY_PORT": str(other.port), "LDPSTREAM_METRICS_PORT": str(other.metrics_port)}
-        other.env = self.env | ports
-        other.start()
-        try:
-            other.until("/ready", 200, other.metrics_port)
-            yield other
-        finally:
-            other.process.kill()
-            other.process.wait()
 
     def status(self, path: str, port: int | None = None) -> int:
         """HTTP status of a GET."""
@@ -205,12 +186,12 @@ def post(port: int, part: list[bytes], key: str | None = None, token: str = TOKE
         connection.close()
 
 
-def insist(gateway: Process, part: list[bytes], reports: int | None = None, key: str | None = None) -> None:
+def insist(gateway: Process, part: list[bytes], reports: int | None = None) -> None:
     """Posts envelopes with one idempotency key until the gateway accepts them.
 
     A retry may be needed: a busy broker may answer later than the gateway waits.
     """
-    key = key or secrets.token_urlsafe(16)
+    key = secrets.token_urlsafe(16)
     wait_until(lambda: post(gateway.port, part, key, reports=reports) == "accepted", gateway.log.read_text)
 
 
@@ -322,32 +303,6 @@ def test_a_gateway_without_a_broker_ends_and_answers_all(away: str, kafka_node: 
     for client in clients:
         ((part, outcome),) = client.told
         assert outcome == "outcome unknown" or part[0] not in found
-
-
-def test_attempts_at_two_gateways_count_once_while_partitions_are_added(kafka: str, start: Start) -> None:
-    """Every request is sent to both gateways: before partitions are added, meanwhile, and after the new ones have a marker."""
-    gateway = start(kafka)
-    envelopes = unlike_envelopes(gateway.survey, 600, seed=5)
-    parts = parts_of(envelopes, [1, 1, 4])
-    keys = [secrets.token_urlsafe(16) for _ in parts]
-    with gateway.beside() as other:
-
-        def send(chosen: slice) -> None:
-            for one in (gateway, other):
-                for part, key in zip(parts[chosen], keys[chosen], strict=True):
-                    insist(one, part, key=key)
-
-        send(slice(0, None, 3))
-        with KafkaAdminClient(bootstrap_servers=kafka) as admin:
-            admin.create_partitions({gateway.survey.reports_topic: 7})
-        send(slice(1, None, 3))
-        wait_until(lambda: all(read_records(kafka, gateway.survey.reports_topic)), gateway.log.read_text)
-        send(slice(0, None))
-        assert in_log(kafka, gateway.survey) == Counter(envelopes)
-        found = read_records(kafka, gateway.survey.reports_topic)
-        assert len(found) == 7
-        assert sum(len(records) for records in found) > 2 * len(envelopes)
-    gateway.finish()
 
 
 def test_users_report_through_the_gateway_and_fetch_the_survey(kafka: str, start: Start, tmp_path: Path) -> None:

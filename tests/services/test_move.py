@@ -39,7 +39,7 @@ from tests.ldpstream.test_serve import Served
 from .retries import REPORTS, Devices
 from .rig import PATIENCE_S, start_command, wait_until, with_collector
 
-STEP_S, CLIENTS, PARTITIONS = 20, 3, 4
+STEP_S, CLIENTS, PARTITIONS = 10, 3, 4
 Published = list[Publication]
 
 
@@ -179,13 +179,15 @@ def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figur
         device.join(PATIENCE_S)
         assert not device.is_alive()
     last = survey.step_at(now_ms())
-    wait_until(lambda: (served.status()["latest_step"] or 0) >= last, site.said)
+
+    def complete() -> set[int]:
+        return {p.step for p in site.moved_history() if p.span == "step" and p.complete}
+
+    wait_until(lambda: complete() >= set(range(last + 1)), site.said)
     after = {p.key: p for p in site.moved_history()}
     assert [after[p.key] for p in before] == before
     accepted = set[bytes]().union(*(device.accepted for device in devices))
-    total = sum(p.reports for p in after.values() if (p.span, p.attribute) == ("step", "zone"))
-    steps = {p.step: p.complete for p in after.values() if p.span == "step"}
-    assert steps == dict.fromkeys(range(last + 1), True)
+    total = sum(p.reports for p in after.values() if (p.span, p.attribute) == ("step", "zone") and p.step <= last)
     retried = sum(device.answers[202] for device in devices)
     figures["a move under load"] = Counter(
         {
@@ -200,7 +202,7 @@ def test_devices_report_and_retry_while_the_data_move(site: Site, figures: Figur
     assert old < accepted
 
 
-@pytest.mark.parametrize("step_s", [8])
+@pytest.mark.parametrize("step_s", [5])
 def test_if_redis_is_lost_after_the_move_no_step_is_falsely_complete(site: Site) -> None:
     """The steps that were open at the move may lack reports, and are incomplete; later steps are complete and lack none."""
     bodies = post_some(site, 10)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from tests.conftest import Figures
 
-from .relayed import on_one_machine, on_services, run
-from .rig import KafkaNode, RedisNode
+from .relayed import run
 
 DEVICES, KILLS = 400, 2
 
@@ -21,17 +20,7 @@ def check(done: Counter[str]) -> None:
     assert done["records in the log"] > DEVICES, done
 
 
-def test_reports_through_a_rough_relay_count_once_on_one_machine(tmp_path: Path, figures: Figures) -> None:
-    with on_one_machine(tmp_path) as place:
-        done = run(place, DEVICES, KILLS, seed=1)
+def test_reports_through_a_rough_relay_count_once(tmp_path: Path, figures: Figures) -> None:
+    done = run(tmp_path, DEVICES, KILLS, seed=1)
     figures["devices behind a rough relay, ldpstream serve"] = done
-    check(done)
-
-
-def test_reports_through_a_rough_relay_count_once_with_services(
-    own_kafka: KafkaNode, own_redis: RedisNode, tmp_path: Path, figures: Figures
-) -> None:
-    with on_services(tmp_path, own_kafka.bootstrap, own_redis.url) as place:
-        done = run(place, DEVICES, KILLS, seed=2)
-    figures["devices behind a rough relay, Kafka and Redis"] = done
     check(done)

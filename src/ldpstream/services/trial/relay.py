@@ -37,13 +37,10 @@ class TrialRelay(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def forward(self, body: bytes) -> Reply:
-        return self.send_to(self._gateway_port, f"{LOOPBACK}:{self._gateway_port}", body)
-
-    def send_to(self, port: int, host: str, body: bytes) -> Reply:
-        """Sends an encapsulated request to this port, for the gateway whose public name is `host`."""
+        headers = {"Host": f"{LOOPBACK}:{self._gateway_port}", "Content-Type": REQUEST_TYPE}
         try:
-            with closing(http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_S)) as connection:
-                connection.request("POST", "/ohttp", body, {"Host": host, "Content-Type": REQUEST_TYPE})
+            with closing(http.client.HTTPConnection(LOOPBACK, self._gateway_port, timeout=ANSWER_S)) as connection:
+                connection.request("POST", "/ohttp", body, headers)
                 answer = connection.getresponse()
                 return Reply(answer.status, answer.headers.get("Content-Type", ""), answer.read())
         except (OSError, http.client.HTTPException):
