@@ -36,8 +36,7 @@ verify-image verify-compose verify-cluster: $(VENV)/.dev ## images, Compose file
 generated: $(VENV)/.dev           ## renews every generated file (CONTRIBUTING.md has the table)
 	$(BIN)/python -m tests.ldpstream.surface
 	$(BIN)/python -m tests.ldpstream.rooms
-	$(BIN)/python -m tests.docs.settings_table
-	$(BIN)/python -m tests.docs.estimators_table
+	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.docs.estimates_schema
 	$(BIN)/python -m tests.docs.check_schema
 	$(BIN)/python -m tests.devices.vectors

@@ -43,12 +43,13 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: unique within the attribute.
-        mechanism: a mechanism's name, or ``"auto"``.
-        eps_inf, eps_1: budgets in nats for any number of reports of one memo, and for one report (longitudinal mechanisms).
-        eps: budget in nats for each report (one-time mechanisms); for THE, the ε of the noise.
-        calibration: ``"exact"`` (default) or ``"paper"``, for longitudinal mechanisms except L-PS-GRR.
-        every_steps: w; a device reports at one of w consecutive steps, for one-time mechanisms (`OneTime.spaced`).
-        lifetime_reports: the largest number of reports that a device makes, for one-time mechanisms.
+        mechanism: a mechanism's name, or ``"auto"``; for numbers also ``"SW"``.
+        eps_inf: for a mechanism with a memo, the largest loss of all reports while the value stays the same, in nats.
+        eps_1: for a mechanism with a memo, the loss of one report, in nats.
+        eps: for a one-time mechanism, the loss of each report, in nats; the losses add up. For THE, the ε of the noise.
+        calibration: ``"exact"`` (default) or ``"paper"``, for mechanisms with a memo except L-PS-GRR.
+        every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
+        lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """
 
     name: Name
@@ -112,14 +113,17 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     Attributes:
         name: unique within the survey.
-        values, size, bins, pair: the domain, by one of four keys; for `pair` see `of_pair`.
+        values: the answers; an attribute has one of `values`, `size`, `bins` and `pair`.
+        size: k, for integers from 0 to k − 1.
+        bins: edges of the bins of numbers, increasing.
+        pair: names of two other attributes with at most 1024 combinations of their values; a device derives the answer.
         choices: for `values`, the largest number of values that a person may choose, or ``"any"``; a value is then the code of
             a set (`mechanisms.sets`).
         unlisted: for `values`, the value that a device reports for a text that is not listed, or ``"refuse"``; by default
             ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
             ``"refuse"`` to report nothing.
-        ordered: whether neighbouring values are similar.
+        ordered: whether neighbouring values have similar shares; bins always are ordered.
         aliases: label in the survey that this survey replaces -> label of the same value here.
         levels: the privacy levels.
     """

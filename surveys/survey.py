@@ -1,70 +1,78 @@
 """The survey: the questions, their privacy and their time steps.
 
-    name = "commute"                    # letters, digits, . _ -
-    start = 2026-01-05T00:00:00Z        # beginning of step 0, with a time zone
-    step_seconds = 3600                 # length of a time step
-    window_steps = 24                   # length of the sliding window, in steps
-    lateness_steps = 1                  # number of steps from the end of a step to its close
-    skew_seconds = 60                   # how far a device's clock may run ahead (default: 60 s, or a step if that is shorter)
-    collection = "smp"                  # smp: a device samples one attribute, once, and answers only that attribute
-                                        # spl: a device answers all attributes and splits its budget evenly
-                                        # rs+fd: a device samples one attribute and answers the other attributes with fake
-                                        # values
-    relay = "required"                  # devices send only through a relay (docs/howto/relay.md); then lateness_steps is at
-                                        # least 2 (default: devices send to the gateway)
-    crowd = 20000                       # with relay: number of honest people with the same attribute, level, cohort and step
-                                        # that the second promise assumes (default: none, and the service claims nothing)
-    ends = 2026-12-31T00:00:00Z         # the last step ends at this time or before; or the number of steps (default: no end)
-    title = "How people travel"         # for people, also description, purpose, owner and contact (default: none)
-    retention_steps = 1000              # number of steps of estimates that the service keeps (default: 1000)
-    replaces = "cd834f94b66f32b5"       # fingerprint of the earlier survey whose history this survey continues
+    name = "commute"
+    start = 2026-01-05T00:00:00Z
+    step_seconds = 3600
+    window_steps = 24
+    lateness_steps = 2
+    skew_seconds = 60
+    collection = "smp"
+    relay = "required"
+    crowd = 20000
+    ends = 2026-12-31T00:00:00Z         # or a number of steps
+    title = "How people travel"
+    description = "One question a day."
+    purpose = "Plan bus lines."
+    owner = "City of Example"
+    contact = "travel@example.org"
+    retention_steps = 1000
+    replaces = "cd834f94b66f32b5"
 
-    [cohort]                            # a public fact about a device, in clear in each report (default: none)
+    [cohort]                            # a public fact about a device
     name = "version"
-    values = ["1.0", "1.1", "other"]    # 2 to 64; list later versions in advance: a new list is a new survey
-    least = 1000                        # least number of people in a published histogram of a cohort
+    values = ["1.0", "1.1", "other"]
+    least = 1000
 
-    [[attribute]]
+    [[attribute]]                       # a question with one of several answers
     name = "mode"
-    values = ["car", "bus", "bicycle"]  # or size = 100, or bins = [0, 10, 20, 50] for numbers
-    unlisted = "other"                  # the value that a device reports for a text that is not listed, or "refuse" to report
-                                        # nothing (default: "other" if it is one of the values, else "refuse")
-                                        # with size or bins, in place of unlisted: outside = "nearest" (default) to report the
-                                        # nearest value for a number outside the domain, or "refuse"
-                                        # ordered = true for values or size, if neighbouring values are similar; bins always are
-    aliases = { bike = "bicycle" }      # for `replaces`: labels of the earlier survey that have another name here
-    [[attribute.level]]                 # a participant picks one level
+    values = ["car", "bus", "bicycle", "other"]
+    unlisted = "other"
+    aliases = { bike = "bicycle" }
+    [[attribute.level]]                 # with a memo
     name = "standard"
-    mechanism = "auto"                  # a name of mechanisms.NAMES, or auto; for numbers (bins or size) also SW
-    eps_inf = 2.0                       # largest privacy loss while the value stays the same, in nats
-    eps_1 = 1.0                         # privacy loss of a single report, in nats
-    [[attribute.level]]                 # a level with a one-time mechanism has eps in place of eps_inf and eps_1
+    mechanism = "auto"
+    eps_inf = 2.0
+    eps_1 = 1.0
+    [[attribute.level]]                 # without a memo: eps in place of eps_inf and eps_1
     name = "changing"
     mechanism = "OUE"
-    eps = 1.0                           # privacy loss of every report, in nats; the losses add up
-    every_steps = 24                    # a device makes one report in 24 consecutive steps (default: 1)
-    lifetime_reports = 365              # a device stops after this number of reports (default: no limit)
+    eps = 1.0
+    every_steps = 24
+    lifetime_reports = 365
 
-    [[attribute]]                       # a question with several answers (docs/howto/sets.md)
+    [[attribute]]                       # numbers
+    name = "distance_km"
+    bins = [0, 5, 10, 20, 50]           # or size = 100 for the integers from 0 to 99
+    outside = "refuse"
+    [[attribute.level]]
+    name = "standard"
+    mechanism = "L-GRR"
+    calibration = "exact"
+    eps_inf = 2.0
+    eps_1 = 1.0
+
+    [[attribute]]                       # several answers
     name = "apps"
-    values = ["chat", "mail", "maps", "music"]  # at most 30
-    choices = 3                         # a person chooses at most 3 of the values; or "any" for any number of them
-    [[attribute.level]]                 # levels as for every attribute; the mechanism is auto, L-PS-GRR or PS-GRR (with eps)
+    values = ["chat", "mail", "maps", "music"]
+    choices = 3
+    ordered = false
+    [[attribute.level]]
     name = "standard"
     mechanism = "auto"
     eps_inf = 4.0
     eps_1 = 2.0
 
-    [[attribute]]                       # two attributes together, whose values give the device this one (docs/howto/pairs.md)
-    name = "mode_by_zone"
-    pair = ["mode", "zone"]             # names of two other attributes, with at most 1024 combinations of their values
-    [[attribute.level]]                 # levels as for every attribute
+    [[attribute]]                       # two questions together
+    name = "mode_by_distance"
+    pair = ["mode", "distance_km"]
+    [[attribute.level]]
     name = "standard"
     mechanism = "auto"
     eps_inf = 2.0
     eps_1 = 1.0
 
-Unknown keys are rejected. A `SurveyError` names the key and the fault.
+Unknown keys are rejected. A `SurveyError` names the key and the fault. The classes explain the keys. Methods take and return
+times in ms since 1970 UTC, as in Kafka.
 """
 
 import hashlib
@@ -115,10 +123,32 @@ def _unix_ms(time: datetime) -> int:
 
 
 class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
-    """A checked survey. The methods take and return times in ms since 1970 UTC, as in Kafka.
+    """A checked survey.
 
-    The fingerprint leaves out the keys that devices need not know: `title`, `description`, `purpose`, `owner`, `contact`,
-    `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered` and `aliases`.
+    A change of a key gives the survey a new fingerprint. You may change the keys that devices need not know at any time:
+    `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered`
+    and `aliases`.
+
+    Attributes:
+        name: letters, digits and ``. _ -``, at most 64 characters.
+        start: beginning of step 0, with a time zone.
+        step_seconds: length of a step, in seconds.
+        window_steps: length of the sliding window, in steps.
+        lateness_steps: number of steps from the end of a step to its close; reports that come later do not count. At least 2
+            with `relay`.
+        skew_seconds: how far a device's clock may run ahead, in seconds; by default 60, or a step if that is shorter.
+        collection: ``"smp"``: a device samples one attribute, once, and answers only this attribute. ``"spl"``: a device
+            answers all attributes and splits its budget evenly. ``"rs+fd"``: a device samples one attribute and answers the
+            others with fake values.
+        ends: the last step ends at this time or before; or the number of steps. By default the survey has no end.
+        title, description, purpose, owner, contact: texts for people, which page and notice show.
+        retention_steps: number of steps of estimates that the service keeps.
+        replaces: fingerprint of the earlier survey whose history this survey continues.
+        relay: devices send only through a relay; by default they send to the gateway.
+        crowd: with `relay`, the number of honest people with the same attribute, level, cohort and step that the second
+            promise assumes. Without it the service claims no second promise.
+        cohort: a public fact about a device, which each report carries in clear.
+        attributes: the questions.
     """
 
     name: Name

@@ -1,21 +1,13 @@
-"""Renders the table of settings in docs/reference/settings.md from the fields of `runtime.settings.Settings`.
-
-python -m tests.docs.settings_table      rewrites the table; run this command after a change of a setting
-"""
+"""Renders the table of settings from the fields of `runtime.settings.Settings`."""
 
 import ast
 import inspect
-import re
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
 
 from ldpstream.runtime.settings import PREFIX, Settings
-
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-_TABLE = re.compile(r"(?<=\| variable \| default \| meaning \|\n\|---\|---\|---\|\n)(?:\|.*\n)*")
 
 
 def settings_table() -> str:
@@ -25,12 +17,6 @@ def settings_table() -> str:
         f"| `{PREFIX}{name.upper()}` | {_shown(field.default)} | {meanings[name]} |\n"
         for name, field in Settings.model_fields.items()
     )
-
-
-def written_table() -> str:
-    """Returns the table's rows from the document."""
-    (found,) = _TABLE.findall(DOCUMENT.read_text(encoding="utf-8"))
-    return str(found)
 
 
 def _meanings() -> dict[str, str]:
@@ -48,12 +34,3 @@ def _meanings() -> dict[str, str]:
 def _shown(default: Any) -> str:
     value = default.get_secret_value() if isinstance(default, SecretStr) else default
     return "–" if value in (None, "") else f"`{value}`"
-
-
-def main() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(_TABLE.sub(lambda _: settings_table(), text), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

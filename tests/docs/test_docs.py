@@ -20,8 +20,9 @@ from ldpstream.mechanisms import mechanism
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import parse_survey
 from ldpstream.surveys.envelope import REASONS, seal
-from tests.docs import estimators_table, settings_table
+from tests.docs import reference
 from tests.docs.estimates_schema import SCHEMA, estimates_schema
+from tests.docs.settings_table import settings_table
 from tests.docs.tables import METRICS
 
 ROOT = Path(__file__).parents[2]
@@ -106,15 +107,26 @@ def test_the_notebook_example_runs() -> None:
     assert names["estimate"].frequencies.shape == (100,)
 
 
-def test_the_table_of_settings_is_the_codes() -> None:
-    """If this test fails after a setting changed, run `python -m tests.docs.settings_table`."""
-    assert settings_table.written_table() == settings_table.settings_table()
-    assert settings_table.settings_table().count("\n") == len(Settings.model_fields)
+@pytest.mark.parametrize("path", reference.pages(), ids=lambda path: path.name)
+def test_the_generated_parts_of_the_reference_are_up_to_date(path: Path) -> None:
+    """If this test fails, run `python -m tests.docs.reference`."""
+    assert path.read_text() == reference.pages()[path]
 
 
-def test_the_table_of_estimators_is_up_to_date() -> None:
-    """If this test fails, run `python -m tests.docs.estimators_table`."""
-    assert estimators_table.written_table() == estimators_table.estimators_table()
+def test_the_example_of_the_survey_file_is_a_survey() -> None:
+    (example,) = re.findall(r"(?s)```toml\n(.*?)```", reference.survey_example())
+    assert len(parse_survey(tomllib.loads(example)).attributes) == 4
+
+
+def test_the_reference_is_complete() -> None:
+    """Each part stands on one page, and no key or option lacks its meaning."""
+    texts = {path.name: path.read_text() for path in reference.pages()}
+    assert sorted(re.findall(r"<!-- begin (\w+) -->", "".join(texts.values()))) == sorted(reference.PARTS)
+    assert settings_table().count("\n") == len(Settings.model_fields)
+    for name in ("survey.md", "commands.md", "settings.md"):
+        table = [line.split(" | ") for line in texts[name].splitlines() if line.startswith("| `")]
+        assert table
+        assert not [cells[0] for cells in table if "–" in (cells[-1].strip(" |") if name != "commands.md" else cells[1])]
 
 
 def test_the_schema_of_the_estimates_is_the_codes() -> None:
