@@ -15,6 +15,7 @@ purpose (`controls`) show that the audit finds faults.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import permutations
 from typing import Any
 
@@ -180,21 +181,25 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
         result = attack(counts, m.ratios().table(t), alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
-    for name in ("OUE", "L-OSUE"):
+    for name in registered():
         m = audited_mechanism(name, 1.0)
-        add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
-    for name in ("GRR", "SS", "OLH", "L-OSUE"):
-        m = audited_mechanism(name, 1.0)
-        same = {key: getattr(m, key) for key in ("g", "omega") if hasattr(m, key)}
-        add("p and q of 1.5 ε", m, reports_of(audited_mechanism(name, 1.5, **same)), 1, m.eps_1)
-    for name in ("L-GRR", "L-OSUE", "L-OLH"):
-        m = audited_mechanism(name, 1.0)
-        add("memo drawn again for each of 10 reports", m, fresh_memos, 10, m.eps_inf)
+        if m.independent_bits:
+            add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
+        if m.choices is None:
+            add("p and q of 1.5 ε", m, reports_of(_louder(m)), 1, m.eps_1)
+        if m.memoized:
+            add("memo drawn again for each of 10 reports", m, fresh_memos, 10, m.eps_inf)
     for name in SETS:
         m = audited_mechanism(name, 1.0)
         add("the last dummy tells that there are no values", m, one_member(0), 1, m.eps_1)
         add("always the second of two values", m, one_member(2), 1, m.eps_1)
     return found
+
+
+def _louder(m: Mechanism) -> Mechanism:
+    """The mechanism with 1.5 ε, and with the same parameters of its own, such as g."""
+    own = signature(type(m)).parameters.keys() - {"name", "k", *m.epsilons()}
+    return audited_mechanism(m.name, 1.5, **{key: getattr(m, key) for key in own if hasattr(m, key)})
 
 
 def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: Callable[[str], None], devices: int) -> Report:

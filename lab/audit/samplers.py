@@ -92,7 +92,7 @@ def reports_of(other: Mechanism) -> Sampler:
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Draws a new memo for every report."""
-    values, enrolment = np.full(n, value), m.enroll(n, rng)
+    values, enrolment = np.full(n, m.audited()[value]), m.enroll(n, rng)
     return SampledReports([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])
 
 
