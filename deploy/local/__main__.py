@@ -14,6 +14,7 @@ from typing import Annotated, Never
 import typer
 
 from deploy.local import kafka_jars
+from deploy.local.nodes import Node, NodeError
 from deploy.local.servers import KafkaNode, RedisNode, missing
 from ldpstream import surveys
 from ldpstream.commands.arguments import DEMO_SURVEY, SurveyOrDemo
@@ -21,7 +22,6 @@ from ldpstream.commands.cli import run
 from ldpstream.commands.trial import temporary_folder, until_ctrl_c
 from ldpstream.output.terminal import tell
 from ldpstream.runtime.settings import PREFIX, load_settings
-from ldpstream.services.trial.nodes import Node, NodeError
 from ldpstream.services.trial.ports import LOOPBACK, port_or_free
 from ldpstream.services.trial.trial import Ports, Tell, chosen_port, tokens_file
 

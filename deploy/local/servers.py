@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from deploy.local import kafka_jars
-from ldpstream.services.trial.nodes import START_S, Node
+from deploy.local.nodes import START_S, Node
 from ldpstream.services.trial.ports import LOOPBACK
 
 JAVA_RELEASE = 17  # the oldest release that runs a Kafka 4 broker

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from deploy.local.ports import free_ports
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import BenchError, Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
@@ -23,7 +24,6 @@ from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
 from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import Survey, seal
 
 PARTITIONS, BATCH, POOL = 8, 100, 2000

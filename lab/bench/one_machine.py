@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from deploy.local.ports import free_ports
 from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load, measure
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import Process
@@ -23,7 +24,6 @@ from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.producers.gateway_sink import GatewaySink
 from ldpstream.publishing.progress import Progress
 from ldpstream.runtime.clock import now_ms
-from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import seal
 
 K, MECHANISMS = 1000, ("L-OSUE", "L-OLH")

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from deploy.local.ports import free_ports
 from lab.bench.gateway_load import TOKEN
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Process, Site
@@ -23,7 +24,6 @@ from lab.bench.service_survey import SEED, random_reports
 from lab.bench.surveys_site import attributes
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import seal
 
 PARTITIONS = 4

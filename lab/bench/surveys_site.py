@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deploy.local.ports import free_ports
 from lab.bench.process_costs import ProcessCosts
 from lab.bench.service_site import Agent, BaseSite, Process, random_name
 from lab.bench.service_survey import SEED, Asked, write_survey
@@ -11,7 +12,6 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.trial.ports import free_ports
 from ldpstream.surveys import Survey
 
 PRESENT_STEP = 1000  # the losses of the first steps take less time

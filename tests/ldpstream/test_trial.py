@@ -14,22 +14,20 @@ from ldpstream.commands.demo import serve_demo
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import load_settings
 from ldpstream.services.demo import Demo
-from ldpstream.services.trial.commands import CommandNode
-from ldpstream.services.trial.nodes import NodeError
-from ldpstream.services.trial.ports import LOOPBACK, free_ports
+from ldpstream.services.trial.child import Child, TrialError
+from ldpstream.services.trial.ports import LOOPBACK, free_port
 from ldpstream.services.trial.trial import Ports, Trial, chosen_port
 from ldpstream.surveys import load_survey
 
 
-class Devices(CommandNode):
+class Devices(Child):
     """Devices whose log is written by the test; they end at the third look."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(["produce"], {}, folder)
-        self.looks = 0
+        self.log, self.looks = folder / "produce.log", 0
 
     def finished(self) -> bool:
-        """See `CommandNode.finished`. The log grows at each look."""
+        """See `Child.finished`. The log grows at each look."""
         self.looks += 1
         with self.log.open("a") as log:
             log.write(
@@ -40,14 +38,26 @@ class Devices(CommandNode):
     def check(self) -> None:
         """Ends the trial at the fourth look."""
         if self.looks >= 4:
-            raise NodeError("over")
+            raise TrialError("over")
+
+
+def test_a_process_that_ends_early_says_so_and_is_gone(tmp_path: Path) -> None:
+    child = Child("serve", ["ldpstream", "serve", "nowhere.toml"], {}, tmp_path)
+    with pytest.raises(TrialError, match=r"^serve ended unexpectedly; its log ends: ldpstream: nowhere\.toml: cannot be read"):
+        child.wait_until(lambda: False)
+    with pytest.raises(TrialError):
+        child.finished()
+    waits = Child("waits", ["http.server", str(free_port()), "--bind", LOOPBACK], {}, tmp_path)
+    assert not waits.finished()
+    waits.close()
+    assert waits._process.returncode is not None
 
 
 def test_the_devices_lines_are_told_once(tmp_path: Path) -> None:
     told, devices = list[str](), Devices(tmp_path)
     trial = Trial(tmp_path / "survey.toml", 1, [], tmp_path, Ports(), told.append)
-    (nobody,) = free_ports(1)
-    with pytest.raises(NodeError, match="over"):
+    nobody = free_port()
+    with pytest.raises(TrialError, match="over"):
         trial._watch(nobody, [devices], devices)
     said = [f"The devices say: {line}" for line in ("step 0 closed", "step 1 closed", "bye")]
     assert told == [*said, "The devices have sent all their steps. The page stays until Ctrl-C."]
@@ -69,7 +79,7 @@ def test_the_ports_are_those_of_the_settings(monkeypatch: pytest.MonkeyPatch, se
 
 def test_a_taken_port_is_replaced_and_told() -> None:
     told = list[str]()
-    (port,) = free_ports(1)
+    port = free_port()
     assert chosen_port("the page", port, told.append) == port
     assert not told
     with socket.create_server((LOOPBACK, port)):
@@ -83,7 +93,7 @@ def test_the_demo_says_if_it_takes_another_port_than_the_one_asked_for(
 ) -> None:
     survey = load_survey(DEMO_SURVEY)
     demo = Demo(survey, MarkovValues(survey, 10, 1, 1), 1)
-    (port,) = free_ports(1)
+    port = free_port()
     monkeypatch.setenv("LDPSTREAM_PAGE_PORT", str(port))
     with socket.create_server((LOOPBACK, port)), serve_demo(survey, demo):
         pass

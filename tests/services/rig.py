@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeVar
 from redis import RedisError
 
 from deploy.local import servers
+from deploy.local.nodes import Node, NodeError
+from deploy.local.ports import LOOPBACK, free_ports
 from ldpstream.runtime.errors import wait_for
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial.nodes import Node, NodeError
-from ldpstream.services.trial.ports import LOOPBACK, free_ports
 
 T = TypeVar("T")
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.commands import CommandNode
+from deploy.local.ports import free_ports
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial.commands import CommandNode, get
-from ldpstream.services.trial.ports import free_ports
+from ldpstream.services.trial.child import get
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until

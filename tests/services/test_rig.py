@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import redis
 
+from deploy.local import ports
 from deploy.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial import ports
 from ldpstream.services.trial.ports import PORTS
 
 from . import rig
@@ -100,7 +100,7 @@ def test_free_ports_are_distinct_and_reserved_for_one_test_run(monkeypatch: pyte
     mine = drawn.pop()
     monkeypatch.setattr(ports, "PORTS", range(mine, mine + 1))
     assert free_ports(1) == []
-    script = f"from ldpstream.services.trial import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
+    script = f"from deploy.local import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
     other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
     assert other.stdout == b"[]\n"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.ports import free_ports
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial.commands import get
-from ldpstream.services.trial.ports import free_ports
+from ldpstream.services.trial.child import get
 
 from .rig import PATIENCE_S, wait_until
 

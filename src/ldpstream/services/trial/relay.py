@@ -8,14 +8,11 @@ keeps no log. docs/howto/relay.md names relays for real surveys.
 
 import http.client
 import sys
-import time
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ldpstream.device.relay.capsules import REQUEST_TYPE
-from ldpstream.services.trial.nodes import Node
 from ldpstream.services.trial.ports import LOOPBACK
 
 MAX_BYTES: Final = 2**21  # limit of a request's body; the gateway's limit is lower
@@ -68,23 +65,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Keeps no log."""
-
-
-class RelayNode(Node):
-    """The relay as a process.
-
-    Args:
-        port, gateway_port: the loopback ports of the relay and of the gateway.
-    """
-
-    def __init__(self, port: int, gateway_port: int, folder: Path) -> None:
-        super().__init__("relay", [port], folder)
-        self._command = [sys.executable, "-m", "ldpstream.services.trial.relay", str(port), str(gateway_port)]
-        self.url = f"http://{LOOPBACK}:{port}/"
-
-    def start(self) -> None:
-        self._launch(self._command)
-        self._wait_for_port(time.monotonic() + self.start_timeout_s)
 
 
 if __name__ == "__main__":

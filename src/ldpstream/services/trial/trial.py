@@ -14,10 +14,8 @@ from ldpstream.gateway.relay_keys import rotate
 from ldpstream.mechanisms.wording import plural
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.rehearse import rehearse
-from ldpstream.services.trial.commands import CommandNode, get
-from ldpstream.services.trial.nodes import Node
-from ldpstream.services.trial.ports import LOOPBACK, free_ports, port_or_free
-from ldpstream.services.trial.relay import RelayNode
+from ldpstream.services.trial.child import Child, get
+from ldpstream.services.trial.ports import LOOPBACK, free_port, is_free, port_or_free
 
 PAGE_PORT: int = Settings.model_fields["page_port"].default
 GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default
@@ -70,7 +68,7 @@ class Trial:
         """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
 
         Raises:
-            NodeError: if a process does not start, or ends early.
+            TrialError: if a process does not start, or ends early.
         """
         with ExitStack() as stack:
             page = chosen_port("the page", self._wanted.page, self._tell)
@@ -82,32 +80,37 @@ class Trial:
                 rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
                 settings |= {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RELAYS": LOOPBACK}
 
-            def command(*arguments: str, port: int | None = None) -> CommandNode:
-                node: CommandNode = stack.enter_context(CommandNode(arguments, settings, self._folder, port))
-                return node
+            def child(name: str, *arguments: str, metrics_port: int = 0) -> Child:
+                made = Child(name, arguments, settings | {"METRICS_PORT": str(metrics_port)}, self._folder)
+                stack.callback(made.close)
+                return made
 
             self._tell("The service starts …")
-            service = command("serve", str(now), "--data", str(self._folder / "data"), port=page)
-            nodes: list[Node] = [service]
-            service.wait_until_ready()
+            metrics, data = free_port(), str(self._folder / "data")
+            service = child("serve", "ldpstream", "serve", str(now), "--data", data, metrics_port=metrics)
+            children = [service]
+            service.wait_until(lambda: get(metrics, "/ready") is not None)
             way = ["--gateway", f"http://{LOOPBACK}:{gateway}"]
             if self._relay:
-                (port,) = free_ports(1)
-                nodes.append(relay := stack.enter_context(RelayNode(port, gateway, self._folder)))
-                way += ["--relay", relay.url]
+                port = free_port()
+                relay = child("relay", "ldpstream.services.trial.relay", str(port), str(gateway))
+                relay.wait_until(lambda: not is_free(port))
+                children.append(relay)
+                url = f"http://{LOOPBACK}:{port}/"
+                way += ["--relay", url]
                 self._tell(
-                    f"A relay for trials listens on {relay.url} and hides nothing: docs/howto/relay.md names relays for people."
+                    f"A relay for trials listens on {url} and hides nothing: docs/howto/relay.md names relays for people."
                 )
-            devices = command("produce", str(now), *self._devices, *way)
+            devices = child("produce", "ldpstream", "produce", str(now), *self._devices, *way)
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
-            self._watch(page, nodes, devices)
+            self._watch(page, children, devices)
 
-    def _watch(self, page: int, nodes: Sequence[Node], devices: CommandNode) -> Never:
+    def _watch(self, page: int, children: Sequence[Child], devices: Child) -> Never:
         told, heard, reporting = -1, 0, True
         while True:
-            for node in nodes:
-                node.check()
+            for running in children:
+                running.check()
             ended = devices.finished()
             for line in devices.said()[heard:]:
                 heard += 1

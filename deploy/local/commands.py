@@ -1,28 +1,17 @@
 """Runs commands of ldpstream as nodes, each in its own process."""
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from deploy.local.nodes import Node
+from deploy.local.ports import free_ports
 from ldpstream.output.terminal import SAYS
-from ldpstream.runtime.settings import PREFIX
-from ldpstream.services.trial.nodes import Node
-from ldpstream.services.trial.ports import LOOPBACK, free_ports
+from ldpstream.services.trial.child import environment, get
 
 REQUEST_S = 10.0
 POLL_S = 0.1
-
-
-def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns this process's environment, without its settings of ldpstream, and with these settings.
-
-    The names in `settings` lack the prefix ``LDPSTREAM_``.
-    """
-    others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
-    return others | {PREFIX + name: value for name, value in settings.items()}
 
 
 class CommandNode(Node):
@@ -62,15 +51,3 @@ class CommandNode(Node):
         if not self.running and (self._process is None or self._process.returncode != 0):
             self.check()
         return not self.running
-
-
-def get(port: int, path: str) -> bytes | None:
-    connection = HTTPConnection(LOOPBACK, port, timeout=REQUEST_S)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.read() if answer.status == 200 else None
-    except (OSError, HTTPException):
-        return None
-    finally:
-        connection.close()
