@@ -23,12 +23,39 @@ REPORTS = np.unique(np.geomspace(1, 100, 40).astype(int))
 DAY, YEAR = 24, 24 * 365  # steps
 PEOPLE, CHAT, SEARCH = 60_000, 3, 1  # the year's population, and two of the survey's values
 JUMP = 5610  # the step of the jump
+ANSWERS = {"car": 50, "bus": 25, "bicycle": 15, "walk": 10}  # the true shares in %, in the picture of the idea
 
 
 def save(name: str) -> None:
     plt.tight_layout()
     plt.savefig(HERE / f"{name}.svg", metadata={"Date": None})
     plt.close()
+
+
+def idea() -> None:
+    """Draws some of many people, their reports and the histogram. Reports and estimates are the mechanism's own."""
+    rng, m = np.random.default_rng(5), mechanism("GRR", len(ANSWERS), eps=1.0)
+    values = rng.permutation(np.repeat(np.arange(m.k), np.array(list(ANSWERS.values())) * 100))
+    reports = m.report(values, rng)
+    found = matrix_inversion(m, m.tabulate(reports))
+    drawn = []
+    for i, (value, report) in enumerate(zip(values[:48].tolist(), reports[:48].tolist(), strict=True)):
+        x, y = 40 + 30 * (i % 8), 76 + 35 * (i // 8)
+        drawn.append(f'<use href="#person" x="{x}" y="{y}" class="c{value}"/>')
+        drawn.append(f'<use href="#report" x="{x + 316}" y="{y}" class="c{report}"/>')
+    for v, (answer, percent) in enumerate(ANSWERS.items()):
+        x = 668 + 60 * v
+        top, low, high, truth = (
+            283 - 3.6 * share
+            for share in (*(100 * number[v] for number in (found.frequencies, *found.interval(0.95))), percent)
+        )
+        drawn += [
+            f'<rect x="{x - 21}" y="{top:.1f}" width="42" height="{283 - top:.1f}" class="c{v}" opacity=".7"/>',
+            f'<path d="M{x - 7} {low:.1f}h14m-7 0V{high:.1f}m-7 0h14" class="line"/>',
+            f'<circle cx="{x}" cy="{truth:.1f}" r="5" class="truth"/>',
+            f'<text x="{x}" y="304">{answer}</text>',
+        ]
+    (HERE / "idea.svg").write_text((ROOT / "docs" / "idea_template.svg").read_text().replace("<!--drawn-->", "\n".join(drawn)))
 
 
 def losses() -> None:
@@ -182,7 +209,7 @@ def promises() -> None:
     save("promises")
 
 
-DRAWN = {"eps_t": losses, "window": windows, "year": year, "promises": promises}
+DRAWN = {"idea": idea, "eps_t": losses, "window": windows, "year": year, "promises": promises}
 
 if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "ldpstream"

@@ -9,17 +9,19 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from lab.pictures import shrink
 from ldpstream.runtime.process import start_child
 
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
-WIDTH, HEIGHT = 1200, 1200
+WIDTH, HEIGHT = 1200, 1100
+Scheme = Literal["light", "dark"]
 PATIENCE_MS = 120_000  # a busy machine starts Chromium slowly
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "beta"]\nleast = 1000\n'
 SCREENS = ("home", "search", "map", "chat", "settings", "help")
@@ -40,7 +42,7 @@ def cohorts(folder: Path) -> list[str]:
     return ["--survey", str(survey), "--data", str(people)]
 
 
-def take(picture: Path, options: list[str], query: str, card: str | None = None) -> None:
+def take(picture: Path, options: list[str], query: str, card: str | None = None, scheme: Scheme = "light") -> None:
     """Serves the demo's page, and takes a picture of what a reader sees first, or of one card of the page."""
     environment = {**os.environ, "LDPSTREAM_PAGE_PORT": "0"}
     with start_child([*DEMO, *options], stdout=subprocess.PIPE, text=True, env=environment) as demo:
@@ -50,7 +52,7 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
             next(line for line in demo.stdout if "until Ctrl-C" in line)  # all steps are estimated
             with sync_playwright() as play:
                 browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"], timeout=PATIENCE_MS)
-                page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+                page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme=scheme)
                 page.set_default_timeout(PATIENCE_MS)
                 page.goto(address + query)
                 page.wait_for_selector("html[data-ready=yes]")
@@ -61,13 +63,13 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None)
                 browser.close()
         finally:
             demo.terminate()
-    few = Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)  # keeps the colours of thin curves apart
-    few.save(picture, optimize=True)
+    shrink(picture)
 
 
 def main() -> None:
     """Takes all pictures."""
     take(PICTURES / "page.png", [], "")
+    take(PICTURES / "page-dark.png", [], "", scheme="dark")
     take(PICTURES / "percentiles.png", ["--survey", str(SURVEY)], "?attribute=latency_ms", "#quantiles-card")
     with tempfile.TemporaryDirectory() as folder:
         take(PICTURES / "cohort.png", cohorts(Path(folder)), "?attribute=screen&cohort=1.1", "#estimates")

@@ -95,6 +95,8 @@ class GatewaySink:
             if not again or time.monotonic() + wait_s > end:
                 problem = document(said)
                 message = f"{self._place} did not accept the reports: {_reason(status, said, problem)}"
+                if problem.get("title") == "collector required":
+                    message += "; LDPSTREAM_GATEWAY_TOKENS_FILE must name a file with a collector's token, here and there"
                 if problem.get("title") == "step too old":
                     raise TooLateError(message)
                 self._failed = SinkError(message)

@@ -32,7 +32,17 @@ GENERATED = (*results_page.PAGES, "papers.md", *(paper.file for paper in results
 CHECKOUT_COMMANDS = sorted(
     {c for text in TEXTS.values() for c in re.findall(r"`python -m ((?:lab|devices)\.[a-z]+(?: [^`]+)?)`", text)}
 )
-COMMANDS = sorted({command for text in TEXTS.values() for command in re.findall(r"`(ldpstream [a-z]+[^`]*)`", text)})
+FRONT = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", "devices/typescript/README.md")]
+COMMANDS = sorted(
+    {
+        command
+        for text in (*TEXTS.values(), *FRONT)
+        for found in re.findall(r"`(ldpstream [a-z][^`]*)`|(?m:^ {4}(?:\.venv/bin/)?(ldpstream [a-z].*?)(?: +#.*)?$)", text)
+        for command in found
+        if command
+    }
+)
+FOLDERS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
 
 
 def anchors(text: str) -> set[str]:
@@ -47,6 +57,16 @@ def test_all_links_exist(path: Path) -> None:
         found = path.parent / target if target else path
         assert found.exists(), target
         assert not anchor or anchor in anchors(found.read_text()), anchor
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"make ([\w-]+)`|(?m:^    make ([\w-]+))", "\n".join(FRONT)))))
+def test_every_make_target_exists(target: tuple[str, str]) -> None:
+    assert re.search(rf"(?m)^(?:[\w-]+ )*{''.join(target)}(?: [\w-]+)*:", (ROOT / "Makefile").read_text())
+
+
+def test_all_paths_exist() -> None:
+    for path in re.findall(rf"`((?:{FOLDERS})/[\w/.]*)`|(?:src|srcset)=\"([^\"]+)\"", FRONT[0] + FRONT[1]):
+        assert (ROOT / "".join(path)).exists(), path
 
 
 def test_the_list_of_changes_describes_one_release() -> None:

@@ -1,4 +1,4 @@
-"""Compares the numbers in the pages about privacy, and the README's promise, with the project's own functions."""
+"""Compares the numbers in the pages about privacy with the project's own functions."""
 
 import math
 import re
@@ -75,19 +75,6 @@ def test_the_chances_of_the_whole_device() -> None:
     """The reports of the other attribute tell less than those of a value's own attribute."""
     assert device_chance(COMMUTE, 0, DISTANCE, math.inf) == DISTANCE.guess(math.inf)
     assert device_chance(COMMUTE, 1, MODE, math.inf) == MODE.guess_any_values(MODE.lifetime_reports or 0)
-
-
-def test_the_chances_in_the_readme_are_those_of_its_survey() -> None:
-    year = COMMUTE.steps_a_year
-    assert MODE.lifetime_reports is not None
-    memoized, spaced = cells(README, "`distance_km`"), cells(README, "`mode`")
-    stated = [re.findall(r"[\d.]+ %", " ".join(row[1:])) for row in (memoized, spaced)]
-    limit = MODE.guess(MODE.lifetime_reports)
-    assert stated[0][:-2] == [*map(percent, (1 / DISTANCE.k, DISTANCE.guess(), DISTANCE.guess(math.inf))), "100 %"]
-    assert stated[1][:-2] == [*map(percent, (1 / MODE.k, MODE.guess(), limit, MODE.guess(), limit))]
-    assert DISTANCE.guess_any_values(year) == pytest.approx(1)
-    assert MODE.eps_window == MODE.eps_1  # a value within `every_steps` steps is protected by one report's loss
-    assert f"spaced: a fresh report every {MODE.every_steps} days" in spaced[0]
 
 
 @pytest.mark.parametrize(("eps", "values", "label"), [(0.5, 1, "0.5"), (1, 1, "1"), (1, 5, "1"), (2, 1, "2")])
@@ -183,7 +170,4 @@ def test_the_chances_after_deletions_are_exact() -> None:
     assert right == list(exact.values())
     assert [str(DISTANCE.guess_memos(n)) for n in exact] == right
     assert DELETIONS == (2, 4, 9)
-    assert f"and {DISTANCE.guess_memos(SHARING)} if four people share a value." in " ".join(README.split())
     assert f"{exact[1]} become {DISTANCE.guess_memos(SHARING)}. Ask such a question" in PLAIN
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert f"{exact[1]} above become 72.1, 84.8 and 96.3 % after 2, 4 and 9 deletions" in readme

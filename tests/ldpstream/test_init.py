@@ -154,7 +154,9 @@ def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) ->
     assert "All levels are one-time" in done.output
     survey = load_survey(out)
     assert [level.mechanism for a in survey.attributes for level in a.levels] == ["SW", "GRR", "PS-GRR"]
-    assert all((level.eps, level.every_steps) == (2.0, 24) for a in survey.attributes for level in a.levels)
+    assert all(
+        (level.eps, level.every_steps, level.lifetime_reports) == (2.0, 8, 8) for a in survey.attributes for level in a.levels
+    )
     assert survey.attributes[0].bins == tuple(range(36))  # seven bins of 5, each in five parts
     assert "# integers in 35 bins;" in out.read_text()
     assert "# SW: the smallest exact variance.\n" in out.read_text()

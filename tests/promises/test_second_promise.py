@@ -1,7 +1,6 @@
 """The two promises of `check --people`: the rows, the words, and the arguments."""
 
 import json
-import re
 import tomllib
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # h
 from typer.testing import CliRunner
 
 from ldpstream.commands.cli import app
-from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.second_promise import (
@@ -220,13 +218,6 @@ def test_mistakes_get_one_line(options: list[str], said: str, tmp_path: Path) ->
     assert done.exit_code == 2
     assert said in done.output
     assert "Two promises" not in done.output
-
-
-def test_the_readme_states_the_chances_in_a_crowd() -> None:
-    readme = (ROOT / "README.md").read_text()
-    for row in second_promise(COMMUTE, 20_000)[2::3]:
-        (line,) = re.findall(rf"(?m)^\| `{row.attribute}` \|.*$", readme)
-        assert line.endswith(f"| at most {percent_up(row.guess_in_crowd)} |")
 
 
 def test_the_schema_of_the_people_is_the_codes() -> None:

@@ -72,9 +72,7 @@ def init_command(
     eps_inf: Annotated[
         float | None, typer.Option(help="loss of any number of reports of an unchanged value, in nats", show_default="2")
     ] = None,
-    eps: Annotated[
-        float | None, typer.Option(help="for values that change: loss of a report, one in 24 steps, in nats")
-    ] = None,
+    eps: Annotated[float | None, typer.Option(help="for values that change: loss of a report, one in 8 days, in nats")] = None,
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least this number of people in the sample share")
     ] = LEAST,

@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # the estimators load slowly: only commands that need them im
     from ldpstream.surveys import Survey
 
 app = typer.Typer()
-COMMUTE = SAMPLES / "commute.toml"
+TRAVEL = SAMPLES / "travel.toml"
 
 
 @app.command()
 def demo(
-    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the sample commute")] = COMMUTE,
+    survey_file: Annotated[Path, typer.Option("--survey", help="survey file", show_default="the sample travel")] = TRAVEL,
     users: Users = 20_000,
-    steps: Steps = 12,
+    steps: Steps = 16,
     seed: Seed = 1,
     data: DataFile = None,
     first_step: FirstStep = None,

@@ -180,4 +180,5 @@ def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, An
     level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
     level |= m.epsilons()
     level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
+    level |= {"lifetime_reports": m.lifetime_reports} if m.lifetime_reports else {}
     return {"name": name, **domain, "level": [level]}

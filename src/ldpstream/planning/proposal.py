@@ -33,14 +33,15 @@ HEADER = """\
 # {promise}.
 name = "{name}"
 start = {start}   # beginning of step 0
-step_seconds = 3600            # length of a time step
-window_steps = 24              # estimates are also published for the last 24 steps together
+step_seconds = {seconds:<16}# length of a time step
+window_steps = {window:<16}# estimates are also published for the last {window} steps together
 lateness_steps = 1             # a report may arrive one step late
 collection = "smp"             # {collection}
 """
+SPACED = 8  # days between two fresh reports of a device, and number of its reports
 PROMISES = {
     True: "All levels are memoized: eps_inf is for values that hardly ever change. For values that change, run init --eps",
-    False: f"All levels are one-time, with a report in {WINDOW} steps: the promise eps is for values that may change",
+    False: f"All levels are one-time, for values that may change: a report in {SPACED} days, at most {SPACED} reports",
 }  # is the survey memoized?
 FINER = (5, 2)  # parts into which bins of equal width may be split, the best first
 SAMPLED = "every device samples one attribute, once, and answers only that one"
@@ -205,13 +206,17 @@ def _shares(column: Column, attribute: Attribute) -> FloatArray:
 
 def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
     collection = SAMPLED if len(asked) > 1 else "with one attribute, every device answers it"
-    promise = PROMISES[all(one.mechanism.memoized for one in asked)]
-    header = HEADER.format(name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection, promise=promise)
+    memoized = all(one.mechanism.memoized for one in asked)
+    seconds, window = (3600, WINDOW) if memoized else (86_400, SPACED)
+    header = HEADER.format(
+        name=name, start=f"{start:%Y-%m-%dT%H:%M:%SZ}", least=least, collection=collection, promise=PROMISES[memoized],
+        seconds=seconds, window=window,
+    )  # fmt: skip
     return "\n".join([header, *(_attribute(one) for one in asked)])
 
 
 def _attribute(asked: Asked) -> str:
-    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(WINDOW)
+    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(SPACED, SPACED)
     keys = document(m, asked.column.name, asked.domain.keys)
     (level,) = keys.pop("level")
     header = asked.column.header

@@ -1,4 +1,4 @@
-"""Runs the programs of docs/howto/device.md against a real gateway.
+"""Runs the programs of docs/start/first_device.md and docs/howto/device.md against a real gateway.
 
 When answers are lost, the programs neither lose nor duplicate a report.
 """
@@ -30,8 +30,9 @@ from tests.services.rig import free_ports, wait_until
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "howto" / "device.md").read_text()
-(FIRST,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", TEXT.split("## A first report")[1].split("```python")[0])
+START = (ROOT / "docs" / "start" / "first_device.md").read_text()
+(FIRST,) = re.findall(r"```python\n(.*?)```", START, re.DOTALL)
+COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", START)
 LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
 URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
@@ -183,17 +184,24 @@ class LosesTheFirst:
         return answer
 
 
+def reporting_at_each_step(survey: Path) -> Survey:
+    """Makes the survey's device report at once: the lesson would wait for the device's step."""
+    survey.write_text(re.sub(r"(?m)^(every_steps|lifetime_reports) = .*\n", "", survey.read_text()))
+    return load_survey(survey)
+
+
 def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Runs the first program twice; the first run loses its answer. Returns the number of envelopes in the log."""
     monkeypatch.chdir(folder)
-    survey = rehearse(ROOT / "surveys" / "samples" / "ms_fimu.toml", folder / "now.toml", 86_400, time.time())
+    rehearse(ROOT / "surveys" / "samples" / "travel.toml", folder / "now.toml", 86_400, time.time())
+    survey = reporting_at_each_step(folder / "now.toml")
     monkeypatch.setattr(routes, "_opener", LosesTheFirst())
     with closing(Served(survey=survey, now_ms=now_ms)) as served:
         program = program.replace("http://127.0.0.1:8081", served.url)
         exec(program, {})  # our own documentation
-        assert Device(survey, folder / "first.device").waiting()
+        assert Device(survey, folder / "me.device").waiting()
         exec(program, {})
-        assert not Device(survey, folder / "first.device").waiting()
+        assert not Device(survey, folder / "me.device").waiting()
         return len(served.rig.log.counted())
 
 
@@ -211,19 +219,20 @@ def test_the_first_program_without_the_devices_key_counts_twice(tmp_path: Path, 
 def test_the_first_program_reports_to_the_service_of_its_guide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    make, serve = ([sys.executable, "-m", "ldpstream", *command.split()] for command in COMMANDS)
+    make, serve, _ = ([sys.executable, "-m", "ldpstream", *command.split()] for command in COMMANDS)
     gateway, page = (str(port) for port in free_ports(2))
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "surveys" / "samples", "surveys/samples")
-    long = [word.replace("60", "86400") for word in make]  # with shorter steps a slow machine would be late
-    assert start_child(long).wait() == 0
+    assert start_child([*make, "--step-seconds", "86400"]).wait() == 0  # with shorter steps a slow machine would be late
+    reporting_at_each_step(Path("now.toml"))
     ports = {"LDPSTREAM_GATEWAY_PORT": gateway, "LDPSTREAM_PAGE_PORT": page}
     with Path("said").open("wb") as said:
         service = start_child(serve, env=ports, stdout=said, stderr=said)
     try:
         wait_until(lambda: b'"serving"' in Path("said").read_bytes(), lambda: Path("said").read_text())
         exec(FIRST.replace("8081", gateway), {})  # our own documentation
-        assert capsys.readouterr().out.strip() in TEXT
+        assert capsys.readouterr().out.strip() in START
+        assert f"Devices report to http://127.0.0.1:{gateway}, the page is http://127.0.0.1:{page}/" in Path("said").read_text()
     finally:
         service.kill()
         service.wait()
