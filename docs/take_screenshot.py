@@ -20,7 +20,7 @@ from ldpstream.runtime.process import start_child
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
-WIDTH, HEIGHT = 1200, 1100
+WIDTH, HEIGHT = 1200, 860
 Scheme = Literal["light", "dark"]
 PATIENCE_MS = 120_000  # a busy machine starts Chromium slowly
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "beta"]\nleast = 1000\n'
@@ -57,6 +57,7 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None,
                 page.goto(address + query)
                 page.wait_for_selector("html[data-ready=yes]")
                 if card is None:
+                    page.get_by_text("Time, values and estimator").click()  # folds the controls
                     page.screenshot(path=picture)
                 else:
                     page.locator(card).screenshot(path=picture)
