@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer, user_values
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_K, FloatArray, IntArray, Reports, integer, user_values
 from ldpstream.mechanisms.claims.checked import Checked
 from ldpstream.mechanisms.claims.privacy_claims import PrivacyClaims
 from ldpstream.mechanisms.counts.inference import Inference
@@ -27,9 +27,10 @@ class Mechanism(Inference, PrivacyClaims, Checked):
             constructor. Its other parameters are those of `registry.mechanism`.
         answers: the kind of question that the mechanism answers: one of several values, with or without an order; one of
             several numbers in bins; or a set of values.
+        most_values: the largest k.
         name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies. A mechanism for values works for every k up to
-            2^24, except for methods that need the dense `channel` or say so. Numbers in bins may have a lower limit.
+            2^24 or `most_values`, except for methods that need the dense `channel` or say so.
         eps_1: privacy loss of a single report, in nats (ε₁); with fake data, of a true report (`with_fake_data`).
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value (for sets, the drawn member) is v].
@@ -54,6 +55,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
 
     names: ClassVar[tuple[str, ...]]
     answers: ClassVar[Literal["values", "numbers", "sets"]] = "values"
+    most_values: ClassVar[int] = MAX_K
     name: str
     k: int
     eps_1: float

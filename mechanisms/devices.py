@@ -6,7 +6,7 @@ its meaning.
 
 from abc import ABC, abstractmethod
 from fractions import Fraction
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 import numpy as np
@@ -50,6 +50,34 @@ def coin(yes: float, no: float, shares: int = 1) -> Coin:
     return Coin(digits.to_bytes(length, "big").hex(), exact_no < exact_yes)
 
 
+class Odds(msgspec.Struct, frozen=True):
+    """An exact number θ = numerator / 2^shift above 1.
+
+    Attributes:
+        numerator: big-endian, in hexadecimal digits, two for each byte; the first byte is not zero.
+        shift: in [0, 128].
+    """
+
+    numerator: str
+    shift: int
+
+    @classmethod
+    def of(cls, excess: float) -> Self:
+        """Returns θ = 1 + excess, exactly.
+
+        Args:
+            excess: a double above 0.
+        """
+        exact = Fraction(excess) + 1
+        number = exact.numerator
+        return cls(number.to_bytes(-(-number.bit_length() // 8), "big").hex(), exact.denominator.bit_length() - 1)
+
+    @property
+    def excess(self) -> float:
+        """θ - 1."""
+        return (int(self.numerator, 16) - (1 << self.shift)) / (1 << self.shift)
+
+
 Coins = dict[str, dict[str, Coin]]  # the coins of each round: "memo" (memoized mechanisms only) and "report"
 
 
@@ -70,6 +98,8 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         stride: a value v has the place v · stride mod k; in [1, k), without a common factor with k (local hashing).
         field: the field with g elements (local hashing).
         omega: number of ones in a report (subset selection).
+        memo_size: number of ones in a memo (L-SS).
+        odds: θ. A report with one more value of the memo is θ times as likely (L-SS).
         width: L, number of near cells (SW). A report is one of k - 1 + L cells; those near a value v are v … v + L - 1.
         choices: m, the largest number of values in a set (PS-GRR, L-PS-GRR). k then counts k - m values and m dummies.
         coins: the coins of each round, ``"memo"`` (memoized mechanisms only) and ``"report"``.
@@ -89,6 +119,8 @@ class Parameters(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     stride: int | None = None
     field: FiniteField | None = None
     omega: int | None = None
+    memo_size: int | None = None
+    odds: Odds | None = None
     width: int | None = None
     choices: int | None = None
     coins: Coins

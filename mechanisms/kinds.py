@@ -146,10 +146,14 @@ class Longitudinal(Mechanism):
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, self.q1, self.p2, self.q2
 
+    def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
+        """(n,) true for each row that a device could have drawn as a memo. By default a memo has the form of a report."""
+        return self.valid(memos)
+
     def _as_memos(self, memos: npt.ArrayLike) -> Reports:
         """The error message never shows a memo."""
         rows = self._as_reports(np.asarray(memos))
-        wrong = ~self.valid(rows)
+        wrong = ~self.valid_memos(rows)
         if wrong.any():
             raise ValueError(f"memos must be memos of {self.signature}, got something else at position {int(wrong.argmax())}")
         return rows

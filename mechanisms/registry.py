@@ -9,6 +9,7 @@ from ldpstream.mechanisms.arguments import one_of
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.mechanisms.families.subset import SubsetSelection
@@ -20,8 +21,8 @@ M = TypeVar("M", bound=Mechanism)
 
 # All mechanisms. A class declares its `names`, its `answers`, and by the parameters of its constructor what `mechanism` takes.
 FAMILIES: tuple[type[Mechanism], ...] = (
-    GRR, SubsetSelection, UnaryEncoding, LocalHashing, LongitudinalGRR, LongitudinalUnary, LongitudinalHashing, SquareWave,
-    PaddedSampling, LongitudinalPaddedSampling,
+    GRR, SubsetSelection, UnaryEncoding, LocalHashing, LongitudinalGRR, LongitudinalUnary, LongitudinalHashing,
+    LongitudinalSubset, SquareWave, PaddedSampling, LongitudinalPaddedSampling,
 )  # fmt: skip
 ONE_TIME: dict[str, Callable[..., OneTime]] = {}  # pure mechanisms, for values with or without an order
 LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {}  # their memoized mechanisms
@@ -95,8 +96,8 @@ def mechanism(
         eps_inf, eps_1: losses of the memo and of a single report of a longitudinal mechanism, in nats,
             1e-9 <= eps_1 < eps_inf <= 700.
         options: further parameters of the mechanism's class: `calibration` of longitudinal mechanisms (``"exact"``, the
-            default, or ``"paper"``), `g` of local hashing, `omega` of SS, `width` of SW, and `choices` of a name in `SETS`,
-            with k at most 30. None stands for the default.
+            default, or ``"paper"``), `g` of local hashing, `omega` of SS and L-SS, `memo_size` of L-SS, `width` of SW, and
+            `choices` of a name in `SETS`, with k at most 30. None stands for the default.
 
     Raises:
         ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.

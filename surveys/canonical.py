@@ -1,15 +1,16 @@
 """The canonical text of a survey: what devices and service must agree on, as JSON in the canonical form of RFC 8785.
 
 The text has the number of its format, the resolved mechanism (never ``"auto"``), and the parameters that devices get
-(`Mechanism.parameters`). Its budgets are those before ``spl`` divides them. The probabilities of the coins have six significant
-digits, since machines may round the last digits of a double differently. Raise `FORMAT` if a key of the text changes, or if
-reports change their meaning and the text does not.
+(`Mechanism.parameters`). Its budgets are those before ``spl`` divides them. The probabilities of the coins and the logarithm of
+the odds have six significant digits, since machines may round the last digits of a double differently. Raise `FORMAT` if a key
+of the text changes, or if reports change their meaning and the text does not.
 
 A device must refuse a format that it does not know.
 """
 
 import hashlib
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -84,12 +85,17 @@ def _level(level: Level, m: Mechanism) -> dict[str, Any]:
     }
     needed = m.parameters()
     rounds = {name: {key: _probability(coin) for key, coin in coins.items()} for name, coins in needed.coins.items()}
-    return {"name": level.name} | _given(msgspec.to_builtins(needed) | {"coins": rounds} | stated)
+    exact = {"coins": rounds, "odds": None, "log_odds": _short(math.log1p(needed.odds.excess)) if needed.odds else None}
+    return {"name": level.name} | _given(msgspec.to_builtins(needed) | exact | stated)
 
 
 def _probability(coin: Coin) -> dict[str, float]:
-    smaller = float(f"{int(coin.digits, 16) / 256 ** (len(coin.digits) // 2):.6g}")
+    smaller = _short(int(coin.digits, 16) / 256 ** (len(coin.digits) // 2))
     return {"no" if coin.inverted and smaller != 0.5 else "yes": smaller}
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.6g}")
 
 
 def _given(keys: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,9 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         eps_inf: for a mechanism with a memo, the largest loss of all reports while the value stays the same, in nats.
         eps_1: for a mechanism with a memo, the loss of one report, in nats.
         eps: for a one-time mechanism, the loss of each report, in nats; the losses add up. For THE, the ε of the noise.
-        calibration: ``"exact"`` (default) or ``"paper"``, for mechanisms with a memo except L-PS-GRR.
+        calibration: ``"exact"`` (default) or ``"paper"``, for mechanisms with a memo except L-SS and L-PS-GRR.
+        memo_size: for L-SS, the number of values in a memo; by default the one with the least variance of many reports. A
+            guesser who has all reports of a person is right less often with a larger memo.
         every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
         lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """
@@ -58,6 +60,7 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     eps_1: float | None = None
     eps: float | None = None
     calibration: Calibration | None = None
+    memo_size: int | None = None
     every_steps: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
@@ -69,7 +72,14 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(
-            self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, choices=choices
+            self.mechanism,
+            k,
+            eps=eps,
+            eps_inf=eps_inf,
+            eps_1=eps_1,
+            calibration=self.calibration,
+            memo_size=self.memo_size,
+            choices=choices,
         )
         if self.every_steps is None and self.lifetime_reports is None:
             return built

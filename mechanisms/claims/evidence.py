@@ -76,8 +76,16 @@ class Evidence:
         return self.eps * np.arange(n, -n - 1, -1.0), np.asarray(chances, np.float64)
 
 
-def guess_bound(k: int, *all_evidence: Evidence) -> float:
+def guess_bound(k: int, *all_evidence: Evidence, members: int = 1) -> float:
     """Upper bound of the chance of a right guess among k equally likely values, from independent pieces of evidence.
+
+    With `members` m, the guesser names a member of a uniform set of m values. Given that v is a member, let it be named with
+    probability α, else with probability β. Then s = m α = 1 - (k-m) β, and s/m <= G((1-s) / (k-m)).
+
+    Args:
+        k: number of values.
+        all_evidence: the evidence between two values; between two sets that differ in one member.
+        members: m.
 
     >>> round(guess_bound(4, Evidence(1.0, 0.47536689, 7)), 3)  # seven reports of GRR, k = 4, ε = 1
     0.751
@@ -87,9 +95,9 @@ def guess_bound(k: int, *all_evidence: Evidence) -> float:
     losses, chances = all_evidence[0].losses() if len(all_evidence) == 1 else (_losses(), _joined(tuple(sorted(all_evidence))))
     power = np.append(0.0, np.cumsum(chances))
     alarms = np.append(0.0, np.cumsum(chances * np.exp(np.minimum(-losses, FAR))))
-    low, high = 1 / k, 1.0
+    low, high = members / k, 1.0
     while low < (s := (low + high) / 2) < high:
-        if s <= np.interp((1 - s) / (k - 1), alarms, power):
+        if s / members <= np.interp((1 - s) / (k - members), alarms, power):
             low = s
         else:
             high = s

@@ -7,6 +7,8 @@ j):
                       L(i, j) = l(i) - l(j),  l(c) = ln Pr[c ones | the value's bit] - ln Pr[c ones | another bit]
     GRR, L-GRR,       s symbols (k, or g for hashing): the memo is a, b or one of the s-2 other symbols, so Pr[i, j | a] is a
     L-BLH, L-OLH      sum of three trinomial terms
+    L-SS              given which of a and b are in the memo, the reports are independent, and contain a, b, both or neither
+                      with four fixed chances
     BLH, OLH, SS, SW  L(i, j) = ε (i - j): a report that supports the value is e^ε times as likely as another report
 
 A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
@@ -20,6 +22,7 @@ import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
+from ldpstream.mechanisms.ledger.subset import SubsetRounds, loss_of_counts
 
 Chain = tuple[float, float, float, float]
 
@@ -92,3 +95,44 @@ class GainRatios(Ratios):
     def table(self, t: int) -> FloatArray:
         once = np.arange(t + 1) * math.log(self.gain)
         return np.asarray(once[:, None] - once)
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapRatios(Ratios):
+    """Ratios of L-SS."""
+
+    rounds: SubsetRounds
+
+    def table(self, t: int) -> FloatArray:
+        k, m, w = self.rounds.k, self.rounds.m, self.rounds.w
+        j = np.arange(self.rounds.overlaps.size)
+        shares = [(j / m, (j - 1) / max(m - 1, 1)), ((w - j) / (k - m), (w - j - 1) / max(k - m - 1, 1))]
+        with_value, without = (math.exp(x) for x in self.rounds.memo_chances)
+        of_a, of_b = np.zeros((t + 1, t + 1)), np.zeros((t + 1, t + 1))
+        for a_in, b_in in ((True, True), (True, False), (False, True), (False, False)):
+            first, second = shares[not a_in], shares[not b_in]
+            both = self.rounds.overlaps @ (first[0] * (second[1] if a_in == b_in else second[0]))
+            one, other = self.rounds.overlaps @ first[0], self.rounds.overlaps @ second[0]
+            once = np.array([[1 - one - other + both, other - both], [one - both, both]])
+            counts = np.ones((1, 1))
+            for n in range(1, t + 1):
+                more = np.zeros((n + 1, n + 1))
+                for i, k_ in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                    more[i : i + n, k_ : k_ + n] += once[i, k_] * counts
+                counts = more
+            ways = math.comb(k - 2, m - a_in - b_in) if m >= a_in + b_in else 0
+            of_a += ways * (with_value if a_in else without) * counts
+            of_b += ways * (with_value if b_in else without) * counts
+        possible = (of_a > 0) & (of_b > 0)
+        log_a, log_b = (np.log(x, where=possible, out=np.zeros(x.shape)) for x in (of_a, of_b))
+        return np.asarray(log_a - log_b)
+
+    def loss(self, t: int) -> float:
+        worst = 0.0
+        k, total = self.rounds.k, t * self.rounds.w
+        for a in range(t + 1):
+            for b in range(a + 1):
+                others = [x + (0,) * (k - 2 - len(x)) for x in partitions(total - a - b, k - 2, t)] if total >= a + b else []
+                if others:
+                    worst = max(worst, float(loss_of_counts(self.rounds, a, b, np.array(others, np.int64)).max()))
+        return worst

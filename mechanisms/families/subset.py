@@ -8,33 +8,114 @@ Barg 2018; Wang et al. 2016.
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import FloatArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
-from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
+from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits
 from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes, row_ones
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.ledger import Blanket
 
 
+@dataclass(frozen=True)
+class RandomSubset:
+    """A set of `size` of the k values: each set with the value is e^eps times as likely as each set without it."""
+
+    k: int
+    size: int
+    eps: float
+
+    @cached_property
+    def p(self) -> float:
+        """Pr[the set contains the value]."""
+        return 1 / (1 + (self.k - self.size) / self.size * math.exp(-self.eps))
+
+    @cached_property
+    def not_p(self) -> float:
+        """1 - p, without cancellation."""
+        return (self.k - self.size) / self.size * math.exp(-self.eps) * self.p
+
+    @cached_property
+    def q(self) -> float:
+        """Pr[the set contains a given other value]."""
+        return (self.p * (self.size - 1) + self.not_p * self.size) / (self.k - 1)
+
+    @property
+    def variance(self) -> float:
+        return self.q * (1 - self.q) / (self.p - self.q) ** 2
+
+    @property
+    def coin(self) -> Coin:
+        return coin(self.p, self.not_p)
+
+    @property
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.p * (self.k - self.size) / (self.size * (1 - self.p)))
+
+    @property
+    def blanket(self) -> Blanket:
+        return Blanket(self.eps, self.size / self.k, self.size * (self.size - 1) / (self.k * (self.k - 1)))
+
+    @property
+    def favours(self) -> float:
+        """Pr[the set contains the value and not a given other value]."""
+        return self.p * (self.k - self.size) / (self.k - 1)
+
+    def pair_chances(self) -> tuple[float, float]:
+        """Pr[the set contains the value and a given other value], Pr[it contains two given other values]."""
+        k, size = self.k, self.size
+        without = (self.p * (size - 1) * (size - 2) + self.not_p * size * (size - 1)) / ((k - 1) * max(k - 2, 1))
+        return self.p * (size - 1) / (k - 1), without
+
+    def covariance_rows(self, scale: float, frequencies: FloatArray) -> list[FloatArray]:
+        """Rows x: scale² times the covariance that the set contains u and that it contains v is -Σ_r x_ru x_rv.
+
+        The covariance is -(a + b (f_u + f_v) + d² f_u f_v), d = p - q.
+        """
+        q, d = self.q, self.p - self.q
+        with_value, both_others = self.pair_chances()
+        a, b = q**2 - both_others, q * d - with_value + both_others
+        level, slope = (q, d) if self.size == 1 else (math.sqrt(a), b / math.sqrt(a))  # q² may underflow if ω = 1
+        return [scale * (level + slope * frequencies), scale * math.sqrt(max(d**2 - slope**2, 0.0)) * frequencies]
+
+    def rows(self, values: IntArray, rng: np.random.Generator) -> Reports:
+        """A set for each of the values, for simulations, as packed bits."""
+        from ldpstream.mechanisms.kernels.random_kernels import LANES, SPARSE, few_members, many_members
+
+        k, size = self.k, self.size
+        rows = np.zeros((values.size, row_bytes(k)), np.uint8)
+        with_value = rng.random(values.size) < self.p
+        if size * SPARSE < k:
+            few_members(values, with_value, size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
+        elif (k - size) * SPARSE < k:  # the complement is small, and has the value if the set has it not
+            few_members(values, ~with_value, k - size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
+            np.invert(rows, out=rows)
+            rows[:, -1] &= padding_mask(k)
+        else:
+            states = rng.integers(0, 2**64, (4, LANES), np.uint64)
+            many_members(values, with_value, size, k, rows, *dyadic(byte_near(k, size)), states)
+        return rows
+
+
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
-    p = 1 / (1 + (k - omega) / omega * math.exp(-eps))
-    outside = (k - omega) / omega * math.exp(-eps) * p  # equals 1 - p, without cancellation
-    return p, (p * (omega - 1) + outside * omega) / (k - 1)
+    drawn = RandomSubset(k, omega, eps)
+    return drawn.p, drawn.q
 
 
 def best_omega(k: int, eps: float) -> int:
     """The integer ω in [1, k-1] next to the real optimum k/(e^ε+1), below or above, with the smaller variance q(1-q)/(p-q)²."""
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
-    return min(near, key=lambda omega: _variance(*probabilities(k, eps, omega)))
+    return min(near, key=lambda omega: RandomSubset(k, omega, eps).variance)
 
 
 def byte_near(k: int, omega: int) -> int:
@@ -49,8 +130,28 @@ def byte_near(k: int, omega: int) -> int:
     return min(max(round(256 * (share + shift)), 1), 255)
 
 
-def _variance(p: float, q: float) -> float:
-    return q * (1 - q) / (p - q) ** 2
+def draw_places(n: int, size: int, random: DeviceRandom) -> set[int]:
+    """A uniform set of `size` of the numbers 0 … n-1, by Floyd's algorithm (Bentley and Floyd 1987)."""
+    drawn: set[int] = set()
+    for last in range(n - size, n):
+        place = random.below(last + 1)
+        drawn.add(last if place in drawn else place)
+    return drawn
+
+
+def draw_subset(value: int, k: int, size: int, with_value: Coin, random: DeviceRandom) -> BitArray:
+    """k bits with `size` ones: tosses whether the value is in the set, then draws the other values."""
+    inside = bool(random.toss(with_value, 1)[0])
+    bits = np.zeros(k, np.bool_)
+    bits[[other + (other >= value) for other in draw_places(k - 1, size - inside, random)]] = True
+    bits[value] = inside
+    return bits
+
+
+def has_ones(rows: Reports, k: int, size: int) -> BitArray:
+    """(n,) true for rows of k bits with exactly `size` ones and clear padding bits."""
+    clean = rows[:, -1] & ~np.uint8(padding_mask(k)) == 0
+    return np.asarray(clean & (row_ones(rows) == size))
 
 
 class SubsetRandomizer(OneTimeRandomizer):
@@ -60,19 +161,49 @@ class SubsetRandomizer(OneTimeRandomizer):
         self._omega = parameters.omega
 
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
-        inside = bool(random.toss(self._second["with_value"], 1)[0])
-        n_others = self._omega - inside
-        others: set[int] = set()
-        for last in range(self.k - 1 - n_others, self.k - 1):  # Floyd's algorithm: each set of others is equally likely
-            drawn = random.below(last + 1)
-            others.add(last if drawn in others else drawn)
-        out = np.zeros(self.k, np.bool_)
-        out[[other + (other >= value) for other in others]] = True
-        out[value] = inside
-        return bits_row(out)
+        return bits_row(draw_subset(value, self.k, self._omega, self._second["with_value"], random))
 
 
-class SubsetSelection(Bits, OneTime):
+class Subsets(Bits):
+    """Common base of SS and L-SS: a report is k bits, of which `omega` are ones, with the distribution of `drawn`."""
+
+    invalid = "symbol out of range"
+    drawn: RandomSubset
+
+    def _set_report(self, drawn: RandomSubset) -> None:
+        self.drawn, self.omega, self.p, self.q = drawn, drawn.size, drawn.p, drawn.q
+        self.marks = drawn.size
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        return self.omega, self.omega
+
+    def pair_chances(self) -> tuple[float, float]:
+        return self.drawn.pair_chances()
+
+    @property
+    def blanket(self) -> Blanket:
+        return self.drawn.blanket
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return has_ones(reports, self.k, self.omega)
+
+    def valid_row(self, row: bytes) -> bool:
+        return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega
+
+    def _channel(self) -> FloatArray:
+        members = np.zeros((math.comb(self.k, self.omega), self.k), bool)
+        for row, subset in zip(members, combinations(range(self.k), self.omega)):
+            row[list(subset)] = True
+        inside = self.p / math.comb(self.k - 1, self.omega - 1)
+        outside = (1 - self.p) / math.comb(self.k - 1, self.omega)
+        return np.where(members.T, inside, outside)
+
+    def _log2_outputs(self) -> float:
+        return (math.lgamma(self.k + 1) - math.lgamma(self.omega + 1) - math.lgamma(self.k - self.omega + 1)) / math.log(2)
+
+
+class SubsetSelection(Subsets, OneTime):
     """One-time subset selection; the report has k bits, of which ω are ones.
 
     Args:
@@ -92,86 +223,30 @@ class SubsetSelection(Bits, OneTime):
     def __init__(self, k: int, eps: float, omega: int | None = None) -> None:
         self._set_domain(k)
         self.eps_1 = epsilon("eps", eps)
-        self.omega = best_omega(self.k, self.eps_1) if omega is None else integer("omega", omega, 1, self.k - 1)
-        self.p, self.q = probabilities(self.k, self.eps_1, self.omega)
+        size = best_omega(self.k, self.eps_1) if omega is None else integer("omega", omega, 1, self.k - 1)
+        self._set_report(RandomSubset(self.k, size, self.eps_1))
         self.signature = f"SS(k={self.k}, eps={self.eps_1!r}, omega={self.omega})"
-        self.invalid, self.marks = "symbol out of range", self.omega
 
     def coins(self) -> Coins:
-        outside = (self.k - self.omega) / self.omega * math.exp(-self.eps_1) * self.p  # 1 - p, without cancellation
-        return {"report": {"with_value": coin(self.p, outside)}}
+        return {"report": {"with_value": self.drawn.coin}}
 
     def device_fields(self) -> dict[str, Any]:
         return {"omega": self.omega}
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        from ldpstream.mechanisms.kernels.random_kernels import LANES, SPARSE, few_members, many_members
-
-        checked = user_values(values, self.k)
-        rows = np.zeros((checked.size, row_bytes(self.k)), np.uint8)
-        with_value = rng.random(checked.size) < self.p
-        others = self.k - self.omega
-        if self.omega * SPARSE < self.k:
-            few_members(checked, with_value, self.omega, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
-        elif others * SPARSE < self.k:  # the complement is small, and has the value if the set has it not
-            few_members(checked, ~with_value, others, self.k, rows, rng.integers(0, 2**64, 4, np.uint64))
-            np.invert(rows, out=rows)
-            rows[:, -1] &= padding_mask(self.k)
-        else:
-            near = dyadic(byte_near(self.k, self.omega))
-            states = rng.integers(0, 2**64, (4, LANES), np.uint64)
-            many_members(checked, with_value, self.omega, self.k, rows, *near, states)
-        return rows
-
-    @property
-    def supported(self) -> tuple[int, int]:
-        return self.omega, self.omega
-
-    def pair_chances(self) -> tuple[float, float]:
-        k, omega, p = self.k, self.omega, self.p
-        without = (p * (omega - 1) * (omega - 2) + (1 - p) * omega * (omega - 1)) / ((k - 1) * max(k - 2, 1))
-        return p * (omega - 1) / (k - 1), without
-
-    @property
-    def blanket(self) -> Blanket:
-        k, omega = self.k, self.omega
-        return Blanket(self.eps_1, omega / k, omega * (omega - 1) / (k * (k - 1)))
+        return self.drawn.rows(user_values(values, self.k), rng)
 
     def ratios(self) -> GainRatios:
-        return GainRatios(self.p * (self.k - self.omega) / (self.omega * (1 - self.p)))
+        return self.drawn.ratios
 
     @property
     def favours(self) -> float:
-        return self.p * (self.k - self.omega) / (self.k - 1)
+        return self.drawn.favours
 
     def _guess_once(self) -> Chance:
         return Chance(self.p / self.omega)
 
-    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        clean = reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0
-        return np.asarray(clean & (row_ones(reports) == self.omega))
-
-    def valid_row(self, row: bytes) -> bool:
-        return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega
-
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Covariance of two values u, v: -(a + b (f_u + f_v) + d² f_u f_v) within a step, -d² f_u f_v between steps."""
-        omega, q, d = self.omega, self.q, self.p - self.q
-        with_value, both_others = self.pair_chances()
-        a, b = q**2 - both_others, q * d - with_value + both_others
-        level, slope = (q, d) if omega == 1 else (math.sqrt(a), b / math.sqrt(a))  # q² may underflow if ω = 1
-        first = level + slope * frequencies
-        second = math.sqrt(max(d**2 - slope**2, 0.0)) * frequencies
-        between = math.sqrt(steps * (steps - 1)) * d * frequencies
-        return [(-1, math.sqrt(steps) * first), (-1, math.sqrt(steps) * second), (-1, between)]
-
-    def _channel(self) -> FloatArray:
-        members = np.zeros((math.comb(self.k, self.omega), self.k), bool)
-        for row, subset in zip(members, combinations(range(self.k), self.omega)):
-            row[list(subset)] = True
-        inside = self.p / math.comb(self.k - 1, self.omega - 1)
-        outside = (1 - self.p) / math.comb(self.k - 1, self.omega)
-        return np.where(members.T, inside, outside)
-
-    def _log2_outputs(self) -> float:
-        return (math.lgamma(self.k + 1) - math.lgamma(self.omega + 1) - math.lgamma(self.k - self.omega + 1)) / math.log(2)
+        """Within a step the covariance of a set's members; between steps -d² f_u f_v, with d = p - q."""
+        between = math.sqrt(steps * (steps - 1)) * (self.p - self.q) * frequencies
+        return [(-1, row) for row in (*self.drawn.covariance_rows(math.sqrt(steps), frequencies), between)]

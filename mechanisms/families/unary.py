@@ -21,7 +21,6 @@ import numpy.typing as npt
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import (
     MAX_COUNT,
-    MAX_K,
     FloatArray,
     IntArray,
     Reports,
@@ -184,7 +183,7 @@ class Bits(Mechanism):
     marks: int | None = None
 
     def _set_domain(self, k: object) -> None:
-        self.k = integer("k", k, 2, MAX_K)
+        self.k = integer("k", k, 2, self.most_values)
         self.report_dtype = np.dtype(("u1", (row_bytes(self.k),)))
         self.table_shape = (self.k,)
 

@@ -177,3 +177,28 @@ def many_members(
             to, octets = rows[begin + i], row.view(np.uint8)
             for j in range(to.size):
                 to[j] = octets[j]
+
+
+@numba.njit(cache=True)
+def members_of(memos: Table, overlaps: Table, omega: int, k: int, rows: Table, state: Words) -> None:
+    """Writes a subset of size omega to each row: overlaps[i] uniform members of memo i, and uniform other values.
+
+    The rows must be zero at first; the order of bits is as in `mechanisms.kernels.bits`.
+    """
+    order = np.empty(k, np.int64)
+    for i in range(len(memos)):
+        inside, outside = 0, k  # the memo's members come first, the other values last
+        for v in range(k):
+            if memos[i, v >> 3] >> (v & 7) & 1:
+                order[inside] = v
+                inside += 1
+            else:
+                outside -= 1
+                order[outside] = v
+        overlap = overlaps[i]
+        for n in range(omega):  # a partial shuffle of Fisher and Yates of either part
+            first, end = (n, inside) if n < overlap else (inside + n - overlap, k)
+            drawn = first + _uniform(end - first, state)
+            v = order[drawn]
+            order[drawn] = order[first]
+            rows[i, v >> 3] |= 1 << (v & 7)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.subset import Subsets
 from ldpstream.mechanisms.families.unary import LongitudinalUnary, UnaryEncoding
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -143,9 +143,9 @@ def _cells_of(m: Mechanism, row: bytes) -> list[int] | str:
         split = _width(m.pool.size)
         function, symbol = int.from_bytes(row[:split], "little"), int.from_bytes(row[split:], "little")
         return [function * m.g + symbol] if function < m.pool.size and symbol < m.g else "symbol out of range"
-    assert isinstance(m, UnaryEncoding | LongitudinalUnary | SubsetSelection)
+    assert isinstance(m, UnaryEncoding | LongitudinalUnary | Subsets)
     ones = [8 * i + bit for i, byte in enumerate(row) for bit in range(8) if byte >> bit & 1]
-    if isinstance(m, SubsetSelection):
+    if isinstance(m, Subsets):
         return ones if len(ones) == m.omega and all(one < m.k for one in ones) else "symbol out of range"
     return ones if all(one < m.k for one in ones) else "padding bits set"
 

@@ -13,7 +13,7 @@ from ldpstream.estimators.maximum.optimum import evaluate
 from ldpstream.mechanisms import NAMES, ONE_TIME, CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.terms import SupportTerm, Term
-from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.subset import Subsets
 
 K = 6
 
@@ -38,7 +38,7 @@ def tables(draw: st.DrawFn, wild: bool = True) -> Group:
     eps = [0.5, 1.0, 2.0] + [1e-3] * wild + [300.0] * (wild and "LH" not in name)
     m = make(name, eps_1=draw(st.sampled_from(eps)))
     top = draw(st.sampled_from([1, 20, 10**6] + [2**62 // math.prod(m.table_shape)] * wild))
-    if isinstance(m, SubsetSelection):  # any sets of ω values; each set occurs any number of times
+    if isinstance(m, Subsets):  # any sets of ω values; each set occurs any number of times
         times = draw(st.lists(st.integers(0, top // K), min_size=1, max_size=K))
         sets = [draw(st.permutations(range(K)))[: m.omega] for _ in times]
         counts = sum((n * np.isin(np.arange(K), members) for n, members in zip(times, sets)), np.zeros(K, np.int64))

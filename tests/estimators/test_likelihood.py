@@ -22,7 +22,7 @@ from ldpstream.mechanisms import NAMES, CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.terms import Term
 from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K
-from ldpstream.mechanisms.families.subset import SubsetSelection
+from ldpstream.mechanisms.families.subset import Subsets
 
 from .sample_terms import DenseTerm, K, closed_form, collect, make, support_term, tables, value
 
@@ -220,10 +220,10 @@ def test_no_count_and_no_eps_overflows(name: str, k: int, eps: float) -> None:
     m = make(name, k, eps)
     for counts in (np.zeros(m.table_shape, np.int64), np.arange(math.prod(m.table_shape)).reshape(m.table_shape) % 2):
         huge = counts.astype(np.int64) * (2**62 // counts.size)
-        if isinstance(m, SubsetSelection):
+        if isinstance(m, Subsets):
             huge[:] = 0
             huge[: m.omega] = 2**62 * counts.any()
-        table = m.table(int(huge[0]) if m.name == "SS" else 2**62 if m.marks is None else int(huge.sum()), huge)
+        table = m.table(int(huge[0]) if isinstance(m, Subsets) else 2**62 if m.marks is None else int(huge.sum()), huge)
         for found in (ibu(m, table, max_iter=200), mle(m, table)):
             if not m.support(table).any():  # nobody reported, or no report supports any value
                 assert np.isnan(found.frequencies).all()

@@ -188,7 +188,7 @@ def test_the_test_of_families_detects_a_switch_and_knows_all_families() -> None:
     modules, classes = families()
     assert list(switches(ast.parse("isinstance(m.device, (int, SquareWave))"), classes))
     assert not list(switches(ast.parse("isinstance(m.k, int)"), classes))
-    assert {"grr", "unary", "subset", "square_wave", "local_hashing", "padded_sampling"} == {
+    assert {"grr", "unary", "subset", "memoized_subset", "square_wave", "local_hashing", "padded_sampling"} == {
         name.removeprefix("ldpstream.mechanisms.families.") for name in modules
     }
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import Longitudinal, Mechanism
-from tests.mechanisms import enumeration
+from tests.mechanisms import enumeration, reference
 
 Floats = npt.NDArray[np.float64]
 Likelihoods = dict[tuple[int, ...], Floats]
@@ -23,6 +23,9 @@ def likelihoods(m: Mechanism, t: int) -> Likelihoods:
     if m.name.endswith("UE"):
         bits = range(m.k)
         return {x: _joined(np.exp(enumeration.bit_log_likelihood(rounds, x, bit)) for bit in bits) for x in sequences}
+    if m.name == "L-SS":
+        memos, kernel = reference.written(m).rounds(m)
+        return {x: _of_memos(x, memos[:, 0], kernel) for x in sequences}
     n_functions, n_symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
     table, of = enumeration.symbol_log_likelihood(n_symbols, rounds, t)
     row = {x: np.exp(logs) for x, logs in zip(of, table, strict=True)}
@@ -31,6 +34,23 @@ def likelihoods(m: Mechanism, t: int) -> Likelihoods:
         keys = [m.memo_keys(np.array(x), np.full(t, function)) for function in range(n_functions)]
         found[x] = np.concatenate([row[tuple(symbols.tolist())] for symbols in keys]) / n_functions
     return found
+
+
+def _of_memos(x: tuple[int, ...], memos: Floats, kernel: Floats) -> Floats:
+    """P(y|x) of all outputs, if each value of x has one memo.
+
+    Args:
+        memos: (k, memos) Pr[memo | value].
+        kernel: (memos, reports) Pr[report | memo].
+    """
+    joint = np.ones((kernel.shape[1],) * len(x))
+    for value in set(x):
+        steps = [i for i, other in enumerate(x) if other == value]
+        of_value = np.ones((len(kernel), *(1 for _ in x)))
+        for i in steps:
+            of_value = of_value * kernel.reshape(len(kernel), *(kernel.shape[1] if i == j else 1 for j in range(len(x))))
+        joint = joint * np.tensordot(memos[value], of_value, 1)
+    return joint.ravel()
 
 
 def _joined(rows: Iterable[Floats]) -> Floats:

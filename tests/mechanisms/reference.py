@@ -6,6 +6,7 @@ hash function of memoized local hashing. The other mechanisms have one block.
 """
 
 import math
+from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.registry import FAMILIES
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -28,6 +30,11 @@ def build(name: str, k: int, eps_inf: float, eps_1: float, **options: Any) -> Me
     return mechanism(name, k, **budgets, **options)
 
 
+def most_values(name: str, k: int) -> int:
+    """k, or the largest domain of the mechanism with this name."""
+    return min(k, next(family.most_values for family in FAMILIES if name in family.names))
+
+
 def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...] = ((2.0, 1.0),)) -> list[Mechanism]:
     """All pure mechanisms in all calibrations, and some with another g or omega, for each of the given parameters."""
     found = []
@@ -36,6 +43,7 @@ def grid(ks: tuple[int, ...] = (2, 3, 8), pairs: tuple[tuple[float, float], ...]
         found += [build(name, k, eps_inf, eps_1, calibration="paper") for name in ("L-GRR", "L-BLH", "L-OLH")]
         found += [build(name, k, eps_inf, eps_1, g=g) for name in ("OLH", "L-OLH") for g in (3, 8)]
         found += [build("SS", k, eps_inf, eps_1, omega=omega) for omega in {(k + 1) // 2, k - 1}]
+        found += [build("L-SS", k, eps_inf, eps_1, memo_size=size, omega=size) for size in {1, k // 2}]
     return list({m.signature: m for m in found if getattr(m, "g", 0) <= 32}.values())
 
 
@@ -164,12 +172,22 @@ class Bits(Written):
 
 class Subsets(Written):
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        chosen = np.array([np.isin(np.arange(m.k), subset) for subset in combinations(range(m.k), m.omega)])
+        chosen = self._sets(m.k, m.omega)
         return np.packbits(chosen, axis=1, bitorder="little"), chosen
 
     def one_round(self, m: Any) -> Floats:
         sets_with, sets_without = math.comb(m.k - 1, m.omega - 1), math.comb(m.k - 1, m.omega)
         return np.asarray(np.where(self.reports(m)[1].T, m.p / sets_with, (1 - m.p) / sets_without))
+
+    def rounds(self, m: Any) -> tuple[Floats, Floats]:
+        memos, reports = self._sets(m.k, m.memo_size), self._sets(m.k, m.omega)
+        theta = Fraction(int(m.odds.numerator, 16), 2**m.odds.shift)
+        kernel = np.array([[float(theta ** int((memo & report).sum())) for report in reports] for memo in memos])
+        first = np.where(memos.T, math.exp(m.eps_inf), 1.0)
+        return (first / first.sum(axis=1, keepdims=True))[:, None, :], kernel / kernel.sum(axis=1, keepdims=True)
+
+    def _sets(self, k: int, size: int) -> npt.NDArray[np.bool_]:
+        return np.array([np.isin(np.arange(k), subset) for subset in combinations(range(k), size)])
 
 
 class Hashed(Written):
@@ -191,7 +209,7 @@ WRITTEN: dict[str, Written] = {
     **dict.fromkeys(("GRR", "L-GRR"), Written()),
     **dict.fromkeys(("SUE", "OUE", "THE", "L-SUE", "L-OSUE", "L-SOUE", "L-OUE"), Bits()),
     **dict.fromkeys(("BLH", "OLH", "L-BLH", "L-OLH"), Hashed()),
-    "SS": Subsets(),
+    **dict.fromkeys(("SS", "L-SS"), Subsets()),
     "SW": Waves(),
 }
 

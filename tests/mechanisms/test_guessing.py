@@ -14,6 +14,7 @@ from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.families.square_wave import SquareWave
+from tests.mechanisms import reference
 from tests.mechanisms.guess_enumeration import changing, largest_posterior, success, unchanged
 
 SYMMETRIC = ("GRR", "SUE", "OUE", "THE")  # exact for any number of reports; SS is symmetric, but has only a bound
@@ -70,6 +71,8 @@ def memo_laws(m: Longitudinal) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
     if m.name.endswith("UE"):
         ones = [[m.p1 if v == bit else m.q1 for bit in range(m.k)] for v in range(m.k)]
         return [reduce(np.multiply.outer, [np.array([1 - p, p]) for p in of_value]).ravel() for of_value in ones]
+    if m.name == "L-SS":
+        return list(reference.written(m).rounds(m)[0][:, 0])
     functions, symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
     keys = [[int(m.memo_keys(np.array([v]), np.array([f]))[0]) for f in range(functions)] for v in range(m.k)]
     return [np.array([(m.p1 if key == y else m.q1) / functions for key in of for y in range(symbols)]) for of in keys]
@@ -79,12 +82,13 @@ def memo_laws(m: Longitudinal) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
 @pytest.mark.parametrize(("k", "t"), [(2, 4), (3, 2), (3, 3), (5, 2)])
 def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int, t: int) -> None:
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
-    assert m.guess(t) == pytest.approx(success(unchanged(m, t)), rel=1e-11)
-    assert m.guess(t).exact
+    true, told = success(unchanged(m, t)), m.guess(t)
+    assert told.exact == (name != "L-SS")
+    assert told == pytest.approx(true, rel=1e-11) if told.exact else true * (1 - 1e-12) <= told < 1.25 * true
     assert m.guess(t) <= guessing.bound(m.eps_t(t), k) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", LONGITUDINAL)
+@pytest.mark.parametrize("name", [name for name in LONGITUDINAL if name != "L-SS"])
 def test_the_guess_from_many_reports_is_exact_where_a_hundred_reach_the_memo(name: str) -> None:
     """An inexact chance would contradict the limit: 59.6 % from any number of reports, but at most 59.7 % from a thousand."""
     near, far = built(name, 6), built(name, 6, 4.0, 0.3)
@@ -103,6 +107,7 @@ def test_the_guess_from_many_reports_is_exact_where_a_hundred_reach_the_memo(nam
 @pytest.mark.parametrize("k", [2, 10**5])
 def test_the_guess_is_in_range_for_any_eps_and_k(name: str, k: int) -> None:
     for eps in (1e-9, 50.0, 350.0):
+        k = reference.most_values(name, k)
         m = built(name, k, 2 * eps, eps)
         for t in (1, 7, 100, math.inf):
             assert 1 / k * (1 - 1e-9) <= m.guess(t) <= 1 + 1e-9

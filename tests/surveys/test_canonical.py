@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 import ldpstream.surveys.canonical
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism
-from ldpstream.mechanisms.devices import Coin, Parameters
+from ldpstream.mechanisms.devices import Coin, Odds, Parameters
 from ldpstream.mechanisms.families.finite_field import FiniteField
 from ldpstream.surveys import Survey, parse_survey
 from tests.surveys.test_survey import DOCUMENT
@@ -41,6 +41,8 @@ def changed(value: Any) -> list[Any]:
             return [value + 1]
         case str():
             return [value + "X"]
+        case Odds():
+            return [Odds(f"{int(value.numerator, 16) * 3:014x}", value.shift), Odds(value.numerator, value.shift - 1)]
         case None:
             return [7]
         case Coin():
@@ -59,7 +61,8 @@ def mutants(p: Parameters) -> list[tuple[str, Parameters]]:
     """Parameters that differ in one number, but not in a budget: the text has the budgets of the file, before `spl` divides
     them."""
     keys = [key for key in p.__struct_fields__ if key not in ("eps", "eps_inf", "eps_1", "every_steps", "lifetime_reports")]
-    return [(key, replace(p, **{key: other})) for key in keys for other in changed(getattr(p, key))]
+    others = {"odds": [Odds("0a", 1)]} if p.odds is None else {}
+    return [(key, replace(p, **{key: other})) for key in keys for other in others.get(key) or changed(getattr(p, key))]
 
 
 @pytest.mark.parametrize("base", EVERY, ids=lambda base: base.mechanisms[0][0].name)

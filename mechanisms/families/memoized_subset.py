@@ -1,0 +1,212 @@
+"""L-SS: memoized subset selection with two set sizes.
+
+    memo     a set M of m of the k values, by subset selection with ε∞
+    report   a set Y of w values, P(Y|M) ∝ θ^|M∩Y|
+
+`mechanisms.ledger.subset` proves that one report is subset selection with ε₁ and size w. So the two sizes minimise two
+variances: V₁ of one report, and V∞ of infinitely many reports of an unchanged value, which is that of subset selection with ε∞
+and size m. The mean of T reports has the variance V∞ + (V₁ - V∞)/T. m is also a privacy parameter: a guesser with all reports
+is right with the chance e^{ε∞} / (m e^{ε∞} + k - m). With m = w = 1 the mechanism is L-GRR.
+
+We know of no publication of this mechanism. Sources of subset selection: Ye and Barg 2018; Wang et al. 2016.
+"""
+
+import math
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.mechanisms import ledger
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, chain_epsilons, integer, user_values
+from ldpstream.mechanisms.claims import evidence, guessing
+from ldpstream.mechanisms.claims.evidence import Evidence
+from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.ratios import GainRatios, OverlapRatios
+from ldpstream.mechanisms.devices import Coins, DeviceRandom, Odds, Parameters, Randomizer, bits_row, row_bits
+from ldpstream.mechanisms.families.subset import RandomSubset, Subsets, best_omega, draw_places, draw_subset, has_ones
+from ldpstream.mechanisms.kinds import Longitudinal
+from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1
+
+MOST_BITS = 2**16  # of the integers of a device, which have about 53 bits for each value of a set
+
+
+def weights(k: int, m: int, w: int, odds: Odds) -> list[int]:
+    """W_j = C(m,j) C(k-m,w-j) n^j 2^{s(J-j)} for j = 0 … J = min(m, w), with θ = n / 2^s: the exact chances of an overlap j."""
+    number, top = int(odds.numerator, 16), min(m, w)
+    return [math.comb(m, j) * math.comb(k - m, w - j) * number**j << odds.shift * (top - j) for j in range(top + 1)]
+
+
+class MemoizedSubsetRandomizer(Randomizer):
+    """The device's code of L-SS: a memo and a report are sets, as bits."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        assert parameters.omega is not None
+        assert parameters.memo_size is not None
+        assert parameters.odds is not None
+        self._omega, self._memo_size = parameters.omega, parameters.memo_size
+        self._sums = list(accumulate(weights(self.k, self._memo_size, self._omega, parameters.odds)))
+
+    def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
+        return bits_row(draw_subset(key, self.k, self._memo_size, self._first["with_value"], random))
+
+    def is_memo(self, memo: bytes, function: int) -> bool:
+        bits = int.from_bytes(memo, "little")
+        return len(memo) == self.parameters.row_bytes and bits < 1 << self.k and bits.bit_count() == self._memo_size
+
+    def report(self, memo: bytes, random: DeviceRandom) -> bytes:
+        inside = row_bits(self.k, memo)
+        drawn = random.below(self._sums[-1])
+        overlap = next(j for j, total in enumerate(self._sums) if drawn < total)
+        out = np.zeros(self.k, np.bool_)
+        for members, size in ((np.flatnonzero(inside), overlap), (np.flatnonzero(~inside), self._omega - overlap)):
+            out[members[list(draw_places(members.size, size, random))]] = True
+        return bits_row(out)
+
+
+def best_sizes(k: int, eps_inf: float, eps_1: float, memo_size: int | None, omega: int | None) -> tuple[int, int]:
+    """The set sizes m and w that minimise V∞ and V₁, or those that are given.
+
+    If these sizes cannot reach eps_1, the sizes with the least V∞ V₁ that can; the optima if there are none.
+    """
+    m = min(best_omega(k, eps_inf), k // 2) if memo_size is None else memo_size
+    w = min(best_omega(k, eps_1), k // 2) if omega is None else omega
+    if eps_1 < largest_eps_1(k, m, w, eps_inf):
+        return m, w
+    ms, ws = ([given] if given else list(range(1, k // 2 + 1)) for given in (memo_size, omega))
+    reach = [(a, b) for a in ms for b in ws if eps_1 < largest_eps_1(k, a, b, eps_inf)]
+    memo_noise = {a: RandomSubset(k, a, eps_inf).variance for a in ms}
+    noise = {b: RandomSubset(k, b, eps_1).variance for b in ws}
+    return min(reach, key=lambda sizes: memo_noise[sizes[0]] * noise[sizes[1]], default=(m, w))
+
+
+class LongitudinalSubset(Subsets, Longitudinal):
+    """L-SS: the memo is a set of m values, and each report is a set of w values that is drawn from the memo.
+
+    Args:
+        k: domain size, in [2, 1024].
+        eps_inf: loss of the memo, up to 700 nats.
+        eps_1: loss of a single report, in [1e-9, eps_inf) nats; for m ≠ w the maximum is lower (`ledger.subset.largest_eps_1`).
+        memo_size: m, in [1, k/2]; default: the size with the smallest variance of many reports.
+        omega: w, in [1, k/2]; default: the size with the smallest variance of one report.
+
+    >>> m = LongitudinalSubset(k=20, eps_inf=2.0, eps_1=1.0)
+    >>> m.memo_size, m.omega, round(m.variance(n=10_000), 6), round(m.variance(n=10_000, steps=24), 6)
+    (2, 5, 0.000322, 6.6e-05)
+    >>> LongitudinalSubset(k=20, eps_inf=2.0, eps_1=1.9, memo_size=2, omega=5)
+    Traceback (most recent call last):
+    ValueError: eps_1 must be in (0, 1.26853) for L-SS with k=20, eps_inf=2, memo_size=2 and omega=5, got 1.9
+    """
+
+    names = ("L-SS",)
+    most_values = 1024
+    name = "L-SS"
+    randomizer = MemoizedSubsetRandomizer
+
+    def __init__(self, k: int, eps_inf: float, eps_1: float, memo_size: int | None = None, omega: int | None = None) -> None:
+        self._set_domain(k)
+        self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
+        given = (s if s is None else integer(n, s, 1, self.k // 2) for n, s in (("memo_size", memo_size), ("omega", omega)))
+        self.memo_size, w = best_sizes(self.k, self.eps_inf, self.eps_1, *given)
+        limit = largest_eps_1(self.k, self.memo_size, w, self.eps_inf)
+        if self.eps_1 >= limit:
+            sizes = f"k={self.k}, eps_inf={self.eps_inf:g}, memo_size={self.memo_size} and omega={w}"
+            raise ValueError(f"eps_1 must be in (0, {limit:g}) for L-SS with {sizes}, got {self.eps_1!r}")
+        self._rounds = SubsetRounds.calibrated(self.k, self.memo_size, w, self.eps_inf, self.eps_1)
+        self.odds = Odds.of(math.expm1(self._rounds.log_theta))
+        bits = self.k + min(self.memo_size, w) * 4 * len(self.odds.numerator)
+        if bits > MOST_BITS:
+            raise ValueError(
+                f"the integers of a device must have at most {MOST_BITS} bits, got up to {bits} for L-SS with k={self.k}, "
+                f"eps_inf={self.eps_inf:g}, eps_1={self.eps_1:g}, memo_size={self.memo_size} and omega={w}"
+            )
+        self.memo = RandomSubset(self.k, self.memo_size, self.eps_inf)
+        self._set_report(RandomSubset(self.k, w, self.eps_1))
+        self.n_keys = self.max_memos = self.k
+        overlap = self._rounds.mean_overlap
+        self.p1, self.q1 = self.memo.p, self.memo.q
+        self.p2, self.q2 = overlap / self.memo_size, (w - overlap) / (self.k - self.memo_size)
+        self.signature = (
+            f"L-SS(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r}, memo_size={self.memo_size}, omega={w})"
+        )
+
+    def coins(self) -> Coins:
+        return {"memo": {"with_value": self.memo.coin}, "report": {}}
+
+    def device_fields(self) -> dict[str, Any]:
+        return {"omega": self.omega, "memo_size": self.memo_size, "odds": self.odds}
+
+    def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
+        return self.memo.rows(user_values(values, self.k), rng)
+
+    def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
+        from ldpstream.mechanisms.kernels.random_kernels import members_of
+
+        rows = self._as_memos(memos)
+        sums = np.cumsum(self._rounds.overlaps)
+        overlaps = np.searchsorted(sums[:-1], rng.random(len(rows)), side="right")
+        out = np.zeros_like(rows)
+        members_of(np.ascontiguousarray(rows), overlaps, self.omega, self.k, out, rng.integers(0, 2**64, 4, np.uint64))
+        return out
+
+    def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
+        return has_ones(memos, self.k, self.memo_size)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Within a step the covariance of a report's members; between steps (p₂-q₂)² times that of a memo's members."""
+        within = self.drawn.covariance_rows(math.sqrt(steps), frequencies)
+        between = self.memo.covariance_rows(math.sqrt(steps * (steps - 1)) * (self.p2 - self.q2), frequencies)
+        return [(-1, row) for row in (*within, *between)]
+
+    # ---- claims
+
+    def ratios(self) -> OverlapRatios:
+        return OverlapRatios(self._rounds)
+
+    def memo_ratios(self) -> GainRatios:
+        return self.memo.ratios
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return self.memo.blanket
+
+    @cached_property
+    def _equal(self) -> tuple[float, float]:
+        k, m, w = self.k, self.memo_size, self.omega
+        ways = np.array([float(math.comb(m, j) * math.comb(k - m, w - j)) for j in range(min(m, w) + 1)])
+        apart = self.p**2 / math.comb(k - 1, w - 1) + self.drawn.not_p**2 / math.comb(k - 1, w)
+        return float((self._rounds.overlaps**2 / ways).sum()), apart
+
+    def equal_chances(self) -> tuple[float, float]:
+        return self._equal
+
+    @property
+    def eps_per_report(self) -> float:
+        return min(self.memo_size, self.omega) * self._rounds.log_theta  # between a disjoint memo and the closest one
+
+    def _swapped(self, t: float) -> Evidence:
+        """The evidence of t reports between two memos that differ in one member."""
+        k, m, w, j = self.k, self.memo_size, self.omega, np.arange(self._rounds.overlaps.size)
+        favours = float(self._rounds.overlaps @ (j * (k - m - w + j))) / (m * (k - m))
+        return Evidence(self._rounds.log_theta, favours, t)
+
+    def distance(self, t: float) -> float:
+        return self.memo.favours * -math.expm1(-self.eps_inf) * self._swapped(t).distance
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_subset(integer("t", t, 1, MAX_COUNT), self._rounds)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_subset(t, self._rounds)
+
+    def _guess(self, t: float) -> Chance:
+        """The best guess names a member of the memo. If this succeeds with probability s, as for a uniform memo, the guess is
+        right with probability (1 + (e^ε∞ - 1) s) / (k + (e^ε∞ - 1) m)."""
+        if t == 1 or t == math.inf:
+            return Chance(self.p / self.omega if t == 1 else self.p1 / self.memo_size)
+        member, rest = evidence.guess_bound(self.k, self._swapped(t), members=self.memo_size), math.exp(-self.eps_inf)
+        of_member = (rest + (1 - rest) * member) / (self.k * rest + (1 - rest) * self.memo_size)
+        return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), self.k)), exact=False)
