@@ -1,4 +1,4 @@
-"""Writes the files that a user names, and finds the folder for downloads."""
+"""Writes the files that a user names."""
 
 import errno
 import os
@@ -7,8 +7,6 @@ import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
-
-from ldpstream.surveys.errors import UserError
 
 STREAMS = (1, 2)  # standard output and standard error
 
@@ -101,22 +99,3 @@ def _part(target: Path) -> Path:
 def _delete(part: Path) -> None:
     with suppress(OSError):  # on a read-only file system, `unlink` fails even if the file does not exist
         part.unlink()
-
-
-def cache_dir() -> Path:
-    """Folder for downloads: `$LDPSTREAM_CACHE`, else `$XDG_CACHE_HOME/ldpstream`, else `~/.cache/ldpstream`.
-
-    An empty variable counts as not set.
-
-    Raises:
-        UserError: if the folder depends on an unknown home directory.
-    """
-    own, shared = os.environ.get("LDPSTREAM_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    try:
-        if own:
-            return Path(own).expanduser()
-        return (Path(shared) if shared else Path.home() / ".cache") / "ldpstream"
-    except RuntimeError:
-        raise UserError(
-            f"LDPSTREAM_CACHE: the home directory is unknown; give another folder in place of {own or '~'}"
-        ) from None

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 
 KAFKA_VERSION = "4.1.0"
 LOG4J_VERSION = "2.24.3"  # the log4j version on which Kafka 4.1.0 depends

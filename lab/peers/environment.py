@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 from ldpstream.runtime.process import start_child
 
 LOCK = Path(__file__).with_name("peers.lock")

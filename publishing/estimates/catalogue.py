@@ -183,9 +183,5 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
     )
 
 
-def find(name: str) -> PublishedEstimator | None:
-    return next((row for row in ESTIMATORS if row.name == name), None)
-
-
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
     return any(not m.pure for m in mechanisms)

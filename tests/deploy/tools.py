@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 
 MODELS = {
     "@kubernetes-models/gateway-api": "2.0.0",

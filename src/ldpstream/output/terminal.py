@@ -1,6 +1,5 @@
 """Output of commands on the terminal: results on standard output, progress on standard error."""
 
-import math
 import re
 import sys
 import textwrap
@@ -80,13 +79,6 @@ def job_bar() -> Iterator[Callable[[int, int, str], None]]:
     with progress_bar() as progress:
         task = progress.add_task("", total=None)
         yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
-
-
-def number(x: float | None) -> str:
-    """A number as text with four digits; None stands for infinity, as in JSON."""
-    if x is None or math.isinf(x):
-        return "∞"
-    return NONE if math.isnan(x) else f"{x:.4g}"
 
 
 def table(title: str | None, *columns: str, texts: int = 1, caption: str | None = None) -> Table:

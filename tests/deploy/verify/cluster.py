@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.local.cache import cache_dir
 from deploy.local.kafka_jars import JarsError
-from ldpstream.runtime.files import cache_dir
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 from tests.deploy.verify.engine import Engine, VerifyError, engine, run

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from deploy.local import kafka_jars
-from ldpstream.runtime.files import cache_dir
+from deploy.local.cache import cache_dir
 from tests.deploy.verify.engine import Engine
 
 IMAGE = "ldpstream-verify-servers"
