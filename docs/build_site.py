@@ -32,7 +32,7 @@ def navigation(index: str) -> str:
 
 
 def _pages(listed: str) -> list[str]:
-    links = re.findall(r"\[([^\]]+)\]\(([^)#]+\.md)\)", " ".join(re.findall(r"(?m)^(?:- |  ).*", listed)))
+    links = re.findall(r"\[([^\]]+)\]\(([^)#]+\.md)\)", " ".join(" ".join(re.findall(r"(?m)^(?:- |  ).*", listed)).split()))
     return [_entry(title[0].upper() + title[1:], json.dumps(page_of(path))) for title, path in links]
 
 

@@ -120,8 +120,28 @@ def test_the_numbers_in_choose_are_the_codes() -> None:
     assert ranked[11][0] > ranked[11][1]
 
 
+def test_the_example_worked_by_hand_is_the_codes() -> None:
+    m = mechanism("GRR", 4, eps=1.0)
+    p, q = math.e / (math.e + 3), 1 / (math.e + 3)
+    assert m.channel() == pytest.approx(np.full((4, 4), q) + (p - q) * np.eye(4))
+    text = TEXTS["noise.md"].replace("\n", " ")
+    assert "in 48 of 100 cases and each other answer in 17" in text
+    assert (round(100 * p), int(100 * q), round(p, 3), round(q, 3)) == (48, 17, 0.475, 0.175)
+    assert (round(500 * 0.475 + 1e-9), round(500 * 0.175 + 1e-9), round(1000 * (p + q) / 2)) == (238, 88, 325)
+    errors = [100 * m.variance(0.5, n) ** 0.5 for n in (1000, 100_000)]
+    assert f"makes {errors[0]:.1f}. The 95 % interval is 1.96 times as wide on each side: 50 ± {1.96 * errors[0]:.0f} %" in text
+    assert f"± {1.96 * errors[1]:.1f} %: a hundred times" in text
+    assert f"right in 25 of 100 cases, and with your report in {100 * m.guess(1):.0f}" in text
+
+
+@pytest.mark.parametrize("path", [path for path in DOCS if path.name != "README.md"], ids=lambda path: path.name)
+def test_a_page_begins_with_its_readers(path: Path) -> None:
+    """The first paragraph says for whom the page is, and what the reader can do afterwards."""
+    assert re.match(r"# .+\n+For [a-z]", path.read_text())
+
+
 def test_the_notebook_example_runs() -> None:
-    (code,) = [block for block in re.findall(r"(?:(?:    .*)?\n)+", TEXTS["noise.md"]) if "import numpy" in block]
+    (code,) = [block for block in re.findall(r"(?:(?:    .*)?\n)+", TEXTS["estimates.md"]) if "import numpy" in block]
     names: dict[str, Any] = {}
     exec(textwrap.dedent(code), names)  # our own document
     assert names["estimate"].frequencies.shape == (100,)

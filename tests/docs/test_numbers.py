@@ -193,7 +193,7 @@ def test_the_alerts_have_the_documented_thresholds() -> None:
 
 
 def test_the_table_of_variances() -> None:
-    text = (ROOT / "docs" / "howto" / "choose.md").read_text()
+    text = (ROOT / "docs" / "evidence" / "choices.md").read_text()
     rows = re.findall(r"(?m)^\| (\d+) \| (\d), (\d) \| ([\d.]+), ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text)
     assert len(rows) == 5
     for k, eps_inf, eps_1, *stated in rows:
@@ -222,7 +222,8 @@ def test_the_results_in_the_index_are_those_of_the_documents() -> None:
     assert len(ratios) == 14
     assert f"one core makes {min(ratios):.0f} to {max(ratios):.0f} times [as many reports]" in PLAIN["README.md"]
     (row,) = re.findall(
-        r"(?m)^\| the papers' 15 and 12 fixed choices \| (.*?) \| (.*?) \|", (ROOT / "docs" / "howto" / "choose.md").read_text()
+        r"(?m)^\| the papers' 15 and 12 fixed choices \| (.*?) \| (.*?) \|",
+        (ROOT / "docs" / "evidence" / "choices.md").read_text(),
     )
     errors = [float(number) for cell in row for number in cell.split(" to ")]
     assert f"have on average {min(errors)} to {max(errors)} times the squared error" in PLAIN["README.md"]
