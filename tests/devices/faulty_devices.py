@@ -113,6 +113,39 @@ class FirstSubset(ForeignDevice):
         return values[:n]
 
 
+class SizesSwapped(ForeignDevice):
+    """Takes the size of a report for the size of a memo."""
+
+    def subset(self, k: int, size: int, value: int, p: float) -> Row:
+        m: Any = self.mechanisms[0]
+        return super().subset(k, m.omega, value, p)
+
+
+class OverlapWithoutTheMemo(ForeignDevice):
+    """Draws the number of values in common with the memo as if they were not preferred."""
+
+    def odds(self, m: Any) -> float:
+        return 1.0
+
+
+class WrongOdds(ForeignDevice):
+    """Prefers the values of its memo too much."""
+
+    def odds(self, m: Any) -> float:
+        return 2 * super().odds(m)
+
+
+class BiasedFloyd(ForeignDevice):
+    """Draws the numbers of Floyd's algorithm from a range that is too short by one."""
+
+    def some(self, values: list[int], n: int) -> list[int]:
+        places: set[int] = set()
+        for last in range(len(values) - n, len(values)):
+            drawn = self.below(max(last, 1))
+            places.add(last if drawn in places else drawn)
+        return [values[place] for place in places]
+
+
 class WaveAroundTheValue(ForeignDevice):
     """Centres the wave on the cell with the value's number; the first cells are then likelier for small values."""
 

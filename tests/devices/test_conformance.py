@@ -23,6 +23,7 @@ from tests.producers.samples import level, make_survey, one_question
 from tests.small_survey import small_survey
 
 from .faulty_devices import (
+    BiasedFloyd,
     BiasedModulo,
     BothAttributes,
     EachAttributeTrueByItself,
@@ -49,11 +50,14 @@ from .faulty_devices import (
     OnePhase,
     OnePhaseForOuterAttributes,
     OtherCellsFromTheValue,
+    OverlapWithoutTheMemo,
+    SizesSwapped,
     Skips,
     TwoReportsInAWindow,
     WaveAroundTheValue,
     WeakKey,
     WrongHash,
+    WrongOdds,
     WrongP,
     WrongStep,
 )
@@ -96,6 +100,11 @@ def test_a_correct_device_with_phases_levels_and_several_attributes_passes() -> 
     found = check_device(survey, calls(survey, ForeignDevice, 3000, steps=8))
     assert found.failures == []
     assert {"phase", "sampled attribute"} <= {one.check for one in found.tested}
+
+
+def test_a_correct_device_with_two_sizes_of_sets_passes() -> None:
+    survey = make_survey({"a": (12, [{**level("L-SS", 2.6, 1.5), "memo_size": 2}])})
+    assert check_device(survey, calls(survey, ForeignDevice, 1300)).failures == []
 
 
 @pytest.mark.parametrize("collection", ["smp", "rs+fd"])
@@ -180,6 +189,8 @@ THREE = make_survey({f"a{i}": (6, [level("L-GRR", 3.0, 1.9)]) for i in range(3)}
 THREE_PHASES = make_survey({f"a{i}": (4, [SPACED]) for i in range(3)}, "spl")
 FAKES, FAKE_GRR, SPLIT = survey_of("L-OSUE", "rs+fd"), survey_of("GRR", "rs+fd", k=3), survey_of("L-GRR", "spl")
 
+TWO_SIZES = make_survey({"a": (14, [{**level("L-SS", 3.2, 1.2), "memo_size": 2}])})  # reports of three values
+
 FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (WrongP, L_GRR, "support the device's value"),
     (WrongP, L_OSUE, "support the device's value"),
@@ -201,6 +212,11 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (LastBitInClear, OUE, "for each value"),
     (OneCoinForTwoBits, L_OSUE, "both set"),
     (FirstSubset, SS, "for each value"),
+    (FreshMemo, TWO_SIZES, "first and last reports of a value: both support the value"),
+    (SizesSwapped, TWO_SIZES, "support the device's value"),
+    (OverlapWithoutTheMemo, TWO_SIZES, "support the device's value"),
+    (WrongOdds, TWO_SIZES, "support the device's value"),
+    (BiasedFloyd, TWO_SIZES, "support another value, for each value"),
     (WrongP, WAVE, "support the device's value"),
     (MemoSent, WAVE, "equal reports"),
     (BiasedModulo, WAVE, "which cell near the value"),
@@ -229,6 +245,7 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
 @pytest.mark.parametrize(("kind", "survey", "finding"), FAULTS, ids=lambda x: x.__name__ if isinstance(x, type) else None)
 def test_every_fault_is_found(kind: type[ForeignDevice], survey: Survey, finding: str) -> None:
     n, steps = {"smp": (800, 4), "spl": (1500, 4), "rs+fd": (2500, 2)}[survey.collection]
+    n = 2500 if survey is TWO_SIZES else n
     found = check_device(survey, calls(survey, kind, n, 9 if survey is PHASES else steps))
     assert any(finding in failure for failure in found.failures), found.failures
     assert not found.passed

@@ -30,13 +30,14 @@ def emit(typescript: Path, *arguments: str) -> bytes:
 
 def test_the_reports_pass_the_conformance_check_and_the_audit(typescript: Path, tmp_path: Path) -> None:
     """The audit's lower bounds of the loss of the reports are below the survey's claims."""
-    survey = make_survey({"a": (6, [*(level(name, 3.0, 1.9) for name in ("L-OSUE", "L-OLH", "SS")), WAVE, WINDOW])})
+    sets = {**level("L-SS", 3.0, 1.9), "memo_size": 2}
+    survey = make_survey({"a": (6, [*(level(name, 3.0, 1.9) for name in ("L-OSUE", "L-OLH", "SS")), sets, WAVE, WINDOW])})
     survey = replace(survey, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
-    (tmp_path / "calls.jsonl").write_bytes(emit(typescript, "calls", str(tmp_path / "survey.json"), "6500", "7"))
+    (tmp_path / "calls.jsonl").write_bytes(emit(typescript, "calls", str(tmp_path / "survey.json"), "7800", "7"))
     found = check_device(survey, read_calls(survey, tmp_path / "calls.jsonl"))
     assert found.failures == []
-    assert len(found.bounds) == 9
+    assert len(found.bounds) == 11
     assert all(loss.bound is not None and loss.bound < loss.claimed for loss in found.bounds)
 
 
