@@ -141,16 +141,6 @@ def defaults(panel: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_values_are_sorted_by_the_hidden_index() -> None:
-    [panel] = [panel for panel in panels() if panel["title"] == "Histogram"]
-    sort, organize = panel["transformations"][1:]
-    assert sort == {"id": "sortBy", "options": {"sort": [{"field": "index"}]}}
-    assert organize["options"]["excludeByName"] == {"Time": True, "index": True}
-    for panel in panels():
-        if "ldpstream_frequency_ratio" in panel["targets"][0]["expr"] and "$value" not in panel["title"]:
-            assert panel["targets"][0]["expr"].startswith("max by (index, value)")
-
-
 def test_columns_of_tables_have_the_names_of_their_queries() -> None:
     tables = [panel for panel in panels() if panel["type"] == "table"]
     assert len(tables) == 2

@@ -20,7 +20,7 @@ from ldpstream.gateway.http.problems import STATUS
 from ldpstream.runtime.process import start_child
 from ldpstream.surveys import parse_survey
 from tests.producers.samples import one_question
-from tests.small_survey import START
+from tests.small_survey import START, small_text
 
 from .faulty_devices import FreshMemo
 from .foreign_device import ForeignDevice, calls
@@ -64,22 +64,8 @@ def test_a_missing_file_or_an_empty_folder_is_one_error(tmp_path: Path) -> None:
             list(read_calls(QUESTION, path))
 
 
-SURVEY = """
-name = "sample"
-start = 2026-01-05T00:00:00Z
-step_seconds = 60
-window_steps = 3
-lateness_steps = 1
-collection = "smp"
-[[attribute]]
-name = "zone"
-size = 4
-[[attribute.level]]
-name = "standard"
-mechanism = "L-GRR"
-eps_inf = 3.0
-eps_1 = 1.9
-"""
+STANDARD = {"name": "standard", "mechanism": "L-GRR", "eps_inf": 3.0, "eps_1": 1.9}
+SURVEY = small_text({"name": "zone", "size": 4, "level": [STANDARD]}, name="sample", window_steps=3, lateness_steps=1)
 
 
 def written(folder: Path, kind: type[ForeignDevice], n: int) -> list[str]:

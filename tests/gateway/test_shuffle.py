@@ -20,7 +20,7 @@ from ldpstream.gateway.shuffle import BATCH_S, Shuffle
 from .gateway_rig import KEYS, Rig, envelopes
 
 Order = Callable[[list[Any]], None]
-BATCHES, MEMBERS = 1200, 4
+BATCHES, MEMBERS = 480, 4
 FALSE_ALARM = 1e-9  # of each statistical test
 HELD = envelopes(MEMBERS)
 

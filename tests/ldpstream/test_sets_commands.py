@@ -10,35 +10,17 @@ from typer.testing import CliRunner
 from ldpstream.commands.cli import app
 from ldpstream.planning.forecast import INTERVAL, forecast
 from tests.set_survey import ONCE, set_survey
+from tests.small_survey import small_text
 
-TOML = """
-name = "apps"
-start = 2026-01-05T00:00:00Z
-step_seconds = 3600
-window_steps = 4
-lateness_steps = 1
-collection = "smp"
-[[attribute]]
-name = "apps"
-values = ["chat", "mail", "maps", "other"]
-choices = "any"
-[[attribute.level]]
-name = "standard"
-mechanism = "auto"
-eps_inf = 4.0
-eps_1 = 2.0
-[[attribute.level]]
-name = "spaced"
-mechanism = "PS-GRR"
-eps = 2.0
-every_steps = 2
-"""
+LEVEL = {"name": "standard", "mechanism": "auto", "eps_inf": 4.0, "eps_1": 2.0}
+SPACED = {"name": "spaced", "mechanism": "PS-GRR", "eps": 2.0, "every_steps": 2}
+APPS = {"name": "apps", "values": ["chat", "mail", "maps", "other"], "choices": "any", "level": [LEVEL, SPACED]}
 
 
 @pytest.fixture
 def survey_file(tmp_path: Path) -> Path:
     path = tmp_path / "apps.toml"
-    path.write_text(TOML)
+    path.write_text(small_text(APPS, step_seconds=3600, window_steps=4, lateness_steps=1))
     return path
 
 

@@ -4,7 +4,6 @@
 last cohort has none, also for a window with its 260 reports.
 """
 
-import tomllib
 from functools import cache
 from itertools import product
 
@@ -23,40 +22,22 @@ from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication
 from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.services.demo import Demo
-from ldpstream.surveys import Cohort, Survey, parse_survey
+from ldpstream.surveys import Cohort, Survey
+from tests.small_survey import small_survey
 
 PEOPLE, STEPS, LEAST = 1000, 3, 150
 COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
-PLAIN = parse_survey(
-    tomllib.loads("""
-name = "versions"
-start = 2026-01-05T00:00:00Z
-step_seconds = 3600
-window_steps = 2
-lateness_steps = 0
-collection = "spl"
-[[attribute]]
-name = "screen"
-values = ["home", "search", "map", "chat"]
-level = [{ name = "standard", mechanism = "GRR", eps = 9.0 }]
-[[attribute]]
-name = "latency_ms"
-bins = [0, 10, 20, 50, 100]
-[[attribute.level]]
-name = "standard"
-mechanism = "L-OSUE"
-eps_inf = 12.0
-eps_1 = 9.0
-[[attribute.level]]
-name = "once"
-mechanism = "OLH"
-eps = 9.0
-[[attribute]]
-name = "wave"
-size = 12
-level = [{ name = "standard", mechanism = "SW", eps = 9.0 }]
-""")
-)
+ONCE = {"name": "standard", "eps": 9.0}
+LATENCY = [
+    {"name": "standard", "mechanism": "L-OSUE", "eps_inf": 12.0, "eps_1": 9.0},
+    {"name": "once", "mechanism": "OLH", "eps": 9.0},
+]
+PLAIN = small_survey(
+    {"name": "screen", "values": ["home", "search", "map", "chat"], "level": [ONCE | {"mechanism": "GRR"}]},
+    {"name": "latency_ms", "bins": [0, 10, 20, 50, 100], "level": LATENCY},
+    {"name": "wave", "size": 12, "level": [ONCE | {"mechanism": "SW"}]},
+    name="versions", step_seconds=3600, collection="spl",
+)  # fmt: skip
 SURVEY = replace(PLAIN, cohort=COHORT)
 ATTRIBUTES = [attribute.name for attribute in SURVEY.attributes]
 BELOW = [(span, COHORT.values[3]) for span in COHORT_SPANS]

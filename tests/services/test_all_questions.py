@@ -11,43 +11,23 @@ from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.rehearse import rehearse
+from tests.small_survey import small_text
 
 from .rig import STOPPED, Services, wait_until
 from .test_pipeline import SEED, STEP_S, by_key, check_published, direct_tally, embedded
 
 PEOPLE, STEPS = 2000, 3
-SURVEY = f"""
-name = "questions-{os.getpid()}-{time.time_ns()}"
-start = 2026-01-05T00:00:00Z
-step_seconds = 3600
-window_steps = 4
-lateness_steps = 4
-collection = "spl"
-[[attribute]]
-name = "mode"
-values = ["car", "bus", "other"]
-level = [{{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }}]
-[[attribute]]
-name = "zone"
-bins = [0, 2, 5, 50]
-level = [{{ name = "standard", mechanism = "OLH", eps = 2.0 }}]
-[[attribute]]
-name = "both"
-pair = ["mode", "zone"]
-level = [{{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }}]
-[[attribute]]
-name = "apps"
-values = ["chat", "mail", "maps", "other"]
-choices = 2
-level = [
-  {{ name = "standard", mechanism = "auto", eps_inf = 4.0, eps_1 = 2.0 }},
-  {{ name = "spaced", mechanism = "PS-GRR", eps = 2.0, every_steps = 2 }},
-]
-[[attribute]]
-name = "minutes"
-bins = [0, 10, 20, 30, 40, 50, 60, 70, 80]
-level = [{{ name = "standard", mechanism = "SW", eps = 2.0 }}]
-"""
+MEMOS = {"name": "standard", "mechanism": "auto", "eps_inf": 4.0, "eps_1": 2.0}
+ZONE = {"name": "zone", "bins": [0, 2, 5, 50], "level": [{"name": "standard", "mechanism": "OLH", "eps": 2.0}]}
+BOTH = {"name": "both", "pair": ["mode", "zone"], "level": [MEMOS]}
+SPACED = {"name": "spaced", "mechanism": "PS-GRR", "eps": 2.0, "every_steps": 2}
+APPS = {"name": "apps", "values": ["chat", "mail", "maps", "other"], "choices": 2, "level": [MEMOS, SPACED]}
+WAVE = {"name": "standard", "mechanism": "SW", "eps": 2.0}
+MINUTES = {"name": "minutes", "bins": [0, 10, 20, 30, 40, 50, 60, 70, 80], "level": [WAVE]}
+SURVEY = small_text(
+    {"name": "mode", "values": ["car", "bus", "other"], "level": [MEMOS]}, ZONE, BOTH, APPS, MINUTES,
+    name=f"questions-{os.getpid()}-{time.time_ns()}", window_steps=4, lateness_steps=4, collection="spl",
+)  # fmt: skip
 
 
 def people(folder: Path) -> Path:

@@ -19,25 +19,13 @@ from tests.conftest import give_up
 from tests.devices.browser_rig import PageServer, page_server, tab
 from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
+from tests.small_survey import small_text
 
 from .rig import LOOPBACK, Services, free_ports, get, wait_until
 
-SOURCE = """
-name = "browser-NUMBER"
-start = 2026-01-05T00:00:00Z
-step_seconds = 3600
-window_steps = 1
-lateness_steps = 8                  # steps take 3 s: 24 s to send the reports
-collection = "smp"
-[[attribute]]
-name = "zone"
-size = 6
-[[attribute.level]]
-name = "standard"
-mechanism = "L-GRR"
-eps_inf = 4.0
-eps_1 = 2.0
-"""
+STANDARD = {"name": "standard", "mechanism": "L-GRR", "eps_inf": 4.0, "eps_1": 2.0}
+ZONE = {"name": "zone", "size": 6, "level": [STANDARD]}
+LATENESS = 8  # steps take 3 s: 24 s to send the reports
 STEP_S, DEVICES, PER_DEVICE = 3, 30, 2
 REPORT_AND_SEND = """async ([url, name, devices]) => {
     const { Device, fetchSurvey, IndexedDBStore, Sender } = await import("/build/ldpstream-device.js");
@@ -69,7 +57,8 @@ def server(typescript: Path) -> Iterator[PageServer]:
 def test_reports_of_a_browser_become_a_histogram(services: Services, server: PageServer, tmp_path: Path) -> None:
     if CHROMIUM is None:
         give_up("no Chromium on this machine")
-    (tmp_path / "source.toml").write_text(SOURCE.replace("NUMBER", f"{os.getpid()}-{time.time_ns()}"))
+    name = f"browser-{os.getpid()}-{time.time_ns()}"
+    (tmp_path / "source.toml").write_text(small_text(ZONE, name=name, window_steps=1, lateness_steps=LATENESS))
     survey_file, (port,) = tmp_path / "survey.toml", free_ports(1)
     survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     services.start("agent", survey_file)

@@ -28,6 +28,7 @@ from ldpstream.runtime.process import TOLD_TO_END
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
+from tests.small_survey import small_text
 
 from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, get, start_command, wait_until
 from .test_kafka_sink import read_records
@@ -36,23 +37,8 @@ ROOT = Path(__file__).parents[2]
 TOKEN = "token-of-the-service-tests"
 FORWARDED = "203.0.113.77"  # a device's address, as a proxy forwards it
 HEALTH_CHECK = ("the log does not answer", "the log answers again", "the topic is too new")  # depend on the broker's speed
-SURVEY = """
-name = "gate-NUMBER"
-start = 2026-01-05T00:00:00Z
-step_seconds = 3600
-window_steps = 3
-lateness_steps = 1
-collection = "smp"
-
-[[attribute]]
-name = "zone"
-size = 500
-[[attribute.level]]
-name = "only"
-mechanism = "L-OSUE"
-eps_inf = 4.0
-eps_1 = 2.0
-"""
+ONLY = {"name": "only", "mechanism": "L-OSUE", "eps_inf": 4.0, "eps_1": 2.0}
+ZONE = {"name": "zone", "size": 500, "level": [ONLY]}
 
 
 class Process:
@@ -66,7 +52,7 @@ class Process:
 
     def __init__(self, bootstrap: str, folder: Path, **settings: str) -> None:
         self.file, source, tokens = folder / "now.toml", folder / "source.toml", folder / "tokens"
-        source.write_text(SURVEY.replace("NUMBER", secrets.token_hex(6)))
+        source.write_text(small_text(ZONE, name=f"gate-{secrets.token_hex(6)}", lateness_steps=1))
         tokens.write_text(f"another-token-of-the-tests\ncollector {TOKEN}\n")
         self.survey = rehearse(source, self.file, 3600, now_s=time.time() - 60)
         self.port, self.metrics_port = free_ports(2)

@@ -182,13 +182,6 @@ def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
             load_survey(tmp_path / name)
 
 
-def test_an_attribute_is_found_by_its_name() -> None:
-    survey = parse_survey(DOCUMENT)
-    assert [survey.index(name) for name in ("a", "b")] == [0, 1]
-    with pytest.raises(ValueError, match="attribute must be one of a, b, got 'c'"):
-        survey.index("c")
-
-
 def test_the_fingerprint_depends_only_on_the_contents() -> None:
     base = parse_survey(DOCUMENT).fingerprint
     assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # the numbers 1 and 1.0 are equal

@@ -81,31 +81,6 @@ def test_request_and_response_of_both_suites(aead: AEADId) -> None:
         other.open_response(answer)
 
 
-@pytest.mark.parametrize(
-    ("aead", "private", "enc", "sealed", "exported"),
-    [  # RFC 9180, appendices A.1.1 and A.2.1
-        (
-            AEADId.AES128_GCM, "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
-            "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431",
-            "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a",
-            "3853fe2b4035195a573ffc53856e77058e15d9ea064de3e59f4961d0095250ee",
-        ),
-        (
-            AEADId.CHACHA20_POLY1305, "8057991eef8f1f1af18f4a9491d16a1ce333f695d4db8e38da75975c4478e0fb",
-            "1afa08d3dec047a643885163f1180476fa7ddb54c6a8029ea33f95796bf2ac4a",
-            "1c5250d8034ec2b784ba2cfd69dbdb8af406cfe3ff938e131f0def8c8b60b4db21993c62ce81883d2dd1b51a28",
-            "4bbd6243b8bb54cec311fac9df81841b6fd61f56538a775e7c80a9f40160606e",
-        ),
-    ],
-)  # fmt: skip
-def test_the_library_is_rfc_9180(aead: AEADId, private: str, enc: str, sealed: str, exported: str) -> None:
-    suite = CipherSuite.new(KEMId.DHKEM_X25519_HKDF_SHA256, KDFId.HKDF_SHA256, aead)
-    info = b"Ode on a Grecian Urn"
-    context = suite.create_recipient_context(bytes.fromhex(enc), load_key(bytes.fromhex(private)), info)
-    assert context.open(bytes.fromhex(sealed), b"Count-0") == b"Beauty is truth, truth beauty"
-    assert context.export(b"", 32).hex() == exported
-
-
 def test_a_capsule_that_no_key_opens() -> None:
     other = load_key(FRESH)
     with pytest.raises(UnknownKeyError, match="no such key configuration"):

@@ -232,13 +232,6 @@ def test_a_level_is_chosen_once(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_another_survey_is_refused(tmp_path: Path) -> None:
-    device = Device(survey((LONG,)), tmp_path / "file")
-    with pytest.raises(DeviceError, match="belongs to the survey with the pin"):
-        Device(survey((HASHED,)), tmp_path / "file")
-    assert device.report("q0", 1, 0)
-
-
 def test_a_device_samples_its_attribute_uniformly_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = survey((LONG,), (LONG,), (LONG,), collection="smp")
     for a in range(3):

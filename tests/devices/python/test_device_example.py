@@ -27,6 +27,7 @@ from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey, open_envelope
 from tests.gateway.gateway_rig import Served
 from tests.services.rig import free_ports, wait_until
+from tests.small_survey import small_text
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "howto" / "device.md").read_text()
@@ -36,28 +37,11 @@ COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", START)
 LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
 URL, TOKEN = "https://gateway.example", "token-of-the-gateway"
-COMMUTE = """
-name = "commute"
-start = START
-step_seconds = 86400
-window_steps = 1
-lateness_steps = 2
-collection = "smp"
-
-[[attribute]]
-name = "mode"
-values = ["car", "bus", "bicycle"]
-[[attribute.level]]
-name = "standard"
-mechanism = "L-GRR"
-eps_inf = 2.0
-eps_1 = 1.0
-[[attribute.level]]
-name = "cautious"
-mechanism = "L-OSUE"
-eps_inf = 1.0
-eps_1 = 0.5
-"""
+LEVELS = [
+    {"name": "standard", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0},
+    {"name": "cautious", "mechanism": "L-OSUE", "eps_inf": 1.0, "eps_1": 0.5},
+]
+MODE = {"name": "mode", "values": ["car", "bus", "bicycle"], "level": LEVELS}
 
 
 class Killed(BaseException):
@@ -94,7 +78,8 @@ class Network:
 def commute(tmp_path: Path) -> Survey:
     """Returns a survey that began yesterday and whose reports are not late even if a test runs over midnight."""
     yesterday = datetime.fromtimestamp(time.time() - 86_400, UTC).replace(microsecond=0)
-    (tmp_path / "trips.toml").write_text(COMMUTE.replace("START", yesterday.isoformat()))
+    text = small_text(MODE, name="commute", start=yesterday, step_seconds=86400, window_steps=1, lateness_steps=2)
+    (tmp_path / "trips.toml").write_text(text)
     return load_survey(tmp_path / "trips.toml")
 
 
@@ -118,7 +103,7 @@ class Patience:
 def appended_by_devices(
     commute: Survey, gateway: Served, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[list[list[bytes]], int]:
-    """Runs the program for 60 devices. Returns the counted envelopes of each device, and the number of lost answers.
+    """Runs the program for 30 devices. Returns the counted envelopes of each device, and the number of lost answers.
 
     A killed program is restarted. A program that has finished is started once more.
     """
@@ -126,7 +111,7 @@ def appended_by_devices(
     monkeypatch.setattr(routes, "_opener", network)
     monkeypatch.setattr(time, "sleep", Patience())
     brought = []
-    for device in range(60):
+    for device in range(30):
         home = folder / str(device)
         home.mkdir()
         shutil.copy(folder / "trips.toml", home)
@@ -144,8 +129,8 @@ def test_the_program_counts_each_device_once(
     commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought, lost = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
-    assert lost >= 20
-    assert [len(envelopes) for envelopes in brought] == [1] * 60
+    assert lost >= 10
+    assert [len(envelopes) for envelopes in brought] == [1] * 30
     assert {open_envelope(commute, raw, now_ms()).level for (raw,) in brought} == {1}
 
 
@@ -163,7 +148,7 @@ def test_a_key_drawn_for_each_attempt_counts_twice(
     monkeypatch.setattr(Device, "waiting", waiting)
     monkeypatch.setattr(Device, "settle", lambda device, report: settle(device, true[report.key]))
     brought, _ = appended_by_devices(commute, gateway, tmp_path, monkeypatch)
-    assert sum(len(envelopes) > 1 for envelopes in brought) >= 5
+    assert sum(len(envelopes) > 1 for envelopes in brought) >= 3
 
 
 # ---- a first report

@@ -27,7 +27,7 @@ from ldpstream.device.relay.binary_http import BinaryRequest, decode_request
 from ldpstream.device.relay.capsules import HEAD, KEY_BYTES, load_key, open_request
 from tests.producers.relay_rig import RelaySite, Seen, keys_of, relay_site, relay_survey
 
-STEPS = 80  # 40 pairs
+STEPS = 60  # 30 pairs
 ALARM = 1e-6  # probability that one feature of an honest sender is taken for a link
 SURVEY = relay_survey("GRR", "L-OSUE")
 LEVELS = ("GRR", "L-OSUE")  # reports of 1 and of 13 bytes

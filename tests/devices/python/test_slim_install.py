@@ -21,22 +21,13 @@ from packaging.requirements import Requirement
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES
 from tests.ldpstream.rooms import FOLDERS, INSTALLED
+from tests.small_survey import small_text
 
 ROOT = Path(__file__).parents[3]
 HEAVY = {"scipy", "numba", "pydantic", "faust", "mode", "kafka", "aiokafka", "redis", "prometheus_client", "typer", "rich"}
 FOREIGN = sorted(set(INSTALLED) - {"ldpstream"})  # agents, runtime, surveys and the other rooms
-ONE_QUESTION = """
-name = "one"
-start = 2026-01-05T00:00:00Z
-step_seconds = 60
-window_steps = 1
-lateness_steps = 0
-collection = "smp"
-[[attribute]]
-name = "answer"
-size = 3
-level = [{ name = "a", mechanism = "GRR", eps = 1.0 }]
-"""
+ONCE = {"name": "a", "mechanism": "GRR", "eps": 1.0}
+ONE_QUESTION = small_text({"name": "answer", "size": 3, "level": [ONCE]}, window_steps=1)
 PROGRAM = """
 import json, sys
 from ldpstream.device import Device, Wallet

@@ -77,8 +77,7 @@ MARKS = """([box, step, r, g, b]) => {  // columns of this colour, and the step'
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1300, 360])
+@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (360, "dark")])
 def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, width: int, scheme: str) -> None:
     survey, results = many(10, 2, 3)
     for step in range(3, 6):
