@@ -52,8 +52,8 @@ pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium an
 	$(BIN)/python -m tests.deploy.population_picture
 	LDPSTREAM_SCREENSHOTS=docs/pictures $(BIN)/python -m pytest -q tests/devices/test_example.py
 	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \
-	  $(BIN)/python -m pytest -q tests/publishing/page/test_page_earlier.py tests/publishing/page/test_page_pairs.py && \
-	  cp $$shots/replaced.png $$shots/pairs.png docs/pictures/
+	  $(BIN)/python -m pytest -q tests/publishing/page/test_page_earlier.py tests/publishing/page/test_page_pairs.py \
+	  tests/publishing/page/test_page_sets.py && cp $$shots/replaced.png $$shots/pairs.png $$shots/sets.png docs/pictures/
 
 lint: $(VENV)/.dev          ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -1,5 +1,6 @@
 """Draws the pictures of the documents with the real mechanisms:  python docs/draw_pictures.py [NAME]…"""
 
+import csv
 import sys
 from collections import deque
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
+from lab.bench.accuracy.picture import draw_ratios
+from lab.pictures import STYLE
 from ldpstream.estimators import matrix_inversion
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -83,7 +86,7 @@ def windows() -> None:
     plt.ylim(0)
     plt.xlabel("steps in the window")
     plt.ylabel("standard error in %")
-    plt.title("L-OSUE, k = 100, ε∞ = 2, ε₁ = 1, 10 000 people, share 10 %", fontsize=10)
+    plt.title("L-OSUE, k = 100, ε∞ = 2, ε₁ = 1, 10 000 people, share 10 %")
     plt.legend()
     save("window")
 
@@ -157,10 +160,10 @@ def year() -> None:
     _, (above, below) = plt.subplots(2, 1, figsize=(9, 7))
     _draw(above, curves, range(0, YEAR, DAY))
     _draw(below, curves, range(JUMP - 4 * DAY, JUMP + 5 * DAY))
-    above.set_title("a year of hourly steps: one step of each day", fontsize=10)
-    below.set_title("nine days around the jump: every step", fontsize=10)
+    above.set_title("a year of hourly steps: one step of each day")
+    below.set_title("nine days around the jump: every step")
     below.set_xlabel("day of the year")
-    below.legend(loc="lower right", ncols=2, fontsize=8, framealpha=1)
+    below.legend(loc="lower right", ncols=2)
     save("year")
 
 
@@ -169,49 +172,56 @@ def _draw(panel: Axes, curves: Curves, steps: range) -> None:
     shown = {name: 100 * shares[steps, CHAT] for name, shares in curves.shares.items()}
     half = 196 * curves.errors["filtered"][steps, CHAT]
     panel.plot(days, shown["raw"], ".", ms=2.5, color="0.72", rasterized=True, label="one step")
-    panel.plot(days, shown["window"], lw=0.7, color="tab:orange", label="window of 25 steps")
-    panel.fill_between(days, shown["filtered"] - half, shown["filtered"] + half, color="tab:blue", alpha=0.25, lw=0)
-    panel.plot(days, shown["filtered"], lw=1.2, color="tab:blue", label="filtered, with 95 % intervals")
+    panel.plot(days, shown["window"], lw=0.7, color="C1", label="window of 25 steps")
+    panel.fill_between(days, shown["filtered"] - half, shown["filtered"] + half, color="C0", alpha=0.25, lw=0)
+    panel.plot(days, shown["filtered"], lw=1.2, color="C0", label="filtered, with 95 % intervals")
     panel.plot(days, 100 * curves.truth[steps, CHAT], "--", lw=1, color="black", label="true share")
     for t, jump in curves.jumps:
         if jump.value == CHAT and t in range(steps.start, steps.stop):
-            panel.axvline(t / DAY, color="tab:red", lw=0.8, label=f"jump detected, {t - JUMP} hours after it")
+            panel.axvline(t / DAY, color="C7", lw=0.8, label=f"jump detected, {t - JUMP} hours after it")
     panel.set(xlim=(days[0], days[-1]), ylim=(0, 27), ylabel="share of “chat” in %")
 
 
 def promises() -> None:
+    """Draws the mechanisms with ε = 2 of the benchmark's table."""
     _, _, table = (HERE.parent / "evidence" / "streams.md").read_text().partition("**Values that change often")
     rows = [
         [cell.strip() for cell in line.split("|")[1:-1]] for line in table.partition("\n\n")[2].split("\n\n")[0].splitlines()
     ]
-    plt.figure(figsize=(7.4, 4.2))
-    for eps, colour in (("1", "tab:blue"), ("2", "tab:orange"), ("4", "tab:green")):
-        for name, eps_inf, _, _, window, filtered, loss, *_ in rows[2:]:
-            if eps_inf != eps:
-                continue
-            x, y, spaced = float(loss.removeprefix("≤ ")), float(window), filtered != "–"
-            plt.plot(x, y, "o" if spaced else "x", color=colour)
-            if name in ("L-GRR", "L-OSUE", "L-OLH", "OUE"):
-                place = (5, -12) if name == "L-OSUE" else (5, 4)
-                plt.annotate(
-                    f"{name}, every 24 steps" if spaced else name, (x, y), place, textcoords="offset points", fontsize=8
-                )
-        plt.plot([], [], "s", color=colour, label=f"ε∞ = {eps}; one spaced report: ε = {eps}")
-    plt.plot([], [], "x", color="gray", label="memoized, a report at every step")
-    plt.plot([], [], "o", color="gray", label="spaced: fresh reports, bounded for any values")
+    plt.figure(figsize=(7.4, 4))
+    for name, eps, _, _, window, filtered, loss, *_ in rows[2:]:
+        if eps != "2":
+            continue
+        x, y, spaced = float(loss.removeprefix("≤ ")), 0.1 * float(window) ** 0.5, filtered != "–"
+        plt.plot(x, y, "o" if spaced else "x", color="C0" if spaced else "C1", ms=8)
+        if name in ("L-GRR", "L-OLH", "L-OSUE", "OUE"):
+            plt.annotate(name, (x, y), (8, 5), textcoords="offset points")
+    plt.plot([], [], "o", color="C0", label="spaced: a fresh report every 24 steps")
+    plt.plot([], [], "x", color="C1", label="memoized: a report at every step")
+    plt.annotate("lower left\nis better", (0.03, 0.04), (0.13, 0.2), "axes fraction", "axes fraction", {"arrowstyle": "->"})
     plt.xscale("log")
-    plt.yscale("log")
     plt.xlim(3, 4e5)
-    plt.ylim(3, 2e4)
-    plt.xlabel("loss of 120 steps in nats, for any values")
-    plt.ylabel("mean squared error of the window, in 10⁻⁶")
-    plt.legend(fontsize=8)
+    plt.ylim(0)
+    plt.xlabel("privacy loss of 120 steps, for any values, in nats")
+    plt.ylabel("error of a share, in percentage points")
+    plt.legend(loc="upper right")
     save("promises")
 
 
-DRAWN = {"idea": idea, "eps_t": losses, "window": windows, "year": year, "promises": promises}
+def accuracy() -> None:
+    """Draws the accuracy benchmark from its committed table of every cell."""
+    views: dict[str, dict[str, list[float]]] = {}
+    with (HERE.parent / "evidence" / "results" / "accuracy.csv").open() as file:
+        for cell in csv.DictReader(file):
+            found = views.setdefault(cell["view"], {})
+            for method in list(cell)[list(cell).index("error") + 1 :]:
+                found.setdefault(method, []).extend([float(cell[method])] if cell[method] else [])
+    draw_ratios(views, HERE / "accuracy.svg")
+
+
+DRAWN = {"idea": idea, "eps_t": losses, "window": windows, "year": year, "promises": promises, "accuracy": accuracy}
 
 if __name__ == "__main__":
-    plt.rcParams["svg.hashsalt"] = "ldpstream"
+    plt.rcParams.update(STYLE)
     for name in sys.argv[1:] or DRAWN:
         DRAWN[name]()

@@ -43,9 +43,18 @@ def draw_panels(panels: Sequence[Panel], title: str, path: Path) -> None:
         OutputError: if Matplotlib is missing.
     """
     try:
-        from matplotlib.figure import Figure  # only here: Matplotlib is an optional dependency
+        import matplotlib as mpl  # only here: Matplotlib is an optional dependency
     except ImportError:
         raise OutputError("pictures need Matplotlib: pip install matplotlib") from None
+    from lab.pictures import STYLE
+
+    with mpl.rc_context(STYLE):
+        _draw(panels, title, path)
+
+
+def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
+    from matplotlib.figure import Figure
+
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(4.6 * across, 3.6 * down), layout="constrained")

@@ -1,10 +1,19 @@
-"""Small picture files."""
+"""The one style of the diagrams, and small picture files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+INK, SOFT, LINE = "#16202c", "#4d5a68", "#d5dce4"  # as on the live page
+CURVES = ["#1f5fa8", "#b05f00", "#1b7f4b", "#a02c78", "#5b46b2", "#0b7285", "#8a5a2b", "#b3261e", "#4d6b00", "#566473"]
+STYLE: dict[Any, Any] = {
+    "axes.prop_cycle": f"cycler('color', {CURVES})", "axes.edgecolor": SOFT, "axes.labelcolor": INK, "text.color": INK,
+    "axes.titlesize": 11, "axes.labelsize": 11, "font.size": 11, "legend.fontsize": 10, "legend.framealpha": 1,
+    "xtick.color": SOFT, "ytick.color": SOFT, "axes.grid": True, "grid.color": LINE, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "ldpstream", "svg.fonttype": "path",
+}  # fmt: skip
 COLOURS, FREQUENT = 256, 160
 
 

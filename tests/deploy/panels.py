@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
+from lab.pictures import shrink
 from tests.deploy.tools import ToolError, panel_bundle
 from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
@@ -33,7 +33,6 @@ WIDTH = 1200  # as in `app.jsx`; narrow enough to read a picture in a document
 ORIGIN = "http://grafana.invalid/"  # Grafana's components need an origin with a local storage
 EMPTY = '<!doctype html><meta charset="utf-8"><body style="margin:0"><div id="root"></div>'
 VARIABLES = ("survey", "attribute", "span", "estimator", "value")
-COLOURS = 128
 NUMERICAL = 3  # code of the numerical sort of a variable's values
 
 Ask = Callable[[str, dict[str, str]], Any]  # a path below /api/v1/ and its parameters -> Prometheus's data
@@ -147,7 +146,7 @@ class Canvas:
     def picture(self, file: Path) -> None:
         """Writes the drawing as a PNG with a palette, which has a third of the bytes."""
         self._page.locator("#board").screenshot(path=file)
-        Image.open(file).quantize(COLOURS).save(file, optimize=True)
+        shrink(file)
 
 
 @contextmanager

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from PIL import Image
 from playwright.sync_api import Browser, Page, expect
 
+from lab.pictures import shrink
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import Envelope
 from tests.agents.samples import during
 from tests.deploy.tools import TYPESCRIPT
 from tests.gateway.gateway_rig import Served
-from tests.publishing.page.page_rig import COLOURS, PATIENCE_MS, SHOTS
+from tests.publishing.page.page_rig import PATIENCE_MS, SHOTS
 from tests.services.rig import wait_until
 
 from .browser_rig import PageServer
@@ -71,8 +71,9 @@ def test_the_page_sends_one_report_and_is_accessible(
     assert sent.step == STEP
     assert page.locator("#reported").text_content() == f"“{SURVEY.attributes[0].label(value)}”"
     if SHOTS:
-        picture = Image.open(BytesIO(page.screenshot(full_page=True))).convert("RGB")
-        picture.quantize(COLOURS).save(f"{SHOTS}/example-{name}.png", optimize=True)
+        picture = Path(f"{SHOTS}/example-{name}.png")
+        page.screenshot(full_page=True, path=picture)
+        shrink(picture)
     page.reload()
     page.wait_for_selector("html[data-ready=yes]")
     answer(page, "car")  # the same day: the same report

@@ -1,45 +1,44 @@
-import math
+"""The picture of the accuracy benchmark: one bar for each method, from the ratios of its errors to the winners' errors."""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from lab.bench.accuracy.compare import VIEWS, Result, summarise
+from lab.bench.accuracy.compare import VIEWS, Result
+from lab.pictures import STYLE
 
-SHOWN = 14  # methods in a panel, the best ones
-LIMIT = 10.0  # larger ratios are drawn at this ratio
-COLUMNS = 2  # more panels side by side would be too small to read in a document
-COLOURS = 128  # number of colours in a PNG
+SHOWN = 7  # methods in a panel, the best ones
+PANELS = ("all", "few", "ordered", "wasserstein")
 
 
 def draw(result: Result, path: Path) -> None:
-    from matplotlib.figure import Figure  # imported here: Matplotlib is optional
-    from PIL import Image  # Matplotlib needs it
+    views = {
+        view: {name: [cell.ratios[name].value for cell in cells if name in cell.ratios] for name in cells[0].ratios}
+        for view, cells in result.views.items()
+        if cells
+    }
+    draw_ratios(views, path)
 
-    rows = math.ceil(len(result.views) / COLUMNS)
-    figure = Figure(figsize=(4.6 * COLUMNS, 4.8 * rows), layout="constrained")
-    axes = figure.subplots(rows, COLUMNS).flat
-    for spare in axes[len(result.views) :]:
-        spare.set_axis_off()
-    for axis, (view, cells) in zip(axes, result.views.items(), strict=False):
-        methods = [one for one in summarise(cells) if one.cells == len(cells)][:SHOWN]
-        for place, one in enumerate(methods):
-            noise = np.random.default_rng(place)
-            for held_out, colour in ((False, "C0"), (True, "C1")):
-                ratios = [cell.ratios[one.method].value for cell in cells if cell.cell.held_out == held_out]
-                heights = place + noise.uniform(-0.3, 0.3, len(ratios))
-                axis.plot(np.minimum(ratios, LIMIT), heights, ".", ms=3, alpha=0.5, color=colour)
-            axis.plot([one.mean] * 2, [place - 0.4, place + 0.4], color="black", lw=2)
-        axis.set(xscale="log", xlim=(0.95, LIMIT * 1.05), xlabel="error divided by the winner's error")
-        axis.set_title(VIEWS[view].replace(", ", ",\n"), fontsize="medium")
-        axis.set_yticks(range(len(methods)), [one.method for one in methods])
-        axis.set_xticks([1, 1.5, 2, 3, 5, 10], ["1", "1.5", "2", "3", "5", "≥ 10"])
-        axis.minorticks_off()
-        axis.invert_yaxis()
-        axis.grid(axis="x", alpha=0.3)
-    for label, colour in (("shapes used during development", "C0"), ("held-out shapes", "C1")):
-        axes[0].plot([], [], ".", color=colour, label=label)
-    axes[0].plot([], [], color="black", lw=2, label="geometric mean")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
-    if path.suffix == ".png":
-        Image.open(path).quantize(COLOURS).save(path, optimize=True)  # a palette takes a third of the bytes
+
+def draw_ratios(views: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
+    """Draws the geometric mean of each method's ratios, for the methods that ran in all cells of a view."""
+    import matplotlib as mpl  # imported here: Matplotlib is optional
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(STYLE):
+        shown = [view for view in PANELS if view in views]
+        figure = Figure(figsize=(9, 2.9 * -(-len(shown) // 2)), layout="constrained")
+        for i, view in enumerate(shown):
+            most = max(map(len, views[view].values()))
+            means = {name: float(np.exp(np.log(found).mean())) for name, found in views[view].items() if len(found) == most}
+            best = sorted(means, key=lambda name: means[name])[:SHOWN]
+            axis = figure.add_subplot(-(-len(shown) // 2), 2, i + 1)
+            axis.barh(best, [means[name] for name in best], color=["C0" if name.startswith("eb") else "C9" for name in best])
+            for place, name in enumerate(best):
+                axis.annotate(f"{means[name]:.2f}", (means[name], place), (3, 0), textcoords="offset points", va="center")
+            axis.set(xlim=(0, 1.2 * means[best[-1]]), title=VIEWS[view].replace(", ", ",\n"))
+            axis.invert_yaxis()
+            axis.grid(visible=False, axis="y")
+        figure.supxlabel("error divided by the error of the best method of each case: shorter is better")
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)

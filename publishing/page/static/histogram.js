@@ -38,9 +38,11 @@ export function select(h) {
 function bars(h) {
   const { kept, others, left } = select(h);
   const pick = (numbers) => kept.map((i) => numbers[i]);
+  const numbersOfAnswers = asked().k - (asked().choices ?? 0); // the first value that is "at most" some number of answers
+  const plain = (value) => colour(value < numbersOfAnswers ? "bar" : "line");
   const made = {
     kept, left, others, values: pick(h.values), labels: pick(h.labels), frequencies: pick(h.frequencies), low: pick(h.low), high: pick(h.high),
-    truth: h.truth && pick(h.truth), fills: kept.map((i) => (state.slots.has(h.values[i]) ? `${colourOf(state.slots.get(h.values[i]))}b0` : colour("bar"))),
+    truth: h.truth && pick(h.truth), fills: kept.map((i) => (state.slots.has(h.values[i]) ? `${colourOf(state.slots.get(h.values[i]))}b0` : plain(h.values[i]))),
   };
   if (others !== null) {
     made.beyond = new Set([kept.length]);
@@ -93,7 +95,7 @@ function remarks(h, known) {
   if (!h.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   if (h.crowd !== null && !h.crowd.reached) box.append(" ", element("span", `${capital(crowdText(h.crowd))} in this step.`, { class: "late" }));
   const { choices } = asked();
-  if (choices) box.append(` People choose up to ${plural(choices, "value")}, so the `, explained("shares", "several"), " do not sum to 100 %.");
+  if (choices) box.append(` People choose up to ${plural(choices, "value")}, so the `, explained("shares", "several"), " do not sum to 100 %. Grey bars tell how many values people choose.");
   if (h.truth) box.append(" ", element("span", "", { class: "ring" }), " is the ", explained("truth", "truth"), ".");
   if (!known) return;
   const { kept, others, left } = rows;

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 from msgspec import UNSET, UnsetType
-from PIL import Image
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
+from lab.pictures import shrink
 from ldpstream.promises.outlook import spent
 from ldpstream.publishing.answers.responses import Truths
 from ldpstream.publishing.api.app import create_api
@@ -31,7 +31,6 @@ expect.set_options(timeout=PATIENCE_MS)
 SAMPLES = Path(__file__).parents[3] / "surveys" / "samples"
 SURVEY = load_survey(SAMPLES / "demo.toml")
 SHOTS = os.environ.get("LDPSTREAM_SCREENSHOTS")
-COLOURS = 128  # number of colours in a stored picture
 
 OpenPage = Callable[..., Page]
 
@@ -82,7 +81,7 @@ def shoot(page: Page, name: str) -> None:
     if SHOTS:
         picture = f"{SHOTS}/{name}.png"
         page.screenshot(path=picture, full_page=True)
-        Image.open(picture).quantize(COLOURS).save(picture, optimize=True)  # a palette takes a third of the bytes
+        shrink(Path(picture))
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
         with open(f"{SHOTS}/first_paint.jsonl", "a") as file:
             file.write(json.dumps({"page": name, "first_contentful_paint_ms": paint}) + "\n")

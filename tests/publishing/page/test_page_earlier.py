@@ -32,6 +32,8 @@ def test_the_curves_begin_with_the_replaced_survey(url: str, open_page: OpenPage
     now = page.locator("#legend .now")
     expect(now.nth(0)).to_have_text("–")  # scooter
     expect(now.nth(2)).to_contain_text("%")  # bicycle
+    page.mouse.move(0, 0)
+    expect(page.locator("#legend-period")).to_contain_text(f"(step {NEW_STEPS - 1})")
     shoot(page, "replaced")
 
 

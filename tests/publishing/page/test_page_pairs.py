@@ -1,10 +1,12 @@
 """The page shows cross tables of pairs, and of cohorts and values: three kinds of shares, and a link that keeps the choice."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+from lab.pictures import shrink
 from ldpstream.publishing.estimates.cross_table import CrossTable
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.services.demo import Demo
@@ -73,6 +75,7 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     assert findings(other) == []
     if SHOTS:
         other.locator("#cross").screenshot(path=f"{SHOTS}/pairs.png")
+        shrink(Path(SHOTS) / "pairs.png")
     query = parameters(page.locator("#cross-csv").get_attribute("href") or "")
     assert (query["span"], query["step"]) == ("window", "2")
     page.select_option("#cross-part", label="within each zone")
