@@ -89,7 +89,7 @@ def fit(m: Mechanism, table: CountTable, steps: int = 1) -> Fit:
 
 
 def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None]:
-    own = m.device.fit_tests(table, steps)
+    own = m.device.reading.fit_tests(table, steps)
     if not m.pure:
         return own or {"counts": _counts(m, table, steps)}
     below, together = _below_the_floor(m, table, steps)
@@ -108,11 +108,11 @@ def _total(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
 
 
 def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> tuple[FloatArray, float]:
-    variance = float(m.support_variances(np.zeros(1), steps)[0])
+    variance = float(m.reading.support_variances(np.zeros(1), steps)[0])
     if not variance:
         return np.zeros(0), 0.0
     error = math.sqrt(variance * table.n / steps)
-    return np.minimum((m.support(table) - table.n * m.q) / error, 0), m.device.supported_together(steps) / variance
+    return np.minimum((m.support(table) - table.n * m.q) / error, 0), m.device.reading.supported_together(steps) / variance
 
 
 def _floor(below: FloatArray) -> LogP | None:

@@ -49,7 +49,7 @@ def difference_errors(before: Estimate, after: Estimate, m: Mechanism | None = N
         return largest
     if not people > 0:
         raise ValueError(f"people must be positive, got {people!r}")
-    first, second = (m.encoded(np.clip(estimate.frequencies, 0, 1)) for estimate in (before, after))
+    first, second = (m.reading.encoded(np.clip(estimate.frequencies, 0, 1)) for estimate in (before, after))
     opposed = m.fakes**2 * np.minimum(first * second, (1 - first) * (1 - second)) / people
     own = before.standard_errors**2 + after.standard_errors**2
     return np.asarray(np.minimum(largest, np.sqrt(own + 2 * opposed)))

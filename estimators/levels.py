@@ -48,7 +48,7 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
 
     Source: Boucheron, Lugosi and Massart 2013, Theorem 2.10 (Bernstein).
     """
-    telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and m.unbiased]
+    telling = [i for i, (m, table) in enumerate(groups) if table.n and m.p != m.q and m.reading.unbiased]
     found: list[LevelsDifference] = []
     pairs = list(combinations(telling, 2))
     reports = of_each_group(groups, steps)
@@ -62,9 +62,9 @@ def levels_difference(groups: list[Group], steps: Steps = 1) -> LevelsDifference
         reach = 0.0
         for (m, table), frequencies, each in zip(two, own, of_pair, strict=True):
             people = table.n / each
-            of_own, of_both = (m.inversion_variances(m.possible(f), 1, each) for f in (frequencies, together))
+            of_own, of_both = (m.reading.inversion_variances(m.reading.possible(f), 1, each) for f in (frequencies, together))
             variance += np.maximum(of_own, of_both) / people
-            reach = max(reach, m.largest_contribution / people)
+            reach = max(reach, m.reading.largest_contribution / people)
         exponent = difference**2 / np.maximum(2 * (variance + reach * difference / 3), 1e-300)
         value = int(exponent.argmax())
         log_p = math.log(2 * len(pairs) * difference.size) - float(exponent[value])

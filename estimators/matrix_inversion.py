@@ -16,7 +16,7 @@ def matrix_inversion(
     """Frequencies by inversion of the counts of one mechanism, or of several levels.
 
         f̂_v = (C_v/n - q) / (p - q)                        pure mechanisms
-        f̂ = c/n B                                          SW and location mechanisms; B: `ChannelMechanism.inverse`
+        f̂ = c/n B                                          SW and location mechanisms; B: `ChannelReading.inverse`
 
     For several levels, each bin gets a weighted mean of the levels' inversions. The weights are 1 / variance under uniform
     frequencies. If a level's channel is not invertible, the least-squares inversion adds a bias that the standard errors do not
@@ -41,7 +41,7 @@ def matrix_inversion(
         TypeError: if m and table are neither a mechanism with its table nor a list of such pairs alone.
 
     Source: Wang, Blocki, Li and Jha 2017, §4 (pure protocols); variance as in `Mechanism.variance` and
-    `ChannelMechanism.inversion_variances`.
+    `ChannelReading.inversion_variances`.
     """
     check_method(post)
     groups = groups_of(m, table, steps)
@@ -51,8 +51,8 @@ def matrix_inversion(
         if not counts.n or own.p == own.q:
             continue
         people = counts.n / each
-        inverted = own.inversion(counts)
-        bins = own.inversion_variances(own.possible(inverted), 1, each)
+        inverted = own.reading.inversion(counts)
+        bins = own.reading.inversion_variances(own.reading.possible(inverted), 1, each)
         weight = inversion_weight(own, people, each)
         frequencies += weight * inverted
         variance += weight**2 * bins / people
@@ -66,4 +66,4 @@ def matrix_inversion(
 
 def inversion_weight(m: Mechanism, people: float, each: int = 1) -> FloatArray:
     """Returns a group's weight for each value, (k,): 1 / variance at uniform frequencies, if everyone makes `each` reports."""
-    return people / m.inversion_variances(np.full(m.k, 1 / m.k), 1, each)
+    return people / m.reading.inversion_variances(np.full(m.k, 1 / m.k), 1, each)

@@ -295,13 +295,13 @@ def _seen(counted: Counted, at: FloatArray | None) -> _Seen | None:
         return None
     weights = np.array([float(inversion_weight(m, t.n / each, each)[0]) for (m, t), each in informative])
     weights /= weights.sum()
-    inverted = [m.inversion(t) for (m, t), _ in informative]
+    inverted = [m.reading.inversion(t) for (m, t), _ in informative]
     shares = np.sum([w * z for w, z in zip(weights, inverted, strict=True)], axis=0)
     f = post_process(shares, "norm-sub") if at is None else at
     noise = Covariance(np.zeros(shares.size), np.zeros((0, shares.size)), np.zeros(0))
     for ((m, table), each), w in zip(informative, weights.tolist(), strict=True):
         scale = w / (math.sqrt(table.n / each) * each * (m.p - m.q))
-        noise += m.support_covariance(f, each).scaled(scale)
+        noise += m.reading.support_covariance(f, each).scaled(scale)
     along = noise.with_sums(np.ones((1, shares.size)))[0]  # covariance of each share with the sum
     of_sum = along.sum()
     if of_sum > NO_NOISE * noise.own.sum():

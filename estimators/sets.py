@@ -49,8 +49,8 @@ def mean_choices(groups: Sequence[Group], steps: Sequence[int]) -> Number | None
     assert most is not None
     n, parts = known[0][0].k - most, []
     for m, table, t in known:
-        shares = m.inversion(table)
-        of_sum = max(m.values_variance(shares, t), 0.0)
+        shares = m.reading.inversion(table)
+        of_sum = max(m.reading.values_variance(shares, t), 0.0)
         parts.append((float(shares[:n].sum()), of_sum / (table.n / t * (t * (m.p - m.q)) ** 2)))
     weights = [1 / max(variance, 1e-300) for _, variance in parts]
     total = sum(weight * share for weight, (share, _) in zip(weights, parts, strict=True)) / sum(weights)
@@ -73,10 +73,10 @@ def mean_of_filtered(found: Filtered, mechanisms: Sequence[Mechanism]) -> Number
     assert most is not None
     dummies, together = slice(len(shares) - most, None), 1.0
     for m in (m for m in mechanisms if m.p != m.q):
-        possible = m.possible(shares)
-        apart = float(m.inversion_variances(possible, 1, LONG)[dummies].sum()) * (LONG * (m.p - m.q)) ** 2
+        possible = m.reading.possible(shares)
+        apart = float(m.reading.inversion_variances(possible, 1, LONG)[dummies].sum()) * (LONG * (m.p - m.q)) ** 2
         if apart:
-            together = max(together, m.values_variance(possible, LONG) / apart)
+            together = max(together, m.reading.values_variance(possible, LONG) / apart)
     variance = float((errors[dummies] ** 2).sum()) + (together - 1) * float(found.lasting[dummies].sum())
     return _number(most * (1 - float(shares[dummies].sum())), most * math.sqrt(variance), most)
 

@@ -3,24 +3,54 @@
 import copy
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_K, FloatArray, IntArray, Reports, integer, user_values
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_K, FloatArray, IntArray, Reports, integer, real, user_values
 from ldpstream.mechanisms.claims.checked import Checked
 from ldpstream.mechanisms.claims.privacy_claims import PrivacyClaims
-from ldpstream.mechanisms.counts.inference import Inference
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
 from ldpstream.mechanisms.table import CountTable
 
 MAX_CHANNEL_ENTRIES = 2**24
+Answers = Literal["values", "numbers", "sets"]
 Invalid = Literal["symbol out of range", "padding bits set"]
 
 
-class Mechanism(Inference, PrivacyClaims, Checked):
-    """A mechanism. If a mechanism is not `pure`, p and q are NaN.
+class Mechanism(PrivacyClaims, Checked):
+    """A mechanism: the `randomizer` of devices, the claims about its privacy, and the `reading` of its counts.
+
+    If a mechanism is not `pure`, p and q are NaN. A new mechanism may keep these defaults:
+
+    ===================================  ==============================  ===========================  =======================
+    override                             default                         wrong or loose if            noticed by the tests of
+    ===================================  ==============================  ===========================  =======================
+    `marks`                              1                               a report raises no or more   impossible counts
+                                                                         counts
+    `n_enrolments`, `enroll`             1, 0                            a device keeps a choice      devices, conformance
+    `supported`                          0 to k values                   loose: false reports weigh   false reports
+                                                                         less
+    `Reading._support`                   the table's counts              they are not the supports    counted reports
+    `Reading._channel_term`              None: likelihood of supports    the table determines more    channel terms
+    `Reading._covariance_factors`        independent bits                supports depend on each      the enumerated second
+                                                                         other                        moment
+    `Reading.unshared_variances`         entry by entry                  a vector mixes entries       the second moment
+    `Reading.supported_together`         at uniform frequencies          supports rise together more  rates of false alarms
+                                                                         at other frequencies
+    `Reading.fit_tests`                  total, floor and least support  loose: forgeries escape      forged reports
+    `OneTime._guess_once`                dense channel, or a bound       never                        guesses
+    `OneTime.favours`, `distance`        from the loss                   loose                        guesses
+    `_guess_any_values`, `_guess_memos`  from the evidence               loose                        guesses
+    `loss_to_all`                        false                           loose                        the largest chance
+    `blanket`, `memo_blanket`            None: no gain from shuffling    loose                        shuffled reports
+    `equal_chances`, `pair_chances`,     None, or no part                loose: faulty devices pass   the conformance check
+    `uniform_parts`, `outcomes`
+    `draw_counts`, `valid_row`           every report, `valid`           slow                         drawn tables, rows
+    ===================================  ==============================  ===========================  =======================
 
     Attributes:
         names: the names of the class's mechanisms in `mechanisms.registry`. If there are several, `name` is a parameter of the
@@ -50,11 +80,12 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
         loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
         lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
+        read_by: the class of the mechanism's `reading`.
         choices: m, if a value is a set of at most m values (`mechanisms.families.padded_sampling`), else None.
     """
 
     names: ClassVar[tuple[str, ...]]
-    answers: ClassVar[Literal["values", "numbers", "sets"]] = "values"
+    answers: ClassVar[Answers] = "values"
     most_values: ClassVar[int] = MAX_K
     name: str
     k: int
@@ -74,6 +105,7 @@ class Mechanism(Inference, PrivacyClaims, Checked):
     loss_to_all: bool = False
     every_steps: int = 1
     lifetime_reports: int | None = None
+    read_by: type[Reading] = Reading
     choices: int | None = None
 
     fakes: int = 1  # d: one device in d encodes its true value; the others encode a uniform value (`with_fake_data`)
@@ -105,12 +137,17 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         Source: Arcolezi, Couchot, Al Bouna and Xiao 2021 (RS+FD), with uniform fake values.
         """
         d = integer("d", d, 1, 10**6)
-        mixed = copy.copy(self)
+        mixed = self._copy()
         uniform = self.q + (self.p - self.q) / self.k
         mixed.p, mixed.q = (self.p + (d - 1) * uniform) / d, (self.q + (d - 1) * uniform) / d
         mixed.fakes, mixed._device = d, self
         mixed.signature = f"{self.signature} with fake data, d={d}"
         return mixed
+
+    def _copy(self) -> Self:
+        copied = copy.copy(self)
+        copied.__dict__.pop("reading", None)  # it reads the counts of this mechanism
+        return copied
 
     @abstractmethod
     def coins(self) -> Coins:
@@ -216,6 +253,79 @@ class Mechanism(Inference, PrivacyClaims, Checked):
         """The same mechanism on devices that report less often (`OneTime.spaced`); memoized mechanisms raise ValueError."""
 
     # ---- on the server
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Estimates from the mechanism's counts, and their errors."""
+        return self.read_by(self)
+
+    @abstractmethod
+    def rounds(self) -> tuple[float, float, float, float]:
+        """(a, b, p₂, q₂): a = Pr[memo supports v | value is v], b = Pr[memo supports v | value is not v],
+        p₂ = Pr[report supports v | memo supports v], q₂ = Pr[report supports v | memo does not support v].
+
+        The memo of a one-time mechanism is the value itself: (1, 0, p, q).
+        """
+
+    def support(self, table: CountTable) -> IntArray:
+        """(k,) int64 support counts C_v: how many reports support each value.
+
+        Raises:
+            ValueError: if the table belongs to another mechanism, or if the mechanism is not pure.
+        """
+        return self.reading.support(table)
+
+    @property
+    def supported(self) -> tuple[int, int]:
+        """The least and the largest number of values that one report can support."""
+        return 0, self.k
+
+    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> float:
+        """Exact variance of one bin of the matrix inversion.
+
+            steps = 1:  γ(1 - γ) / (n (p - q)²),  γ = q + f (p - q)
+            steps = W:  Var S / (n W² (p - q)²),
+                        Var S = W [π p₂(1-p₂) + (1-π) q₂(1-q₂)] + W² (p₂-q₂)² π (1-π),  π = f a + (1-f) b
+
+        The n people are drawn at random from a population in which a share f has the value. Every device reports at each of the
+        W steps, with an unchanged value. a, b, p₂ and q₂ are those of `rounds`. The second formula holds without fake data, and
+        not for PS-GRR (see `SampledReading.given_memo`).
+
+        Args:
+            f: true frequency of the bin, in [0, 1].
+            n: number of people, at least 1.
+            steps: number of steps W that are averaged, at least 1.
+
+        Returns:
+            The variance; infinite if p and q are the same double.
+
+        Raises:
+            ValueError: if an argument is outside its range, or if the mechanism is not pure.
+
+        Equation 10 of ALLOMFREE has another factor of f in γ. It is right at f = 0, and for all f only if p + q = 1 in both
+        rounds.
+        """
+        f, n, steps = real("f", f, 0.0, 1.0), integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        return self.reading.bin_variance(f, n, steps)
+
+    def outweighs(self, values: int = 1) -> float:
+        """Number of honest people whom one false report outweighs, for a set of r values.
+
+            max_y max_R |Σ_{v∈R} w_v(y)|,   w_v(y) = (1[y supports v] - q) / (p - q)
+
+        Args:
+            values: r, the size of the set, in [1, k].
+
+        Returns:
+            The exact maximum; infinite if p = q.
+
+        Source of the idea: Cheu, Smith and Ullman 2021 (manipulation attacks).
+        """
+        return self.reading.outweighs(integer("values", values, 1, self.k))
+
+    def require(self, table: CountTable) -> None:
+        if table.mechanism != self.signature:
+            raise ValueError(f"expected a count table of {self.signature}, got one of {table.mechanism}")
 
     @abstractmethod
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:

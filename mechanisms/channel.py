@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
-from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.counts.inference import SMALLEST
+from ldpstream.mechanisms.counts.reading import SMALLEST, Reading
 from ldpstream.mechanisms.counts.terms import ChannelTerm, DenseTerm, Term
 from ldpstream.mechanisms.families.grr import unsigned
 from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, channel_moments
@@ -20,17 +19,117 @@ from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.table import CountTable
 
 
+class ChannelReading(Reading):
+    """Reads the counts of the outputs of any channel. There are no support counts."""
+
+    unbiased = False
+
+    def inverse(self) -> FloatArray:
+        """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
+
+        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
+        with the smallest norm, which is biased for some distributions. SW inverts under Σ f = 1 instead.
+
+        Raises:
+            ValueError: if the channel is too large to be dense.
+        """
+        return self._pseudo_inverse
+
+    @cached_property
+    def _pseudo_inverse(self) -> FloatArray:
+        found = np.asarray(np.linalg.pinv(self.m.channel(), rcond=1e-13))
+        found.setflags(write=False)
+        return found
+
+    def likelihood(self, table: CountTable, exact: bool = True) -> Term:
+        return super().likelihood(table)
+
+    def _channel_term(self, counts: IntArray) -> ChannelTerm:
+        return DenseTerm(self.m.channel(), counts)
+
+    @property
+    def has_score_moments(self) -> bool:
+        return self.m.k <= MAX_DENSE_K
+
+    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+        return channel_moments(self.m.channel(), f, steps)
+
+    def inversion(self, table: CountTable) -> FloatArray:
+        self.m.require(table)
+        return self._invert(table.counts / table.n)
+
+    def _invert(self, observed: FloatArray) -> FloatArray:
+        return np.asarray(observed @ self.inverse())
+
+    def possible(self, shares: FloatArray) -> FloatArray:
+        return project(shares)
+
+    def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        return np.maximum(variance, SMALLEST / n)
+
+    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        return self.inversion_variances(f, 1, steps) / (n / steps)
+
+    def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
+        """Returns 1 as the least variance, and 0 for the third moments."""
+        return 1.0, np.zeros(shares.size)
+
+    def outweighs(self, values: int) -> float:
+        """With w_v(y) = B_yv."""
+        ascending = np.sort(self.inverse(), axis=1)
+        return float(max(ascending[:, self.m.k - values :].sum(axis=1).max(), -ascending[:, :values].sum(axis=1).min()))
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """Exact variances of the k bins of the least-squares inversion.
+
+            Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
+
+        with f the frequencies of the encoded values, γ = f A, B = `inverse()` and H = A B. The people and their reports are as
+        in `Mechanism.variance`, with new noise at each step.
+
+        Args:
+            frequencies: (k,) true frequencies of all values.
+            n: number of people, at least 1.
+            steps: number of steps W that are averaged, at least 1.
+
+        Source: covariance of multinomial counts; within a step diag(γ) - γγᵀ, between steps Aᵀ diag(f) A - γγᵀ.
+        """
+        f = distribution("frequencies", frequencies, self.m.k)
+        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        f, a, b = self.encoded(f), self.m.device.channel(), self.inverse()
+        gamma = f @ a
+        single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
+        total = (single - same_value) / steps + same_value - mean**2
+        return np.asarray(np.maximum(total, 0) / n)
+
+    def _support(self, table: CountTable) -> NoReturn:
+        self._refuse("support counts")
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> NoReturn:
+        self._refuse("covariance of support counts")
+
+    def bin_variance(self, f: float, n: int, steps: int) -> NoReturn:
+        self._refuse("variance that depends on one bin's frequency only (see inversion_variances)")
+
+    @property
+    def largest_contribution(self) -> NoReturn:
+        self._refuse("bound of one report's contribution")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ValueError(f"{self.m.signature} is not a pure mechanism and has no {what}: use its counts and its channel")
+
+
 class ChannelMechanism(OneTime):
     """A one-time mechanism defined by its channel. p and q are NaN.
 
-    `support`, `support_covariance`, `variance`, `rounds` and `largest_contribution` raise ValueError.
+    `support`, `variance` and `rounds` raise ValueError.
 
     Attributes:
         eps_1: exact worst-case loss ln A[x, z]/A[x', z] over all values x, x' and reports z, in nats, where A is the channel of
             `device`; infinite if some value can produce a report that another value cannot produce.
     """
 
-    unbiased = False
+    read_by = ChannelReading
     pure = False
     p = math.nan
     q = math.nan
@@ -51,110 +150,8 @@ class ChannelMechanism(OneTime):
     def _log2_outputs(self) -> float:
         return math.log2(self.table_shape[0])
 
-    def inverse(self) -> FloatArray:
-        """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
-
-        If the channel is invertible, the inversion is unbiased and sums to 1. Otherwise the result is the least-squares vector
-        with the smallest norm, which is biased for some distributions. SW inverts under Σ f = 1 instead.
-
-        Raises:
-            ValueError: if the channel is too large to be dense.
-        """
-        return self._pseudo_inverse
-
-    @cached_property
-    def _pseudo_inverse(self) -> FloatArray:
-        found = np.asarray(np.linalg.pinv(self.channel(), rcond=1e-13))
-        found.setflags(write=False)
-        return found
-
-    def likelihood(self, table: CountTable, exact: bool = True) -> Term:
-        return super().likelihood(table)
-
-    def _channel_term(self, counts: IntArray) -> ChannelTerm:
-        return DenseTerm(self.channel(), counts)
-
-    @property
-    def has_score_moments(self) -> bool:
-        return self.k <= MAX_DENSE_K
-
-    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-        return channel_moments(self.channel(), f, steps)
-
-    def inversion(self, table: CountTable) -> FloatArray:
-        self.require(table)
-        return self._invert(table.counts / table.n)
-
-    def _invert(self, observed: FloatArray) -> FloatArray:
-        return np.asarray(observed @ self.inverse())
-
-    def possible(self, shares: FloatArray) -> FloatArray:
-        return project(shares)
-
-    def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        return np.maximum(variance, SMALLEST / n)
-
-    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        return self.inversion_variances(f, 1, steps) / (n / steps)
-
-    def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
-        """Returns 1 as the least variance, and 0 for the third moments."""
-        return 1.0, np.zeros(shares.size)
-
-    def outweighs(self, values: int = 1) -> float:
-        """Like `Inference.outweighs`, with w_v(y) = B_yv."""
-        r = integer("values", values, 1, self.k)
-        ascending = np.sort(self.inverse(), axis=1)
-        return float(max(ascending[:, self.k - r :].sum(axis=1).max(), -ascending[:, :r].sum(axis=1).min()))
-
-    def with_fake_data(self, d: int) -> "Mechanism":
-        mixed = super().with_fake_data(d)
-        mixed.__dict__.pop("_pseudo_inverse", None)  # the cached inverse belongs to the channel without fake data
-        return mixed
-
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """Exact variances of the k bins of the least-squares inversion.
-
-            Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
-
-        with f the frequencies of the encoded values, γ = f A, B = `inverse()` and H = A B. The people and their reports are as
-        in `Inference.variance`, with new noise at each step.
-
-        Args:
-            frequencies: (k,) true frequencies of all values.
-            n: number of people, at least 1.
-            steps: number of steps W that are averaged, at least 1.
-
-        Source: covariance of multinomial counts; within a step diag(γ) - γγᵀ, between steps Aᵀ diag(f) A - γγᵀ.
-        """
-        f = distribution("frequencies", frequencies, self.k)
-        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        f, a, b = self.encoded(f), self.device.channel(), self.inverse()
-        gamma = f @ a
-        single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
-        total = (single - same_value) / steps + same_value - mean**2
-        return np.asarray(np.maximum(total, 0) / n)
-
-    # ---- only for pure mechanisms
-
-    def support(self, table: CountTable) -> NoReturn:
-        self._refuse("support counts")
-
-    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> NoReturn:
-        self._refuse("covariance of support counts")
-
-    def variance(self, f: float = 0.0, n: int = 10_000, steps: int = 1) -> NoReturn:
-        self._refuse("variance that depends on one bin's frequency only (see inversion_variances)")
-
-    @property
-    def largest_contribution(self) -> NoReturn:
-        self._refuse("bound of one report's contribution")
-
     def rounds(self) -> NoReturn:
-        self._refuse("p and q")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(f"{self.signature} is not a pure mechanism and has no {what}: use its counts and its channel")
+        raise ValueError(f"{self.signature} is not a pure mechanism and has no p and q: use its counts and its channel")
 
 
 def project(x: FloatArray) -> FloatArray:

@@ -1,6 +1,5 @@
 """The two kinds of mechanisms."""
 
-import copy
 import math
 from abc import abstractmethod
 from typing import NoReturn, Self
@@ -48,7 +47,7 @@ class OneTime(Mechanism):
         """
         if self.fakes > 1:
             raise ValueError("call `spaced` before `with_fake_data`")
-        spaced = copy.copy(self)
+        spaced = self._copy()
         spaced.every_steps = integer("every_steps", every_steps, 1, 2**31)
         limit = None if lifetime_reports is None else integer("lifetime_reports", lifetime_reports, 1, MAX_COUNT)
         spaced.lifetime_reports = limit

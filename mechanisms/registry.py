@@ -31,6 +31,7 @@ NUMERIC: dict[str, Callable[..., Mechanism]] = {}
 SETS: dict[str, Callable[..., Mechanism]] = {}  # mechanisms of sets, for questions with several answers
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
+SHORT_REPORTS = ("GRR", "OLH")  # one-time mechanisms with short reports, in the order of preference
 AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # in the order of preference
 LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ratios count as equal: see `lightest`
 
@@ -135,7 +136,7 @@ def _auto(k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> M
 def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    A variance is near the smallest one if it is at most 3 % larger. Weights (`Inference.outweighs`) up to 25 %
+    A variance is near the smallest one if it is at most 3 % larger. Weights (`Mechanism.outweighs`) up to 25 %
     above the smallest count as equal; then the earlier option wins.
 
     Args:

@@ -32,7 +32,7 @@ def people_factor(survey: Survey, pair: int) -> float | None:
 
 
 def _variance(m: Mechanism) -> float:
-    return float(m.inversion_variances(np.full(m.k, 1 / m.k), 1).max())
+    return float(m.reading.inversion_variances(np.full(m.k, 1 / m.k), 1).max())
 
 
 def cost_lines(survey: Survey) -> list[str]:

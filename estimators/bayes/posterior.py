@@ -1,7 +1,7 @@
 """Posterior of the shares: means and intervals.
 
 Standard errors and intervals are for the population, of which the people are a random sample. They include the variance of this
-sample, f (c - f) / people, where c is 1, or less for several reports of a set (`Inference.concentration`). For a prior that is
+sample, f (c - f) / people, where c is 1, or less for several reports of a set (`Reading.concentration`). For a prior that is
 fitted to k values, distances from the value's mean are multiplied by
 
     √(1 + 2 (1 - w) 8 / (8 + k))        w: posterior variance, divided by the variance of the noise given the sum; at most 1

@@ -1,6 +1,6 @@
 """Likelihood of each value's share among the people who report, given the raw inversion: the input of empirical Bayes.
 
-For random people, `Mechanism.support_covariance` gives the covariance of the inversion z: a diagonal matrix minus products of
+For random people, `Reading.support_covariance` gives the covariance of the inversion z: a diagonal matrix minus products of
 vectors. For given people, the values are treated as independent, given that their shares sum to 1. A value's variance N(f) is
 its entry of the diagonal at the share f, minus f / people. The likelihood is the
 exponential family with mean f and variance N(f), up to a factor that does not depend on f:
@@ -21,7 +21,7 @@ from ldpstream.estimators.estimate import Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.counts.inference import Variance
+from ldpstream.mechanisms.counts.reading import Variance
 
 SPACING = 0.4  # distance of neighbouring points, in standard errors
 LARGE = 5.0  # a share this many standard errors above zero is certainly more than noise
@@ -56,7 +56,7 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
     for m, table, each in informative(groups, steps):
         raw = matrix_inversion(m, table, steps=each)
         z = raw.frequencies[:k]
-        noise = m.noise(raw.standard_errors[:k] ** 2, table.n, each, people / concentration)
+        noise = m.reading.noise(raw.standard_errors[:k] ** 2, table.n, each, people / concentration)
         found.append(Observation(_with_possible_sum(z, noise) if callable(noise) else z, noise))
     return found
 
@@ -78,10 +78,10 @@ def informative(groups: list[Group], steps: Steps = 1) -> Iterator[tuple[Mechani
 def people_of(groups: list[Group], steps: Steps) -> tuple[float, float]:
     """Returns the number of people of the groups with p ≠ q, and their concentration c.
 
-    A person makes the `steps` reports of the group. people / c is the sum of each group's people / `Mechanism.concentration`.
+    A person makes the `steps` reports of the group. people / c is the sum of each group's people / `Reading.concentration`.
     """
     pairs = zip(groups, of_each_group(groups, steps), strict=True)
-    told = [(table.n / each, m.concentration(each)) for (m, table), each in pairs if m.p != m.q]
+    told = [(table.n / each, m.reading.concentration(each)) for (m, table), each in pairs if m.p != m.q]
     people = sum(number for number, _ in told)
     return people, people / max(sum(number / c for number, c in told), 1e-300)
 

@@ -35,18 +35,18 @@ def step_noise(levels: list[tuple[Mechanism, int]], shares: FloatArray) -> StepN
     Args:
         levels: each level's mechanism and number of reports at this step; at least one level has reports and distinguishes the
             values.
-        shares: (k,) expected shares of all values; `Mechanism.possible` corrects impossible shares.
+        shares: (k,) expected shares of all values; `Reading.possible` corrects impossible shares.
 
-    Source: the variance of the mean of W steps, `Mechanism.inversion_variances`, is fresh / W + lasting.
+    Source: the variance of the mean of W steps, `Reading.inversion_variances`, is fresh / W + lasting.
     """
     fresh, lasting, third, weights = np.zeros((4, shares.size))
     for m, reports in levels:
         if not reports or m.p == m.q:
             continue
         weight = inversion_weight(m, reports)
-        f = m.possible(shares)
-        least, third_moment = m.fresh_moments(f)
-        total, kept = m.inversion_variances(f, 1), m.inversion_variances(f, 1, LONG) / m.every_steps
+        f = m.reading.possible(shares)
+        least, third_moment = m.reading.fresh_moments(f)
+        total, kept = m.reading.inversion_variances(f, 1), m.reading.inversion_variances(f, 1, LONG) / m.every_steps
         fresh += weight**2 * np.maximum(total - kept, least / reports) / reports
         lasting += weight**2 * kept / reports
         third += weight**3 * third_moment / reports**2

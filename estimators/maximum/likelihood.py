@@ -94,7 +94,7 @@ def mle(
 def likelihood_terms(groups: list[Group], likelihood: str) -> list[Term]:
     """Log-likelihoods of the groups that have reports and p different from q."""
     exact = one_of("likelihood", likelihood, LIKELIHOODS) == "exact"
-    return [m.likelihood(table, exact) for m, table in groups if table.n and m.p != m.q]
+    return [m.reading.likelihood(table, exact) for m, table in groups if table.n and m.p != m.q]
 
 
 def _tells(terms: list[Term]) -> bool:

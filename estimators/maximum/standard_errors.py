@@ -33,21 +33,21 @@ def standard_errors(groups: list[Group], frequencies: FloatArray, steps: Steps, 
     """
     reports = of_each_group(groups, steps)
     telling = [(m, table.n, each) for (m, table), each in zip(groups, reports, strict=True) if table.n and m.p != m.q]
-    if not telling or any(np.isnan(m.p) and not m.has_score_moments for m, _, _ in telling):
+    if not telling or any(np.isnan(m.p) and not m.reading.has_score_moments for m, _, _ in telling):
         return np.full(frequencies.size, np.nan)
-    if any(m.has_score_moments and (exact or not m.pure) for m, _, _ in telling):
+    if any(m.reading.has_score_moments and (exact or not m.pure) for m, _, _ in telling):
         return _by_matrices(telling, frequencies, exact)
     hessian = sum(n * (m.p - m.q) * _slope(m, frequencies) for m, n, _ in telling)
     inverse = 1 / np.asarray(hessian)
     part = inverse / inverse.sum()
     result = np.zeros(frequencies.size)
     for m, n, each in telling:
-        if m.has_score_moments:
-            score = m.score_moments(frequencies, each, exact)[1]
+        if m.reading.has_score_moments:
+            score = m.reading.score_moments(frequencies, each, exact)[1]
             along = score @ inverse
             of_person = inverse**2 * np.diagonal(score) - 2 * inverse * part * along + part**2 * (inverse @ along)
         else:
-            noise = m.support_covariance(frequencies, each).scaled(inverse * _slope(m, frequencies))
+            noise = m.reading.support_covariance(frequencies, each).scaled(inverse * _slope(m, frequencies))
             of_person = noise.own * (1 - 2 * part) + part**2 * noise.own.sum()
             of_person += noise.signs @ (noise.rows - part * noise.rows.sum(axis=1, keepdims=True)) ** 2
         result += n / each * of_person
@@ -61,12 +61,12 @@ def _slope(m: Mechanism, f: FloatArray) -> FloatArray:
 def _by_matrices(telling: list[tuple[Mechanism, int, int]], f: FloatArray, exact: bool) -> FloatArray:
     hessian, score = np.zeros((f.size, f.size)), np.zeros((f.size, f.size))
     for m, n, each in telling:
-        if m.has_score_moments:
-            of_report, of_person = m.score_moments(f, each, exact)
+        if m.reading.has_score_moments:
+            of_report, of_person = m.reading.score_moments(f, each, exact)
         else:
             slope = _slope(m, f)
             of_report = np.diag((m.p - m.q) * slope)
-            of_person = m.support_covariance(f, each).scaled(slope).matrix()
+            of_person = m.reading.support_covariance(f, each).scaled(slope).matrix()
         hessian += n * of_report
         score += n / each * of_person
     along = _along(f.size)

@@ -199,7 +199,7 @@ def mean_variance(m: Mechanism, shares: FloatArray, numbers: FloatArray, reports
     """
     if m.pure:
         return float(_pure_variances(m, shares, numbers - numbers.mean(), *ALL, reports)[0])
-    encoded, reported, told = m.encoded(shares), shares @ m.channel(), m.inverse() @ numbers
+    encoded, reported, told = m.reading.encoded(shares), shares @ m.channel(), m.reading.inverse() @ numbers
     of_person = m.fakes**2 * float(encoded @ numbers**2 - (encoded @ numbers) ** 2)
     of_report = float(reported @ told**2 - (reported @ told) ** 2)
     return (of_report + (reports - 1) * of_person) / reports
@@ -212,7 +212,7 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
     centre = 1 / weights.sum(axis=0)
     weights *= centre
     centre /= centre.sum()
-    mixed = sum(weight * m.inversion(table)[:k] for (m, table, _), weight in zip(told, weights, strict=True))
+    mixed = sum(weight * m.reading.inversion(table)[:k] for (m, table, _), weight in zip(told, weights, strict=True))
     exact = mixed + (1 - mixed.sum()) * centre
 
     def errors(numbers: FloatArray, first: IntArray, parts: FloatArray) -> FloatArray:
@@ -222,10 +222,10 @@ def _unbiased(groups: list[Group], steps: Steps, shares: FloatArray, cells: _Cel
             if m.pure:
                 total += _pure_variances(m, shares, a, first, parts, each) * each / table.n
             else:
-                of_report = np.add.reduceat(m.inverse() * a, first, axis=1) @ parts
+                of_report = np.add.reduceat(m.reading.inverse() * a, first, axis=1) @ parts
                 squares = of_report**2
                 seen, fitted = (f @ squares - (f @ of_report) ** 2 for f in (table.counts / table.n, shares @ m.channel()))
-                of_person = m.fakes**2 * _variances(m.encoded(shares), a, first, parts)
+                of_person = m.fakes**2 * _variances(m.reading.encoded(shares), a, first, parts)
                 total += (np.maximum(seen, fitted) + (each - 1) * of_person) / table.n  # few reports may be equal by chance
         return np.asarray(np.sqrt(np.maximum(total, 0)))
 
@@ -258,7 +258,7 @@ def _pure_variances(
     m: Mechanism, shares: FloatArray, numbers: FloatArray, first: IntArray, parts: FloatArray, reports: int
 ) -> FloatArray:
     k = shares.size
-    noise = m.support_covariance(np.pad(shares, (0, m.k - k)), reports)
+    noise = m.reading.support_covariance(np.pad(shares, (0, m.k - k)), reports)
     squares = np.add.reduceat(noise.own[:k] * numbers**2, first) @ parts**2
     sums = np.add.reduceat(noise.rows[:, :k] * numbers, first, axis=1) @ parts
     return np.asarray((squares + noise.signs @ sums**2) / (reports * (m.p - m.q)) ** 2)

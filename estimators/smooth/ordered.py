@@ -36,7 +36,7 @@ from ldpstream.estimators.smooth.draws import Draws, Unshrunk
 from ldpstream.estimators.smooth.plateaus import Plateaus, plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.counts.inference import Variance
+from ldpstream.mechanisms.counts.reading import Variance
 
 MAX_ORDERED = 10_000  # values; the draws of a larger histogram would need too much memory
 MOVE = 0.2  # h, in standard errors of a share
@@ -168,7 +168,7 @@ def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance,
     def variances(f: FloatArray) -> FloatArray:
         total = np.zeros(k)
         for (m, table, each), weight in zip(informative(groups, steps), weights, strict=True):
-            total += weight**2 * m.sampled_variances(f, table.n, each, people)
+            total += weight**2 * m.reading.sampled_variances(f, table.n, each, people)
         return total
 
     def noise(f: FloatArray) -> FloatArray:

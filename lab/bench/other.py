@@ -91,7 +91,7 @@ def simulate(runs: int, seed: int, progress: Callable[[str], None]) -> list[Simu
 
 def _level(m: Mechanism, share: float, people: int, rng: np.random.Generator) -> np.typing.NDArray[np.float64]:
     values = np.where(rng.random(people) < share, 0, DOMAIN - 1)
-    return m.inversion(m.tabulate(m.report(values, rng)))
+    return m.reading.inversion(m.tabulate(m.report(values, rng)))
 
 
 def _z(tests: int) -> float:

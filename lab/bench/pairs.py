@@ -107,7 +107,7 @@ def measure_one(number: int, runs: int, seed: int) -> Result:
         estimate = pair_estimate(counts, shape)
         assert estimate is not None
         everybody = rng.choice(truth.size, people, p=truth.ravel())
-        alone = m[0].inversion(m[0].tabulate(m[0].report(everybody, rng))).reshape(shape)
+        alone = m[0].reading.inversion(m[0].tabulate(m[0].report(everybody, rng))).reshape(shape)
         rival = product(halves, everybody // columns, everybody % columns, rng)
         errors[:, run] = [float(((one - truth) ** 2).mean()) for one in (estimate.shares, alone, rival)]
         held.add(estimate)
@@ -131,7 +131,7 @@ def _best(k: int, eps: float) -> Mechanism:
 
 
 def _own(m: Mechanism) -> FloatArray:
-    return np.asarray(m.support_covariance(np.full(m.k, 1 / m.k)).own / (m.p - m.q) ** 2)
+    return np.asarray(m.reading.support_covariance(np.full(m.k, 1 / m.k)).own / (m.p - m.q) ** 2)
 
 
 def _counts(m: list[Mechanism], truth: FloatArray, people: int, rng: np.random.Generator) -> list[Counted]:

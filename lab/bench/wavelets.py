@@ -15,7 +15,9 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 def oracle(k: int, eps: float) -> Mechanism:
     f = np.full(k, 1 / k)
-    return min((mechanism(name, k=k, eps=eps) for name in ("GRR", "OUE")), key=lambda m: m.inversion_variances(f, 1000).sum())
+    return min(
+        (mechanism(name, k=k, eps=eps) for name in ("GRR", "OUE")), key=lambda m: m.reading.inversion_variances(f, 1000).sum()
+    )
 
 
 def wavelets(people: IntArray, eps: float, rng: np.random.Generator) -> FloatArray:

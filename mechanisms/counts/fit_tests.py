@@ -2,16 +2,14 @@
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.counts.reading import CountedMechanism
 from ldpstream.mechanisms.table import CountTable
-
-if TYPE_CHECKING:
-    from ldpstream.mechanisms.counts.inference import Inference
 
 ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function, times g - 1; if fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
@@ -22,9 +20,9 @@ Rounds = tuple[float, float, float, float]  # p1, q1, p2, q2: the bits of the me
 LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 above the mean, -1 below the mean
 
 
-def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
+def ones(m: CountedMechanism, rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
     """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
-    own, other = m.support_variances(np.array([1.0, 0.0]), steps)
+    own, other = m.reading.support_variances(np.array([1.0, 0.0]), steps)
     variance = table.n / steps * (own + (m.k - 1) * other)
     found = int(table.counts.sum(dtype=object))
     excess = float(found) - table.n * (m.p + (m.k - 1) * m.q)
@@ -40,7 +38,7 @@ def ones(m: "Inference", rounds: Rounds, table: CountTable, steps: int) -> LogP 
     return math.log(2) + log_p, 1 if excess > 0 else -1
 
 
-def log_tail_of_ones(m: "Inference", rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
+def log_tail_of_ones(m: CountedMechanism, rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
     """Returns ln of the probability of `found` or more ones in n reports (`found` or fewer if not `above`); below `RAREST`, an
     upper bound.
 

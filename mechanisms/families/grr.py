@@ -35,6 +35,7 @@ from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, least_bytes, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, OneTime
 from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
@@ -119,10 +120,28 @@ def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tup
     ]
 
 
+class SymbolReading(Reading):
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Within a step, the covariance of the support counts of u and v is -γ_u γ_v, with γ_v = Pr[a report supports v].
+
+        Between steps it is -(p₂-q₂)² π_u π_v, with π of `given_memo` (PS-GRR: see its `_kept_together`).
+        """
+        hit, p2, q2 = self.given_memo(frequencies)
+        return [
+            (-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)),
+            (-1, math.sqrt(steps * (steps - 1)) * (p2 - q2) * self._kept_together(hit)),
+        ]
+
+    def _kept_together(self, hit: FloatArray) -> FloatArray:
+        """(k,) a row x: -x_u x_v stands for the covariance of the memo's supports of u and v, if π of `given_memo` is `hit`."""
+        return hit
+
+
 class Symbols(Mechanism):
     """Common base of GRR, L-GRR and the mechanisms of sets: a report is one of k symbols, and the table counts symbols."""
 
     randomizer = SymbolRandomizer
+    read_by = SymbolReading
     loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
 
     def _set_domain(self, k: object) -> None:
@@ -170,21 +189,6 @@ class Symbols(Mechanism):
             return replaced(people, n, self.p, self.q, rng)
         memo_p, memo_q, p, q = self.rounds()
         return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Within a step, the covariance of the support counts of u and v is -γ_u γ_v, with γ_v = Pr[a report supports v].
-
-        Between steps it is -(p₂-q₂)² π_u π_v, with π of `given_memo` (PS-GRR: see its `_kept_together`).
-        """
-        hit, p2, q2 = self.given_memo(frequencies)
-        return [
-            (-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)),
-            (-1, math.sqrt(steps * (steps - 1)) * (p2 - q2) * self._kept_together(hit)),
-        ]
-
-    def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """(k,) a row x: -x_u x_v stands for the covariance of the memo's supports of u and v, if π of `given_memo` is `hit`."""
-        return hit
 
     def _channel(self) -> FloatArray:
         return np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)

@@ -37,6 +37,7 @@ from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.counts.covariance import Covariance
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 from ldpstream.mechanisms.devices import Coins
 from ldpstream.mechanisms.families.finite_field import MAX_FIELD, FiniteField, modulus, prime_power, prime_powers
@@ -133,8 +134,8 @@ class HashingTerm(ChannelTerm):
         return sums
 
 
-class Hashing(Mechanism):
-    """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
+class HashReading(Reading):
+    """Reads the (S, g) count table.
 
     A report supports two values u and v with probability q² + q d L_uv, where d = p - q. L_uv is the share of the people whose
     value lies on the line through u and v (`linear_pool`), and R_uv is this share without u and v themselves. With κ = p₂ - q₂
@@ -145,6 +146,56 @@ class Hashing(Mechanism):
     If k <= g, all values lie on one line, and R_uv = 1 - f_u - f_v. `_covariance_factors` uses ρ (1 - f_u - f_v), where ρ is
     the share of collinear triples among all triples of values. `support_covariance` adds the difference from R_uv for at most
     128 values. For more values, the standard error of a sum of many shares is right within a few per cent.
+    """
+
+    m: "Hashing"
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        together = math.sqrt(self._together(steps) * self.m.pool.collinear)
+        kept = steps * (self.m.p - self.m.q) * frequencies
+        return [(1, together * (1 - frequencies)), (-1, together * frequencies), (-1, kept)]
+
+    def _together(self, steps: int) -> float:
+        _, _, p2, q2 = self.m.rounds()
+        kept = p2 - q2 if self.m.memoized else 0.0
+        return max(0.0, self.m.q * (self.m.p - self.m.q) * (steps + steps * (steps - 1) * kept))
+
+    def supported_together(self, steps: int) -> float:
+        """The largest R is that of people with one value: the other min(g, k) - 1 values of a line through it are alike."""
+        return self._together(steps) * max(0, min(self.m.g, self.m.k) - 2)
+
+    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
+        found = super().support_covariance(frequencies, steps)
+        if self.m.fakes > 1 or self.m.pool.m == 1 or self.m.k > MAX_DENSE_K:
+            return found
+        rest = lines(self.m.pool, frequencies) - self.m.pool.collinear
+        rest -= (1 - self.m.pool.collinear) * (frequencies[:, None] + frequencies)
+        np.fill_diagonal(rest, 0.0)
+        sizes, vectors = np.linalg.eigh(self._together(steps) * rest)
+        return found + Covariance(np.zeros(self.m.k), np.sqrt(np.abs(sizes))[:, None] * vectors.T, np.sign(sizes))
+
+    def _support(self, table: CountTable) -> IntArray:
+        return self.m.pool.support(table.counts)
+
+    def _channel_term(self, counts: IntArray) -> HashingTerm:
+        return HashingTerm(self.m.pool, counts, self.m.p, self.m.other_symbol)
+
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        from ldpstream.mechanisms.counts.fit_tests import hashes  # slow to load; only estimates need it
+
+        return hashes(table, self.m.pool.size, self.m.g, self.m.memoized, steps)
+
+    @property
+    def has_score_moments(self) -> bool:
+        return self.m.k <= MAX_DENSE_K and self.m.fakes == 1
+
+    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+        rounds = self.m.symbols.rounds() if self.m.memoized else None
+        return hashing_moments(HashingScore(self.m.pool, self.m.p, self.m.other_symbol, rounds), f, steps, exact)
+
+
+class Hashing(Mechanism):
+    """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
 
     Attributes:
         symbols: the mechanism that randomizes a hashed symbol.
@@ -154,6 +205,7 @@ class Hashing(Mechanism):
     symbols: GRR | LongitudinalGRR
     pool: LinearPool
     randomizer = HashRandomizer
+    read_by = HashReading
     other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is y | hashed symbol is y]
 
     def _set_domain(self, k: object) -> None:
@@ -209,49 +261,6 @@ class Hashing(Mechanism):
     @property
     def blanket(self) -> ledger.Blanket:
         return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        together = math.sqrt(self._together(steps) * self.pool.collinear)
-        kept = steps * (self.p - self.q) * frequencies
-        return [(1, together * (1 - frequencies)), (-1, together * frequencies), (-1, kept)]
-
-    def _together(self, steps: int) -> float:
-        _, _, p2, q2 = self.rounds()
-        kept = p2 - q2 if self.memoized else 0.0
-        return max(0.0, self.q * (self.p - self.q) * (steps + steps * (steps - 1) * kept))
-
-    def supported_together(self, steps: int) -> float:
-        """The largest R is that of people with one value: the other min(g, k) - 1 values of a line through it are alike."""
-        return self._together(steps) * max(0, min(self.g, self.k) - 2)
-
-    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
-        found = super().support_covariance(frequencies, steps)
-        if self.fakes > 1 or self.pool.m == 1 or self.k > MAX_DENSE_K:
-            return found
-        rest = lines(self.pool, frequencies) - self.pool.collinear
-        rest -= (1 - self.pool.collinear) * (frequencies[:, None] + frequencies)
-        np.fill_diagonal(rest, 0.0)
-        sizes, vectors = np.linalg.eigh(self._together(steps) * rest)
-        return found + Covariance(np.zeros(self.k), np.sqrt(np.abs(sizes))[:, None] * vectors.T, np.sign(sizes))
-
-    def _support(self, table: CountTable) -> IntArray:
-        return self.pool.support(table.counts)
-
-    def _channel_term(self, counts: IntArray) -> HashingTerm:
-        return HashingTerm(self.pool, counts, self.p, self.other_symbol)
-
-    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
-        from ldpstream.mechanisms.counts.fit_tests import hashes  # slow to load; only estimates need it
-
-        return hashes(table, self.pool.size, self.g, self.memoized, steps)
-
-    @property
-    def has_score_moments(self) -> bool:
-        return self.k <= MAX_DENSE_K and self.fakes == 1
-
-    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-        rounds = self.symbols.rounds() if self.memoized else None
-        return hashing_moments(HashingScore(self.pool, self.p, self.other_symbol, rounds), f, steps, exact)
 
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the reports of the injective hash functions as reports of `symbols`, if k is at most g and there is no fake

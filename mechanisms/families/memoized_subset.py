@@ -25,6 +25,7 @@ from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios, OverlapRatios
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Odds, Parameters, Randomizer, bits_row, row_bits
 from ldpstream.mechanisms.families.subset import RandomSubset, Subsets, best_omega, draw_places, draw_subset, has_ones
 from ldpstream.mechanisms.kinds import Longitudinal
@@ -83,6 +84,16 @@ def best_sizes(k: int, eps_inf: float, eps_1: float, memo_size: int | None, omeg
     return min(reach, key=lambda sizes: memo_noise[sizes[0]] * noise[sizes[1]], default=(m, w))
 
 
+class MemoizedSubsetReading(Reading):
+    m: "LongitudinalSubset"
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Within a step the covariance of a report's members; between steps (p₂-q₂)² times that of a memo's members."""
+        within = self.m.drawn.covariance_rows(math.sqrt(steps), frequencies)
+        between = self.m.memo.covariance_rows(math.sqrt(steps * (steps - 1)) * (self.m.p2 - self.m.q2), frequencies)
+        return [(-1, row) for row in (*within, *between)]
+
+
 class LongitudinalSubset(Subsets, Longitudinal):
     """L-SS: the memo is a set of m values, and each report is a set of w values that is drawn from the memo.
 
@@ -105,6 +116,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
     most_values = 1024
     name = "L-SS"
     randomizer = MemoizedSubsetRandomizer
+    read_by = MemoizedSubsetReading
 
     def __init__(self, k: int, eps_inf: float, eps_1: float, memo_size: int | None = None, omega: int | None = None) -> None:
         self._set_domain(k)
@@ -154,12 +166,6 @@ class LongitudinalSubset(Subsets, Longitudinal):
 
     def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(memos, self.k, self.memo_size)
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Within a step the covariance of a report's members; between steps (p₂-q₂)² times that of a memo's members."""
-        within = self.drawn.covariance_rows(math.sqrt(steps), frequencies)
-        between = self.memo.covariance_rows(math.sqrt(steps * (steps - 1)) * (self.p2 - self.q2), frequencies)
-        return [(-1, row) for row in (*within, *between)]
 
     # ---- claims
 

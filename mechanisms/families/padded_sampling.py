@@ -33,11 +33,12 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, FloatArray, IntAr
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import Ratios
-from ldpstream.mechanisms.counts.inference import SMALLEST
+from ldpstream.mechanisms.counts.reading import SMALLEST
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
     SymbolRandomizer,
+    SymbolReading,
     Symbols,
     draw_symbol,
     probabilities,
@@ -134,6 +135,13 @@ class SetRatios(Ratios):
         return worst
 
 
+class SetReading(SymbolReading):
+    m: "SetMechanism"
+
+    def outweighs(self, values: int) -> float:
+        return self.m.choices * super().outweighs(values)
+
+
 class SetMechanism(Symbols):
     """Common parts of both mechanisms: sets as values, and claims about one value of a set.
 
@@ -144,6 +152,7 @@ class SetMechanism(Symbols):
 
     answers = "sets"
     randomizer = SetRandomizer
+    read_by = SetReading
     loss_to_all = False
     choices: int
     member: float
@@ -212,9 +221,6 @@ class SetMechanism(Symbols):
         inside, outside = rng.integers(0, self.choices, places.size), rng.integers(self.choices, self.k, places.size)
         return np.asarray(order[places, np.where(chosen, inside, outside)])
 
-    def outweighs(self, values: int = 1) -> float:
-        return self.choices * super().outweighs(values)
-
     @property
     def blanket(self) -> None:
         return None
@@ -227,6 +233,49 @@ class SetMechanism(Symbols):
 
     def _guess(self, t: float) -> Chance:
         return Chance(guess_bound(2, self.evidence(t)), exact=False)
+
+
+class SampledReading(SetReading):
+    """The device draws a member anew for each report."""
+
+    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+        """The memo is the set: the device draws a member anew for each report."""
+        return np.minimum(self.m.choices * frequencies, 1.0), *self.m.symbol_chances()
+
+    def _kept_together(self, hit: FloatArray) -> FloatArray:
+        """For m > 1, the row x is an approximation. It makes each symbol's covariances sum to 0, as those of a padded set do:
+        π(1-π) = x (Σx - x).
+
+        Source of the iteration: Deville and Tillé 2005, for samples of a fixed size.
+        """
+        if self.m.choices == 1:
+            return hit
+        own = hit * (1 - hit)
+        found = np.maximum(own, 1e-300)
+        for _ in range(TOGETHER):
+            found = np.maximum(own + found**2 / found.sum(), 1e-300)
+        return np.asarray(found / math.sqrt(found.sum()))
+
+    def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
+        """For given drawn members, and values treated as independent, the inversion has the variance (γ/(p-q)² - f) / n.
+
+        A value's share among the drawn members has the variance f (c - f) / people, with c of `concentration`.
+        """
+        of_reports = (self.m.q + (self.m.p - self.m.q) * f) / (self.m.p - self.m.q) ** 2
+        return np.asarray(np.maximum((of_reports + (steps - 1) / self.m.choices * f) / n - f / everyone, SMALLEST * steps / n))
+
+    def concentration(self, steps: int) -> float:
+        """Two reports of one set draw the same member with probability 1/m."""
+        return (1 + (steps - 1) / self.m.choices) / steps
+
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        inside, outside = self.m.symbol_chances()
+        least = np.clip(self.m.choices * shares[self.m._n :], 0, 1)  # Pr[at least 1, 2, … m dummies]
+        dummies = float(least.sum())
+        of_dummies = max(float((2 * np.arange(self.m.choices) + 1) @ least) - dummies**2, 0.0)
+        values = self.m._n * outside + (self.m.choices - dummies) * (inside - outside)
+        kept = (inside - outside) ** 2 * of_dummies
+        return steps * values * (1 - values) + steps * (steps - 1) * kept
 
 
 class PaddedSampling(SetMechanism, OneTime):
@@ -244,6 +293,7 @@ class PaddedSampling(SetMechanism, OneTime):
 
     names = ("PS-GRR",)
     name = "PS-GRR"
+    read_by = SampledReading
 
     def __init__(self, k: int, eps: float, choices: int) -> None:
         self.eps_1 = epsilon("eps", eps)
@@ -257,45 +307,6 @@ class PaddedSampling(SetMechanism, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
-    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
-        """The memo is the set: the device draws a member anew for each report."""
-        return np.minimum(self.choices * frequencies, 1.0), *self.symbol_chances()
-
-    def _kept_together(self, hit: FloatArray) -> FloatArray:
-        """For m > 1, the row x is an approximation. It makes each symbol's covariances sum to 0, as those of a padded set do:
-        π(1-π) = x (Σx - x).
-
-        Source of the iteration: Deville and Tillé 2005, for samples of a fixed size.
-        """
-        if self.choices == 1:
-            return hit
-        own = hit * (1 - hit)
-        found = np.maximum(own, 1e-300)
-        for _ in range(TOGETHER):
-            found = np.maximum(own + found**2 / found.sum(), 1e-300)
-        return np.asarray(found / math.sqrt(found.sum()))
-
-    def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        """For given drawn members, and values treated as independent, the inversion has the variance (γ/(p-q)² - f) / n.
-
-        A value's share among the drawn members has the variance f (c - f) / people, with c of `concentration`.
-        """
-        of_reports = (self.q + (self.p - self.q) * f) / (self.p - self.q) ** 2
-        return np.asarray(np.maximum((of_reports + (steps - 1) / self.choices * f) / n - f / everyone, SMALLEST * steps / n))
-
-    def concentration(self, steps: int) -> float:
-        """Two reports of one set draw the same member with probability 1/m."""
-        return (1 + (steps - 1) / self.choices) / steps
-
-    def values_variance(self, shares: FloatArray, steps: int) -> float:
-        inside, outside = self.symbol_chances()
-        least = np.clip(self.choices * shares[self._n :], 0, 1)  # Pr[at least 1, 2, … m dummies]
-        dummies = float(least.sum())
-        of_dummies = max(float((2 * np.arange(self.choices) + 1) @ least) - dummies**2, 0.0)
-        values = self._n * outside + (self.choices - dummies) * (inside - outside)
-        kept = (inside - outside) ** 2 * of_dummies
-        return steps * values * (1 - values) + steps * (steps - 1) * kept
-
     def ratios(self) -> SetRatios:
         return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
 
@@ -306,6 +317,19 @@ class PaddedSampling(SetMechanism, OneTime):
 
     def symbol_chances(self) -> tuple[float, float]:
         return self.member, self.other
+
+
+class KeptReading(SetReading):
+    """The device draws a member once."""
+
+    m: "LongitudinalPaddedSampling"
+
+    def values_variance(self, shares: FloatArray, steps: int) -> float:
+        m = self.m
+        hit = m._n * m.q1 + (m.p1 - m.q1) * float(np.clip(shares[: m._n].sum(), 0, 1))
+        one, other = m.p2 + (m._n - 1) * m.q2, m._n * m.q2  # Pr[a report is a value | the memo is one, or none]
+        fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)
+        return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
 
 class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
@@ -323,6 +347,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
 
     names = ("L-PS-GRR",)
     name = "L-PS-GRR"
+    read_by = KeptReading
 
     def __init__(self, k: int, eps_inf: float, eps_1: float, choices: int) -> None:
         long, single = chain_epsilons(eps_inf, eps_1)
@@ -393,12 +418,6 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
         reached = float(phi(alike) - alike * least[0])
         witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
         return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
-
-    def values_variance(self, shares: FloatArray, steps: int) -> float:
-        hit = self._n * self.q1 + (self.p1 - self.q1) * float(np.clip(shares[: self._n].sum(), 0, 1))
-        one, other = self.p2 + (self._n - 1) * self.q2, self._n * self.q2  # Pr[a report is a value | the memo is one, or none]
-        fresh = hit * one * (1 - one) + (1 - hit) * other * (1 - other)
-        return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
     def symbol_chances(self) -> tuple[float, float]:
         a, b = (x * self.p2 + (1 - x) * self.q2 for x in (self.member, self.other))

@@ -28,7 +28,7 @@ class HashingScore(NamedTuple):
 
 
 def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
-    """`Inference.score_moments` of a channel; `given` has the axes value and output."""
+    """`Reading.score_moments` of a channel; `given` has the axes value and output."""
     likely = f @ given
     tilts = (given - given.mean(axis=0)).T
     score = tilts / np.maximum(likely, LEAST_CHANCE)[:, None]

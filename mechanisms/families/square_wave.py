@@ -18,13 +18,14 @@ arXiv:1912.01051, §5.
 
 import math
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
-from ldpstream.mechanisms.channel import ChannelMechanism, distribution
+from ldpstream.mechanisms.base import Answers
+from ldpstream.mechanisms.channel import ChannelMechanism, ChannelReading, distribution
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.terms import ChannelTerm
@@ -90,6 +91,49 @@ class WaveRandomizer(OneTimeRandomizer):
         return symbol_row(self.k - 1 + self._width, cell)
 
 
+class WaveReading(ChannelReading):
+    m: "SquareWave"
+
+    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
+        from ldpstream.mechanisms.counts.fit_tests import classes  # slow to load; only estimates need it
+
+        return {"classes": classes(table, self.m.width, self.m.far, self.m.near)} if self.m.width > 1 else {}
+
+    def _channel_term(self, counts: IntArray) -> WaveTerm:
+        return WaveTerm(self.m.k, self.m.width, self.m.far, self.m.eps_1, counts)
+
+    @cached_property
+    def _pseudo_inverse(self) -> FloatArray:
+        """Inverse B by least squares under Σ f = 1. With the shares o of the cells, the waves W (k, m), G = W Wᵀ and
+        y = (o - q)/(p-q), the estimate is f = y V,
+
+        V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
+        """
+        from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
+
+        waves = self.m._waves()
+        factor = cho_factor(waves @ waves.T)
+        ones = cho_solve(factor, np.ones(self.m.k))
+        inverse = cho_solve(factor, waves).T
+        inverse += np.outer(1 / self.m.width - inverse.sum(axis=1), ones / ones.sum())
+        gap = self.m.far * math.expm1(self.m.eps_1)  # p - q, without cancellation
+        found = np.asarray((inverse - self.m.far * inverse.sum(axis=0)) / gap)
+        found = self.m.fakes * found - (self.m.fakes - 1) / self.m.k  # the inverse of `encoded`
+        found.setflags(write=False)
+        return found
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        """See `ChannelReading.inversion_variances`; H = A B is d I - (d-1)/k, where d is `fakes`."""
+        f = self.encoded(distribution("frequencies", frequencies, self.m.k))
+        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        b = self.inverse()
+        gamma = f @ self.m.device.channel()
+        fake = (self.m.fakes - 1) / self.m.k
+        same_value = fake**2 + f * ((self.m.fakes - fake) ** 2 - fake**2)
+        total = (gamma @ b**2 - same_value) / steps + same_value - (gamma @ b) ** 2
+        return np.asarray(np.maximum(total, 0) / n)
+
+
 class SquareWave(ChannelMechanism):
     """Square Wave on k bins, experimental.
 
@@ -111,9 +155,10 @@ class SquareWave(ChannelMechanism):
     """
 
     names = ("SW",)
-    answers = "numbers"
+    answers: ClassVar[Answers] = "numbers"
     name = "SW"
     randomizer = WaveRandomizer
+    read_by = WaveReading
 
     def __init__(self, k: int, eps: float, width: int | None = None) -> None:
         k, self.eps_1 = integer("k", k, 2, MAX_BINS), epsilon("eps", eps)
@@ -181,11 +226,6 @@ class SquareWave(ChannelMechanism):
             counts[offset : offset + self.k] += column
         return np.asarray(counts)
 
-    def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
-        from ldpstream.mechanisms.counts.fit_tests import classes  # slow to load; only estimates need it
-
-        return {"classes": classes(table, self.width, self.far, self.near)} if self.width > 1 else {}
-
     @property
     def blanket(self) -> Blanket:
         return Blanket(self.eps_1, self.width / self.cells, max(0, self.width - self.k + 1) / self.cells)
@@ -199,9 +239,6 @@ class SquareWave(ChannelMechanism):
     def _channel(self) -> FloatArray:
         return self.far + (self.near - self.far) * self._waves()
 
-    def _channel_term(self, counts: IntArray) -> WaveTerm:
-        return WaveTerm(self.k, self.width, self.far, self.eps_1, counts)
-
     def _waves(self) -> FloatArray:
         offset = np.arange(self.cells) - np.arange(self.k)[:, None]
         return ((offset >= 0) & (offset < self.width)).astype(np.float64)
@@ -212,34 +249,3 @@ class SquareWave(ChannelMechanism):
 
     def _guess_once(self) -> Chance:
         return Chance(self.cells * self.near / self.k)  # every cell is near some bin
-
-    @cached_property
-    def _pseudo_inverse(self) -> FloatArray:
-        """Inverse B by least squares under Σ f = 1. With the shares o of the cells, the waves W (k, m), G = W Wᵀ and
-        y = (o - q)/(p-q), the estimate is f = y V,
-
-        V = Wᵀ G⁻¹ + (1/L - Wᵀ G⁻¹ 1) (G⁻¹ 1)ᵀ / (1ᵀ G⁻¹ 1)
-        """
-        from scipy.linalg import cho_factor, cho_solve  # scipy.linalg is slow to load; only estimates need it
-
-        waves = self._waves()
-        factor = cho_factor(waves @ waves.T)
-        ones = cho_solve(factor, np.ones(self.k))
-        inverse = cho_solve(factor, waves).T
-        inverse += np.outer(1 / self.width - inverse.sum(axis=1), ones / ones.sum())
-        gap = self.far * math.expm1(self.eps_1)  # p - q, without cancellation
-        found = np.asarray((inverse - self.far * inverse.sum(axis=0)) / gap)
-        found = self.fakes * found - (self.fakes - 1) / self.k  # the inverse of `encoded`
-        found.setflags(write=False)
-        return found
-
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """See `ChannelMechanism.inversion_variances`; H = A B is d I - (d-1)/k, where d is `fakes`."""
-        f = self.encoded(distribution("frequencies", frequencies, self.k))
-        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        b = self.inverse()
-        gamma = f @ self.device.channel()
-        fake = (self.fakes - 1) / self.k
-        same_value = fake**2 + f * ((self.fakes - fake) ** 2 - fake**2)
-        total = (gamma @ b**2 - same_value) / steps + same_value - (gamma @ b) ** 2
-        return np.asarray(np.maximum(total, 0) / n)

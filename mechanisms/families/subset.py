@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits
 from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes, row_ones
@@ -203,6 +204,15 @@ class Subsets(Bits):
         return (math.lgamma(self.k + 1) - math.lgamma(self.omega + 1) - math.lgamma(self.k - self.omega + 1)) / math.log(2)
 
 
+class SubsetReading(Reading):
+    m: "SubsetSelection"
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Within a step the covariance of a set's members; between steps -d² f_u f_v, with d = p - q."""
+        between = math.sqrt(steps * (steps - 1)) * (self.m.p - self.m.q) * frequencies
+        return [(-1, row) for row in (*self.m.drawn.covariance_rows(math.sqrt(steps), frequencies), between)]
+
+
 class SubsetSelection(Subsets, OneTime):
     """One-time subset selection; the report has k bits, of which ω are ones.
 
@@ -219,6 +229,7 @@ class SubsetSelection(Subsets, OneTime):
     names = ("SS",)
     name = "SS"
     randomizer = SubsetRandomizer
+    read_by = SubsetReading
 
     def __init__(self, k: int, eps: float, omega: int | None = None) -> None:
         self._set_domain(k)
@@ -245,8 +256,3 @@ class SubsetSelection(Subsets, OneTime):
 
     def _guess_once(self) -> Chance:
         return Chance(self.p / self.omega)
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Within a step the covariance of a set's members; between steps -d² f_u f_v, with d = p - q."""
-        between = math.sqrt(steps * (steps - 1)) * (self.p - self.q) * frequencies
-        return [(-1, row) for row in (*self.drawn.covariance_rows(math.sqrt(steps), frequencies), between)]

@@ -35,6 +35,7 @@ from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import BitRatios
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.families.grr import CALIBRATIONS
 from ldpstream.mechanisms.kernels.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
@@ -201,16 +202,19 @@ class Bits(Mechanism):
         return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
 
 
-class _IndependentBits(Bits):
-    report_round: Round
-    randomizer = BitRandomizer
-    independent_bits = True
-    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
-
+class BitReading(Reading):
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
         from ldpstream.mechanisms.counts.fit_tests import ones  # slow to load; only estimates need it
 
-        return {"ones": ones(self, self.rounds(), table, steps), "total": None}
+        return {"ones": ones(self.m, self.m.rounds(), table, steps), "total": None}
+
+
+class _IndependentBits(Bits):
+    report_round: Round
+    randomizer = BitRandomizer
+    read_by = BitReading
+    independent_bits = True
+    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q

@@ -62,9 +62,9 @@ class AttributeCounts:
 
     @cached_property
     def free(self) -> FloatArray:
-        """Approximate maximum of the likelihood if shares may be negative, (k,); raw inversion for mechanisms of numbers."""
-        numeric = is_numeric([m for m, _ in self.groups])
-        return self.inversion.frequencies if numeric else free_maximum(self.groups, self.inversion)
+        """Approximate maximum of the likelihood if shares may be negative, (k,); without p and q, the raw inversion."""
+        pure = all(m.pure for m, _ in self.groups)
+        return free_maximum(self.groups, self.inversion) if pure else self.inversion.frequencies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,4 +184,4 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
 
 
 def is_numeric(mechanisms: Sequence[Mechanism]) -> bool:
-    return any(not m.pure for m in mechanisms)
+    return any(m.answers == "numbers" for m in mechanisms)

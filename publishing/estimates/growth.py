@@ -64,7 +64,7 @@ def errors_of(
 
 def inverts(mechanisms: Sequence[Mechanism]) -> bool:
     """True if differences of the raw inversion have the basis "inversion"."""
-    return len(mechanisms) == 1 and mechanisms[0].unbiased
+    return len(mechanisms) == 1 and mechanisms[0].reading.unbiased
 
 
 def people_of(survey: Survey, p: HasReports) -> float:

@@ -93,7 +93,7 @@ def test_variances_and_covariances_in_a_window_are_those_of_all_sequences(m: Set
     p, q, reports = m.p, m.q, T  # of one person
     variance = (pi * a * (1 - a) + (1 - pi) * b * (1 - b) + T * (a - b) ** 2 * pi * (1 - pi)) / (reports * (p - q) ** 2)
     np.testing.assert_allclose(variance, np.diag(covariance) / (T * (p - q)) ** 2)
-    np.testing.assert_allclose(variance, m.inversion_variances(SHARES, 1, T))
+    np.testing.assert_allclose(variance, m.reading.inversion_variances(SHARES, 1, T))
     gamma = q + (p - q) * SHARES
     stated = -T * np.outer(gamma, gamma) + T * (T - 1) * (a - b) ** 2 * together
     apart = ~np.eye(D, dtype=bool)
@@ -119,8 +119,8 @@ def test_the_number_of_dummies_and_the_choice_of_members_have_the_stated_varianc
         variance = PEOPLE @ (chosen * (1 - chosen) / T + chosen**2) - SHARES[v] ** 2
         c = (1 + (T - 1) / M) / T
         assert SHARES[v] * (c - SHARES[v]) == pytest.approx(variance)
-        assert ONCE.concentration(T) == pytest.approx(c)
-    assert CHAIN.concentration(T) == 1
+        assert ONCE.reading.concentration(T) == pytest.approx(c)
+    assert CHAIN.reading.concentration(T) == 1
 
 
 def test_the_likelihood_errors_of_two_levels_are_at_most_a_tenth_too_small() -> None:

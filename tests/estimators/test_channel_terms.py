@@ -76,7 +76,7 @@ def test_the_term_of_a_table_equals_the_dense_term(m: Mechanism, data: st.DataOb
     counts = rng.integers(0, 50, m.table_shape)
     counts[rng.random(m.table_shape) < 0.5] = 0
     counts.reshape(-1)[f @ channel < 1e-100] = 0  # below 1e-100 the gradient is finite but not exact
-    term = m.likelihood(m.table(int(counts.sum()), counts))
+    term = m.reading.likelihood(m.table(int(counts.sum()), counts))
     assert (term.k, term.n) == (m.k, counts.sum())
     check(term, channel, counts.ravel(), f)
 
@@ -93,15 +93,15 @@ def test_each_mechanism_gets_its_own_term() -> None:
         (SquareWave(5, 1.0).with_fake_data(2), FakeDataTerm),
     ]
     for m, kind in kinds:
-        term = m.likelihood(m.empty_table())
+        term = m.reading.likelihood(m.empty_table())
         assert type(term) is kind
         with pytest.raises(ValueError, match="expected a count table of"):
-            m.likelihood(make("GRR", 4).empty_table())
+            m.reading.likelihood(make("GRR", 4).empty_table())
 
 
 def test_no_reports_add_nothing() -> None:
     for m in TABLES:
-        term = m.likelihood(m.empty_table())
+        term = m.reading.likelihood(m.empty_table())
         f = np.full(m.k, 1 / m.k)
         value, gradient = term(f)
         assert (value, term.n) == (0.0, 0)
@@ -127,7 +127,7 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
     rng = np.random.default_rng(1)
     for m in (LocalHashing("OLH", 9, eps, g=3), LongitudinalHashing("L-OLH", 9, eps + 1, eps, g=3), TruncatedGeometric(9, eps)):
         counts = rng.integers(0, 9, m.table_shape)
-        term = m.likelihood(m.table(int(counts.sum()), counts))
+        term = m.reading.likelihood(m.table(int(counts.sum()), counts))
         for f in (np.full(9, 1 / 9), np.eye(9)[4]):
             value, gradient = term(f)
             # far cells of the geometric mechanism underflow: a probability below e^-745 becomes zero

@@ -19,7 +19,7 @@ PEOPLE, TRIALS, K = 600, 2000, 4
 def inverted(m: Mechanism, reports: IntArray) -> Estimate:
     """Returns the raw inversions of (TRIALS, PEOPLE) GRR reports, for value 0, as one estimate of TRIALS frequencies."""
     shares = ((reports == 0).mean(axis=1) - m.q) / (m.p - m.q)
-    errors = np.sqrt(m.inversion_variances(np.clip(shares, 0, 1), PEOPLE))
+    errors = np.sqrt(m.reading.inversion_variances(np.clip(shares, 0, 1), PEOPLE))
     return Estimate(shares, errors, PEOPLE)
 
 
@@ -62,7 +62,7 @@ def test_the_bound_of_the_values_is_reached() -> None:
     m = mechanism("OUE", k=3, eps=1.0)
     for f1, f2 in [(0.2, 0.3), (0.7, 0.6), (0.5, 0.5), (0.0, 0.4), (1.0, 0.3)]:
         both = max(0.0, f1 + f2 - 1)
-        one, other = (Estimate(np.full(3, f), np.sqrt(m.inversion_variances(np.full(3, f), 1)), 1) for f in (f1, f2))
+        one, other = (Estimate(np.full(3, f), np.sqrt(m.reading.inversion_variances(np.full(3, f), 1)), 1) for f in (f1, f2))
         exact = one.standard_errors**2 + other.standard_errors**2 - 2 * (both - f1 * f2)
         np.testing.assert_allclose(difference_errors(one, other, m, 1.0) ** 2, exact, rtol=1e-12)
 
@@ -72,9 +72,9 @@ def test_fake_data_scales_the_bound() -> None:
     d, m = 5, mechanism("GRR", k=3, eps=6.0)
     mixed, f = m.with_fake_data(d), np.full(3, 1 / 3)
     encoded = (f + (d - 1) / 3) / d
-    error = np.sqrt(mixed.inversion_variances(f, 1))
+    error = np.sqrt(mixed.reading.inversion_variances(f, 1))
     alone = Estimate(f, error, 1)
-    of_encoded = d**2 * (m.inversion_variances(encoded, 1) + np.minimum(encoded**2, (1 - encoded) ** 2))
+    of_encoded = d**2 * (m.reading.inversion_variances(encoded, 1) + np.minimum(encoded**2, (1 - encoded) ** 2))
     np.testing.assert_allclose(difference_errors(alone, alone, mixed, 1.0) ** 2, 2 * of_encoded, rtol=1e-9)
 
 
@@ -162,7 +162,7 @@ def test_equal_shares_differ_by_five_errors_in_fewer_than_one_of_a_million_cases
     m = mechanism("GRR", 4, eps=eps)
     counts = [np.arange(n + 1) for n in people]
     shares = [(c / n - m.q) / (m.p - m.q) for c, n in zip(counts, people, strict=True)]
-    errors = [np.sqrt(m.inversion_variances(np.clip(f, 0, 1), 1) / n) for f, n in zip(shares, people, strict=True)]
+    errors = [np.sqrt(m.reading.inversion_variances(np.clip(f, 0, 1), 1) / n) for f, n in zip(shares, people, strict=True)]
     one, other = (
         Estimate(np.broadcast_to(f, (people[1] + 1, people[0] + 1)), np.broadcast_to(s, (people[1] + 1, people[0] + 1)), 1)
         for f, s in zip((shares[0][None, :], shares[1][:, None]), (errors[0][None, :], errors[1][:, None]), strict=True)

@@ -184,7 +184,7 @@ def test_the_noise_of_a_difference_is_the_sum_of_the_values_noise(name: str, ste
     values = np.repeat(np.arange(6), (SHARES * n).round().astype(int))
     seen = [m.support(m.tabulate(m.simulate(values, rng, steps))) / (steps * n) for _ in range(1000)]
     difference = np.var([(c[0] - c[1]) / (m.p - m.q) for c in seen])
-    variance = m.noise(np.zeros(6), n * steps, steps, n)
+    variance = m.reading.noise(np.zeros(6), n * steps, steps, n)
     assert callable(variance)
     expected = variance(SHARES[:2]).sum()
     assert abs(difference / expected - 1) < 5 * np.sqrt(2 / 1000)

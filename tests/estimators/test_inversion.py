@@ -15,6 +15,7 @@ from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.maximum.likelihood import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
+from ldpstream.mechanisms.channel import ChannelReading
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
 F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
@@ -52,15 +53,15 @@ def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps:
     rng = np.random.default_rng([steps, m.k, len(m.signature)])
     found = [matrix_inversion(m, collect(m, rng.choice(6, 500, p=F), rng, steps), steps=steps) for _ in range(400)]
     estimates = np.array([e.frequencies for e in found])
-    stated = m.inversion_variances(F, 500, steps)
-    expected = F @ m.channel() @ m.inverse()
+    stated = m.reading.inversion_variances(F, 500, steps)
+    expected = F @ m.channel() @ m.reading.inverse()
     assert np.abs((estimates.mean(axis=0) - expected) / np.sqrt(stated / 400)).max() < 6
     spread = np.sqrt(6 / 399)  # relative error of a sample variance, for tails somewhat heavier than normal
     assert np.abs(estimates.var(axis=0, ddof=1) / stated - 1).max() < 6 * spread
     plugged_in = np.mean([e.standard_errors**2 for e in found], axis=0)
     np.testing.assert_allclose(plugged_in, stated, rtol=0.1)
     if invertible(m) and steps > 1:
-        averaged_out = m.inversion_variances(F, 500) / steps
+        averaged_out = m.reading.inversion_variances(F, 500) / steps
         assert np.abs(estimates.var(axis=0, ddof=1) / averaged_out - 1).max() > 6 * spread
 
 
@@ -69,25 +70,31 @@ def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps:
 def test_the_lines_inversion_equals_the_dense_one(k: int, eps: float) -> None:
     m, rng = LOCATION["truncated-geometric"](k=k, eps=eps), np.random.default_rng(k)
     observed, f = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
-    dense = ChannelMechanism._invert(m, observed)
-    np.testing.assert_allclose(m._invert(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
-    np.testing.assert_allclose(m._invert(f @ m.channel()), f, atol=1e-10)
+    reading = m.reading
+    assert isinstance(reading, ChannelReading)
+    dense = ChannelReading(m)._invert(observed)
+    np.testing.assert_allclose(reading._invert(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
+    np.testing.assert_allclose(reading._invert(f @ m.channel()), f, atol=1e-10)
     for steps in (1, 5):
-        slow = ChannelMechanism.inversion_variances(m, f, 9, steps)
-        np.testing.assert_allclose(m.inversion_variances(f, 9, steps), slow, rtol=1e-7)
+        slow = ChannelReading(m).inversion_variances(f, 9, steps)
+        np.testing.assert_allclose(m.reading.inversion_variances(f, 9, steps), slow, rtol=1e-7)
 
 
 @pytest.mark.parametrize("m", PLACES[:2], ids=repr)
 def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
     """The inversion of expected counts is exact. If one report in d = 3 is true, the variance is d² times the variance of the
     device's mechanism. This variance is taken at the frequencies of real and fake values together."""
-    m.inverse()
+    m.reading.inverse()
     mixed = m.with_fake_data(3)
-    assert isinstance(mixed, ChannelMechanism)
-    np.testing.assert_allclose(mixed._invert(F @ mixed.channel()), F, atol=1e-12)
+    assert isinstance(mixed.reading, ChannelReading)
+    np.testing.assert_allclose(mixed.reading._invert(F @ mixed.channel()), F, atol=1e-12)
     put_in = (F + 2 / 6) / 3
-    np.testing.assert_allclose(mixed.inversion_variances(F, 5, 1), 9 * m.inversion_variances(put_in, 5, 1), rtol=1e-9)
-    np.testing.assert_allclose(mixed.inversion_variances(F, 5, 4), 9 * m.inversion_variances(put_in, 5, 4), rtol=1e-9)
+    np.testing.assert_allclose(
+        mixed.reading.inversion_variances(F, 5, 1), 9 * m.reading.inversion_variances(put_in, 5, 1), rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        mixed.reading.inversion_variances(F, 5, 4), 9 * m.reading.inversion_variances(put_in, 5, 4), rtol=1e-9
+    )
 
 
 def test_mixed_groups_combine_without_bias_and_more_accurately() -> None:

@@ -153,7 +153,7 @@ def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
     assert isinstance(found.unshrunk, Unbiased)
 
     def error(values: FloatArray) -> float:
-        told = m.inverse() @ values
+        told = m.reading.inverse() @ values
         of_value = m.channel() @ told**2 - (m.channel() @ told) ** 2  # the noise of one report, for each value
         between = float(f @ values**2 - (f @ values) ** 2)
         return math.sqrt((float(f @ of_value) / reports + between) * reports / n)
@@ -181,7 +181,7 @@ def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
 def test_fake_data_and_repeated_reports_have_the_variance_of_a_share(reports: int) -> None:
     m, f = SquareWave(6, 1.0).with_fake_data(3), bell(6)
     found = [mean_variance(m, f, one, reports) for one in np.eye(6)]
-    np.testing.assert_allclose(found, m.inversion_variances(f, 1, reports), rtol=1e-9)
+    np.testing.assert_allclose(found, m.reading.inversion_variances(f, 1, reports), rtol=1e-9)
     counts = np.round(3_000_000 * (f @ m.channel())).astype(int)
     unbiased = unbiased_of(estimate(m, m.table(int(counts.sum()), counts), steps=reports))
     error = unbiased.bounds(1.0)[1][1] - unbiased.shares[0]  # of the first share: a wider span would lie higher

@@ -61,9 +61,9 @@ def dense(counts: list[Counted], shape: tuple[int, int], at: FloatArray, same_pe
     for of, to in zip(counts, maps, strict=True):
         [(m, table)], steps = of.groups, of.steps
         assert isinstance(steps, int)
-        seen.append(m.inversion(table))
+        seen.append(m.reading.inversion(table))
         people.append(table.n / steps)
-        covariance = m.support_covariance(to @ at.ravel(), steps).matrix()
+        covariance = m.reading.support_covariance(to @ at.ravel(), steps).matrix()
         parts.append(covariance / people[-1] / (steps * (m.p - m.q)) ** 2)
     design, y = np.concatenate(maps), np.concatenate(seen)
     v = np.zeros((y.size, y.size))
@@ -249,7 +249,7 @@ def test_the_size_in_the_smallest_survey() -> None:
 @pytest.mark.parametrize(("name", "shape", "people"), [("GRR", (2, 2), 5000), ("OUE", (3, 4), 10_000), ("OLH", (4, 4), 10_000)])
 def test_size_and_power_are_as_stated(name: str, shape: tuple[int, int], people: int) -> None:
     m = mechanisms_of(name, shape)[0]
-    variance = float(m.support_covariance(np.full(m.k, 1 / m.k)).own[0]) / people / (m.p - m.q) ** 2
+    variance = float(m.reading.support_covariance(np.full(m.k, 1 / m.k)).own[0]) / people / (m.p - m.q) ** 2
     at = associated(*shape, detectable_association(variance, shape))
     assert at is not None
     found = p_values(at, name, people, 400, 22)

@@ -84,7 +84,7 @@ def people(
 def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, exact: bool) -> None:
     """For the true likelihood, compares only changes that keep the frequencies' sum. Estimators use no other change."""
     m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
-    for found, expected in zip(m.score_moments(F, steps, exact), enumerated(m, steps, exact), strict=True):
+    for found, expected in zip(m.reading.score_moments(F, steps, exact), enumerated(m, steps, exact), strict=True):
         np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
 
 

@@ -22,7 +22,7 @@ def test_fresh_and_lasting_noise_give_the_variance_of_every_mean(name: str, step
     """
     m, people = build(name), 10**9
     noise = step_noise([(m, people)], SHARES)
-    expected = m.inversion_variances(SHARES, people, steps)
+    expected = m.reading.inversion_variances(SHARES, people, steps)
     np.testing.assert_allclose(noise.fresh / steps + noise.lasting, expected, rtol=1e-7)
 
 
@@ -32,8 +32,8 @@ def test_the_noise_of_a_spaced_level_is_mostly_fresh(w: int) -> None:
     m = build("GRR")
     assert isinstance(m, OneTime)
     noise = step_noise([(m.spaced(w), 500)], SHARES)
-    np.testing.assert_allclose(noise.fresh + noise.lasting, m.inversion_variances(SHARES, 500), rtol=1e-9)
-    np.testing.assert_allclose(noise.lasting, m.inversion_variances(SHARES, 500, 2**31) / w, rtol=1e-9)
+    np.testing.assert_allclose(noise.fresh + noise.lasting, m.reading.inversion_variances(SHARES, 500), rtol=1e-9)
+    np.testing.assert_allclose(noise.lasting, m.reading.inversion_variances(SHARES, 500, 2**31) / w, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("eps", "people", "w"), [(8.0, 20, 1), (8.0, 20, 24), (20.0, 1000, 1), (500.0, 100, 1)])
@@ -52,7 +52,7 @@ def test_a_rare_report_is_no_jump(eps: float, people: int, w: int) -> None:
         raw = matrix_inversion([(asked, asked.tabulate(m.report(values, rng)))]).frequencies
         noise = step_noise([(asked, people)], level.predicted if level.observed else raw)
         alarms += level.step(raw, noise.fresh, noise.lasting, noise.skewness).change is not None
-        exact = m.inversion_variances(np.clip(plain.predicted if plain.observed else raw, 0, 1), people)
+        exact = m.reading.inversion_variances(np.clip(plain.predicted if plain.observed else raw, 0, 1), people)
         jumps += plain.step(raw, exact).change is not None
     assert alarms <= 1
     assert jumps > 1 or eps > 8
@@ -111,7 +111,7 @@ def test_several_levels_are_weighted_as_in_the_inversion(name: str) -> None:
         return
     shares = [matrix_inversion([group]).frequencies for group in groups]
     variances = [step_noise([(each, table.n)], f) for (each, table), f in zip(groups, shares, strict=True)]
-    weights = [table.n / each.inversion_variances(np.full(K, 1 / K), 1) for each, table in groups]
+    weights = [table.n / each.reading.inversion_variances(np.full(K, 1 / K), 1) for each, table in groups]
     total = sum(w**2 * (noise.fresh + noise.lasting) for w, noise in zip(weights, variances, strict=True)) / sum(weights) ** 2
     np.testing.assert_allclose(np.sqrt(total), found.standard_errors, rtol=1e-7)
     together = step_noise([(each, table.n) for each, table in groups], SHARES)

@@ -161,7 +161,7 @@ def test_reports_follow_the_channel(m: ChannelMechanism, wrong: ChannelMechanism
 def test_the_inverse_is_least_squares(m: ChannelMechanism) -> None:
     if m.eps_1 < 1e-6:
         return  # all rows agree to nine digits
-    a, b = m.channel(), m.inverse()
+    a, b = m.channel(), m.reading.inverse()
     np.testing.assert_allclose(a @ b @ a, a, atol=1e-9)
     np.testing.assert_allclose(b @ a @ b, b, atol=1e-6 * np.abs(b).max())
     np.testing.assert_allclose([(a @ b).T, (b @ a).T], [a @ b, b @ a], atol=1e-7)
@@ -172,7 +172,7 @@ def test_the_inverse_is_least_squares(m: ChannelMechanism) -> None:
 
 def outcomes(m: ChannelMechanism, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
     """Probability and estimate of every sequence of reports that one person can send, by enumeration."""
-    a, b = m.channel(), m.inverse()
+    a, b = m.channel(), m.reading.inverse()
     probabilities, estimates = [], []
     for x, *reports in product(range(m.k), repeat=steps + 1):
         probabilities.append(f[x] * math.prod(a[x, z] for z in reports))
@@ -186,4 +186,4 @@ def test_inversion_variances_match_enumeration(m: ChannelMechanism, steps: int) 
     for f in (np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2), np.eye(m.k)[1]):
         probability, estimate = outcomes(m, f, steps)
         expected = probability @ estimate**2 - (probability @ estimate) ** 2
-        np.testing.assert_allclose(m.inversion_variances(f, n=7, steps=steps), expected / 7, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(m.reading.inversion_variances(f, n=7, steps=steps), expected / 7, rtol=1e-9, atol=1e-12)

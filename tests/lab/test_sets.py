@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lab.bench.sets import COVERED, _errors, _privset, coverage_of, coverage_table, error_table
-from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SampledReading
 
 
 def test_a_setting_is_measured_and_shown() -> None:
@@ -31,10 +31,10 @@ def test_intervals_of_windows_cover_what_they_state(number: int, monkeypatch: py
         assert 0.914 < share < 0.986
     assert row.mean > 0.85
     if row.mechanism == "PS-GRR":
-        once = PaddedSampling.given_memo
+        once = SampledReading.given_memo
         for name in ("given_memo", "_kept_together", "_noise_at", "concentration"):
-            monkeypatch.delattr(PaddedSampling, name)
-        assert PaddedSampling.given_memo is not once
+            monkeypatch.delattr(SampledReading, name)
+        assert SampledReading.given_memo is not once
         assert coverage_of(number, 60, seed=2).values > row.values + 0.015
 
 

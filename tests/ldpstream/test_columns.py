@@ -191,7 +191,7 @@ def test_the_mechanism_of_the_smallest_exact_variance_is_proposed(most: int, tmp
     [(_, _, shares, question)] = plan.kept
     truth = np.bincount(cells) / len(cells)
     assert shares == pytest.approx(truth)
-    exact = {name: question.build(name).inversion_variances(truth).mean() for name in question.names}
+    exact = {name: question.build(name).reading.inversion_variances(truth).mean() for name in question.names}
     (asked,) = propose_survey(plan, "people", START, least=10).asked
     assert exact[asked.mechanism.name] <= 1.03 * min(exact.values())
 

@@ -66,7 +66,7 @@ def test_the_half_width_is_that_of_the_published_interval_and_of_the_error(level
     ((m,),), (row,) = survey.mechanisms, forecast(survey, PEOPLE)
     assert isinstance(m, Mechanism)
     uniform, rng, half, errors = np.full(k, 1 / k), np.random.default_rng(1), [], []
-    worst = [int(m.inversion_variances(uniform, 1).argmax())] if level == "waves" else list(range(k))
+    worst = [int(m.reading.inversion_variances(uniform, 1).argmax())] if level == "waves" else list(range(k))
     runs = 400 if level == "waves" else RUNS  # a single value needs more runs
     for _ in range(runs):
         found = matrix_inversion(m, table_of(m, uniform, PEOPLE, steps, rng), steps=m.reports_in(steps))
@@ -141,7 +141,7 @@ def filtered(
             table = m.tabulate(reports[i * people : (i + 1) * people])
             expected = level.predicted if level.observed else np.full(k, 1 / k)
             noise = step_noise([(m, people)], np.clip(expected, 0, 1))
-            yield level.step(m.inversion(table), noise.fresh, noise.lasting, noise.skewness)
+            yield level.step(m.reading.inversion(table), noise.fresh, noise.lasting, noise.skewness)
         t += same
 
 

@@ -37,8 +37,10 @@ def contributions(m: Mechanism) -> FloatArray:
     rows = rows[m.valid(rows)]
     honest = m.simulate(np.arange(HONEST) % m.k, np.random.default_rng(1))
     table = m.tabulate(honest)
-    before = HONEST * m.inversion(table)
-    return np.array([(HONEST + 1) * m.inversion(table + m.tabulate(rows[i : i + 1])) - before for i in range(len(rows))])
+    before = HONEST * m.reading.inversion(table)
+    return np.array(
+        [(HONEST + 1) * m.reading.inversion(table + m.tabulate(rows[i : i + 1])) - before for i in range(len(rows))]
+    )
 
 
 def best_attack(added: FloatArray, r: int) -> float:
@@ -62,8 +64,8 @@ def test_an_honest_report_counts_for_one_person() -> None:
         m = built(name, 4, 1.0)
         table = m.tabulate(m.simulate(np.full(40_000, 1), np.random.default_rng(7)))
         truth = np.eye(4)[1]
-        errors = np.sqrt(m.inversion_variances(truth, 40_000))
-        assert (np.abs(m.inversion(table) - truth) < 6 * errors).all()
+        errors = np.sqrt(m.reading.inversion_variances(truth, 40_000))
+        assert (np.abs(m.reading.inversion(table) - truth) < 6 * errors).all()
 
 
 def test_equal_p_and_q_have_no_finite_weight() -> None:

@@ -31,6 +31,7 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsi
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios, SymbolRatios
+from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
@@ -72,10 +73,26 @@ class SilentRandomizer(Randomizer):
         return symbol_row(self.k + 1, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
 
 
+class SilenceReading(Reading):
+    def _support(self, table: CountTable) -> IntArray:
+        return table.counts[:-1]
+
+    def _channel_term(self, counts: IntArray) -> DenseTerm:
+        return DenseTerm(self.m.channel(), counts)
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Like randomized response: a report supports at most one value."""
+        memo_p, memo_q, p2, q2 = self.m.rounds()
+        hit = frequencies * memo_p + (1 - frequencies) * memo_q
+        between = math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit
+        return [(-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)), (-1, between)]
+
+
 class Silence(Mechanism):
     """Common base: the table counts the k symbols and, in its last cell, the silent reports."""
 
     randomizer = SilentRandomizer
+    read_by = SilenceReading
 
     def _set_domain(self, k: object) -> None:
         self.k = self.n_keys = integer("k", k, 2, 2**16)
@@ -91,25 +108,12 @@ class Silence(Mechanism):
     def _count(self, reports: Reports) -> IntArray:
         return np.bincount(reports, minlength=self.k + 1)
 
-    def _support(self, table: CountTable) -> IntArray:
-        return table.counts[:-1]
-
     def _channel(self) -> FloatArray:
         symbols = np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)
         return np.column_stack([symbols, np.full(self.k, SILENT)])
 
     def _log2_outputs(self) -> float:
         return math.log2(self.k + 1)
-
-    def _channel_term(self, counts: IntArray) -> DenseTerm:
-        return DenseTerm(self.channel(), counts)
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Like randomized response: a report supports at most one value."""
-        memo_p, memo_q, p2, q2 = self.rounds()
-        hit = frequencies * memo_p + (1 - frequencies) * memo_q
-        between = math.sqrt(steps * (steps - 1)) * (p2 - q2) * hit
-        return [(-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)), (-1, between)]
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
@@ -212,6 +216,31 @@ class HadamardRandomizer(OneTimeRandomizer):
         return symbol_row(n_reports, y | pivot if (a & y).bit_count() % 2 != odd else y)
 
 
+class HadamardReading(Reading):
+    m: "HadamardResponse"
+
+    def _support(self, table: CountTable) -> IntArray:
+        return (table.n + fast_hadamard(table.counts)[1 : self.m.k + 1]) // 2
+
+    def _channel_term(self, counts: IntArray) -> DenseTerm | None:
+        return DenseTerm(self.m.channel(), counts) if self.m.has_channel else None
+
+    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
+        """Cov(S_u, S_v) = W d f_w / 2 - W² d² f_u f_v with d = p - q. The matrix f_w is a sum of K vectors ±1."""
+        waves = np.where(np.bitwise_count(np.arange(1, self.m.k + 1) & np.arange(self.m.n_reports)[:, None]) & 1, -1.0, 1.0)
+        sizes = waves @ frequencies * steps * (self.m.p - self.m.q) / 2 / self.m.n_reports
+        rows = np.sqrt(np.abs(sizes))[:, None] * waves
+        kept = (-1, steps * (self.m.p - self.m.q) * frequencies)
+        return [kept, *((int(np.sign(size)), row) for size, row in zip(sizes, rows, strict=True))]
+
+    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        return self.support_variances(frequencies, steps) + (steps * (self.m.p - self.m.q) * frequencies) ** 2
+
+    def supported_together(self, steps: int) -> float:
+        """The largest eigenvalue is that of people with one value: pairs of values are supported alike."""
+        return steps * (self.m.p - self.m.q) / 2
+
+
 class HadamardResponse(OneTime):
     """Hadamard response: a report y in [0, K) supports v if y and v + 1 have an even number of common ones; K = 2^⌈log₂(k+1)⌉.
 
@@ -224,6 +253,7 @@ class HadamardResponse(OneTime):
     names = ("hadamard",)
     name = "hadamard"
     randomizer = HadamardRandomizer
+    read_by = HadamardReading
     marks = None
 
     def __init__(self, k: int, eps: float) -> None:
@@ -248,33 +278,12 @@ class HadamardResponse(OneTime):
     def _count(self, reports: Reports) -> IntArray:
         return np.bincount(reports, minlength=self.n_reports)
 
-    def _support(self, table: CountTable) -> IntArray:
-        return (table.n + fast_hadamard(table.counts)[1 : self.k + 1]) // 2
-
     def _channel(self) -> FloatArray:
         a, y = np.arange(1, self.k + 1)[:, None], np.arange(self.n_reports)
         return np.where(np.bitwise_count(a & y) & 1, 1 - self.p, self.p) * 2 / self.n_reports
 
     def _log2_outputs(self) -> float:
         return math.log2(self.n_reports)
-
-    def _channel_term(self, counts: IntArray) -> DenseTerm | None:
-        return DenseTerm(self.channel(), counts) if self.has_channel else None
-
-    def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
-        """Cov(S_u, S_v) = W d f_w / 2 - W² d² f_u f_v with d = p - q. The matrix f_w is a sum of K vectors ±1."""
-        waves = np.where(np.bitwise_count(np.arange(1, self.k + 1) & np.arange(self.n_reports)[:, None]) & 1, -1.0, 1.0)
-        sizes = waves @ frequencies * steps * (self.p - self.q) / 2 / self.n_reports
-        rows = np.sqrt(np.abs(sizes))[:, None] * waves
-        kept = (-1, steps * (self.p - self.q) * frequencies)
-        return [kept, *((int(np.sign(size)), row) for size, row in zip(sizes, rows, strict=True))]
-
-    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        return self.support_variances(frequencies, steps) + (steps * (self.p - self.q) * frequencies) ** 2
-
-    def supported_together(self, steps: int) -> float:
-        """The largest eigenvalue is that of people with one value: pairs of values are supported alike."""
-        return steps * (self.p - self.q) / 2
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)

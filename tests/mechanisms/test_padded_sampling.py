@@ -196,15 +196,17 @@ def test_the_covariance_over_several_steps_is_that_of_all_sequences(m: SetMechan
     Otherwise the counts do not tell them; each symbol's stated covariances sum to 0."""
     shares, mean, covariance = counts_over_steps(m, t)
     np.testing.assert_allclose(mean, t * (m.q + (m.p - m.q) * shares), rtol=1e-9)
-    stated = m.support_covariance(shares, t).matrix()
+    stated = m.reading.support_covariance(shares, t).matrix()
     own = stated.diagonal()
     np.testing.assert_allclose(own, np.diag(covariance), rtol=1e-9)
-    np.testing.assert_allclose(m.inversion_variances(shares, 1, t), np.diag(covariance) / (t * (m.p - m.q)) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(
+        m.reading.inversion_variances(shares, 1, t), np.diag(covariance) / (t * (m.p - m.q)) ** 2, rtol=1e-9
+    )
     if t == 1 or m.choices == 1 or isinstance(m, LongitudinalPaddedSampling):
         np.testing.assert_allclose(stated, covariance, atol=1e-12)
     else:
         np.testing.assert_allclose(stated.sum(axis=0), 0, atol=1e-3 * own.max())
-        kept = GRR(m.k, drawn_eps(m.eps_1, m.choices)).support_covariance(shares, t).variances
+        kept = GRR(m.k, drawn_eps(m.eps_1, m.choices)).reading.support_covariance(shares, t).variances
         assert (kept > own * 1.01).all()  # a control: GRR's person keeps the drawn member
 
 
@@ -225,8 +227,8 @@ def test_noise_and_choice_of_the_members_add_up_to_the_variance(m: SetMechanism,
     their choice. For L-PS-GRR the member is drawn once."""
     shares, _, covariance = counts_over_steps(m, t)
     exact = covariance / (t * (m.p - m.q)) ** 2  # one person
-    c, k = m.concentration(t), m.k
-    noise = m.noise(np.zeros(k), t, t, 1 / c)
+    c, k = m.reading.concentration(t), m.k
+    noise = m.reading.noise(np.zeros(k), t, t, 1 / c)
     assert callable(noise)
     centre = np.eye(k) - 1 / k
     given = centre @ np.diag(noise(shares)) @ centre
@@ -243,7 +245,7 @@ def test_noise_and_choice_of_the_members_add_up_to_the_variance(m: SetMechanism,
 def test_the_variance_of_the_number_of_values_is_exact(m: SetMechanism, t: int) -> None:
     shares, _, covariance = counts_over_steps(m, t)
     values = slice(m.k - m.choices)
-    assert m.values_variance(shares, t) == pytest.approx(covariance[values, values].sum(), rel=1e-9)
+    assert m.reading.values_variance(shares, t) == pytest.approx(covariance[values, values].sum(), rel=1e-9)
 
 
 @windows
@@ -261,7 +263,7 @@ def test_the_third_moments_of_fresh_noise_are_those_of_all_sets_and_reports(m: S
         given, weights = m.channel(), people_of_sets(m)
     asked = m.spaced(w) if isinstance(m, PaddedSampling) else m
     third = weights @ (given * (1 - given) * (1 - 2 * given)) / (m.p - m.q) ** 3
-    least, found = asked.fresh_moments(counts_over_steps(m, 1)[0])
+    least, found = asked.reading.fresh_moments(counts_over_steps(m, 1)[0])
     np.testing.assert_allclose(found, third, rtol=1e-9)
     assert least == pytest.approx((m.p - m.q) ** -2)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ldpstream.mechanisms import NAMES, NUMERIC, mechanism
-from ldpstream.mechanisms.channel import ChannelMechanism
+from ldpstream.mechanisms.channel import ChannelReading
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.families.square_wave import SquareWave, best_width, half_width
 
@@ -127,11 +127,12 @@ def test_the_inversion_is_unbiased_with_exact_variances(m: SquareWave, fakes: in
     mixed = m.with_fake_data(fakes) if fakes > 1 else m
     assert isinstance(mixed, SquareWave)
     if m.eps_1 > 1e-3:  # for smaller ε, the rows of the dense channel agree to many digits
-        np.testing.assert_allclose(mixed.channel() @ mixed.inverse(), np.eye(m.k), atol=1e-9)
-        np.testing.assert_allclose(mixed.inverse().sum(axis=1), 1, atol=1e-9)
+        np.testing.assert_allclose(mixed.channel() @ mixed.reading.inverse(), np.eye(m.k), atol=1e-9)
+        np.testing.assert_allclose(mixed.reading.inverse().sum(axis=1), 1, atol=1e-9)
     f = np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2)
-    general = ChannelMechanism.inversion_variances(mixed, f, 7, 3)
-    np.testing.assert_allclose(mixed.inversion_variances(f, 7, 3), general, rtol=1e-6)
+    assert isinstance(mixed.reading, ChannelReading)
+    general = ChannelReading.inversion_variances(mixed.reading, f, 7, 3)
+    np.testing.assert_allclose(mixed.reading.inversion_variances(f, 7, 3), general, rtol=1e-6)
 
 
 def test_the_inversion_is_least_squares_on_the_hyperplane() -> None:
@@ -140,7 +141,7 @@ def test_the_inversion_is_least_squares_on_the_hyperplane() -> None:
     counts = rng.multinomial(1000, np.full(m.cells, 1 / m.cells))
     shares = counts / 1000
     waves = m.channel() > m.far * 1.01
-    fitted = m.inversion(m.table(1000, counts))
+    fitted = m.reading.inversion(m.table(1000, counts))
     residual = (shares - m.far) / (m.near - m.far) - fitted @ waves
     pull = waves @ residual  # the gradient is the same for all values: no change with sum 0 comes nearer
     np.testing.assert_allclose(pull, pull.mean(), atol=1e-9)

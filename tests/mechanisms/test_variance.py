@@ -33,8 +33,8 @@ def test_the_variance_is_the_enumerated_second_moment(m: Mechanism, steps: int) 
     frequencies = np.array([0.85, 0.15]) if m.k == 2 else np.array([0.5, 0.2, *[0.3 / (m.k - 2)] * (m.k - 2)])
     mean, covariance = moments(m, frequencies, steps)
     np.testing.assert_allclose(mean, steps * (m.q + frequencies * (m.p - m.q)), rtol=1e-9)
-    np.testing.assert_allclose(m.support_variances(frequencies, steps), np.diag(covariance), rtol=1e-9)
-    np.testing.assert_allclose(m.support_covariance(frequencies, steps).matrix(), covariance, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(m.reading.support_variances(frequencies, steps), np.diag(covariance), rtol=1e-9)
+    np.testing.assert_allclose(m.reading.support_covariance(frequencies, steps).matrix(), covariance, rtol=1e-8, atol=1e-12)
     for n in (1, 10_000):
         one_by_one = [m.variance(f, n, steps) for f in frequencies]
         np.testing.assert_allclose(one_by_one, np.diag(covariance) / (n * (steps * (m.p - m.q)) ** 2), rtol=1e-9)
@@ -48,12 +48,12 @@ def test_hashed_values_on_a_line_are_supported_together(name: str, k: int, g: in
     frequencies = np.arange(k) / (k * (k - 1) / 2)
     for steps in (1, 2) if k <= 6 else (1,):
         _, covariance = moments(m, frequencies, steps)
-        np.testing.assert_allclose(m.support_covariance(frequencies, steps).matrix(), covariance, atol=1e-12)
-        fakes = m.with_fake_data(3).support_covariance(frequencies, steps).matrix()
+        np.testing.assert_allclose(m.reading.support_covariance(frequencies, steps).matrix(), covariance, atol=1e-12)
+        fakes = m.with_fake_data(3).reading.support_covariance(frequencies, steps).matrix()
         np.testing.assert_allclose(fakes, moments(m, (frequencies + 2 / k) / 3, steps)[1], atol=1e-12)
     if k <= g:
         apart = ~np.eye(k, dtype=bool)
-        assert (m.support_covariance(np.eye(k)[0]).matrix()[1:, 1:][apart[1:, 1:]] > 0).all()
+        assert (m.reading.support_covariance(np.eye(k)[0]).matrix()[1:, 1:][apart[1:, 1:]] > 0).all()
 
 
 def test_sums_of_many_hashed_values_have_nearly_their_variance() -> None:
@@ -67,11 +67,11 @@ def test_sums_of_many_hashed_values_have_nearly_their_variance() -> None:
     hit = (hit == np.arange(m.g)).reshape(m.k, -1).astype(float)
     chance = (m.other_symbol + (m.p - m.other_symbol) * (frequencies @ hit)) / m.pool.size
     exact = (hit * chance) @ hit.T - np.outer(hit @ chance, hit @ chance)
-    stated = m.support_covariance(frequencies)
+    stated = m.reading.support_covariance(frequencies)
     halves = np.array([np.arange(m.k) < 100, np.arange(m.k) % 2 == 0, np.arange(m.k) >= 150], float)
     true = np.diag(halves @ exact @ halves.T)
     np.testing.assert_allclose(np.diag(stated.of_sums(halves)), true, rtol=0.03)
-    assert (halves @ m.support_variances(frequencies, 1) < 0.9 * true).all()
+    assert (halves @ m.reading.support_variances(frequencies, 1) < 0.9 * true).all()
 
 
 @pytest.mark.parametrize("name", NAMES)

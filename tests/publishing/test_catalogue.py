@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from lab.bench.methods import estimates
 from ldpstream.estimators import Estimate
 from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates import catalogue
@@ -140,3 +141,21 @@ def test_the_page_names_no_estimator() -> None:
     assert named.search('{ mi: "matrix inversion" }')
     for path in STATIC.glob("*.js"):
         assert not named.search(path.read_text(encoding="utf-8")) or "uPlot" in path.name, path
+
+
+# ---- order
+
+
+def test_a_channel_of_categories_is_not_a_channel_of_numbers() -> None:
+    """The declared `answers` decides, and not whether the mechanism has p and q."""
+
+    class Categories(SquareWave):
+        answers = "values"
+
+    rng, values = np.random.default_rng(4), np.arange(3000) % 3
+    found: dict[str, dict[str, Estimate]] = {}
+    for m in (SquareWave(8, 2.0), Categories(8, 2.0)):
+        counts = AttributeCounts(groups=[(m, m.tabulate(m.report(values, rng)))], reports=[1])
+        found[m.answers] = {row.name: row.estimate(counts) for row in catalogue.estimators([m])}
+    assert set(found["numbers"]) - set(found["values"]) == {"ems"}
+    assert found["numbers"]["eb"].posterior.__class__ is not found["values"]["eb"].posterior.__class__

@@ -16,6 +16,6 @@ def ordered_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterat
 
 
 def exact_estimates(m: Mechanism, table: CountTable, steps: int = 1) -> Iterator[tuple[str, FloatArray]]:
-    if m.k <= MOST_EXACT and m.pure and not isinstance(m.likelihood(table), SupportTerm):
+    if m.k <= MOST_EXACT and m.pure and not isinstance(m.reading.likelihood(table), SupportTerm):
         yield "ibu exact", ibu(m, table, steps=steps).frequencies
         yield "mle exact", mle(m, table, steps=steps).frequencies

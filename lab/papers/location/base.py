@@ -39,7 +39,7 @@ class LocationMechanism(ChannelMechanism):
         return np.asarray(reports == values)
 
     def ratios(self) -> NoReturn:
-        self._refuse("likelihood ratios of supports")
+        raise ValueError(f"{self.signature} is not a pure mechanism and has no likelihood ratios of supports")
 
     def _eps_sequence(self, t: int) -> SequenceLoss:
         witness = "each sequence has one value at every step: the two values with the largest loss"

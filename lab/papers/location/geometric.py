@@ -29,7 +29,7 @@ from ldpstream.mechanisms.arguments import (
     real,
     user_values,
 )
-from ldpstream.mechanisms.channel import distribution
+from ldpstream.mechanisms.channel import ChannelReading, distribution
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
@@ -55,6 +55,34 @@ class GeometricTerm(ChannelTerm):
         return out
 
 
+class LineReading(ChannelReading):
+    m: "TruncatedGeometric"
+
+    def _channel_term(self, counts: IntArray) -> GeometricTerm:
+        return GeometricTerm(self.m.column_factors(), self.m.eps, counts)
+
+    def _invert(self, observed: FloatArray) -> FloatArray:
+        """Exact without fake data: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
+        if self.m.fakes > 1:
+            return super()._invert(observed)
+        a, scaled = math.exp(-self.m.eps), observed / self.m.column_factors()
+        return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.m.eps)
+
+    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
+        if self.m.fakes > 1:
+            return super().inversion_variances(frequencies, n, steps)
+        from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
+
+        f = distribution("frequencies", frequencies, self.m.k)
+        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
+        a = math.exp(-self.m.eps)
+        powers = lfilter([1.0], [1.0, -a], f) + lfilter([1.0], [1.0, -a], f[::-1])[::-1] - f  # Σ_x f_x e^{-ε|z-x|}
+        single = (
+            _three_diagonals(powers / self.m.column_factors(), (1 + a * a) ** 2, 1.0, a * a) / math.expm1(-2 * self.m.eps) ** 2
+        )
+        return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
+
+
 class TruncatedGeometric(LocationMechanism):
     """Truncated geometric mechanism on a line of k cells. The parameter ε is a loss per cell of distance, not an LDP ε.
 
@@ -75,6 +103,7 @@ class TruncatedGeometric(LocationMechanism):
     """
 
     name = "truncated-geometric"
+    read_by = LineReading
 
     def __init__(self, k: int, eps: float) -> None:
         self._set_domain(integer("k", k, 2, MAX_K))
@@ -99,28 +128,6 @@ class TruncatedGeometric(LocationMechanism):
 
     def _channel(self) -> FloatArray:
         return np.asarray(self.column_factors() * np.exp(-self.eps * self.distances()))
-
-    def _channel_term(self, counts: IntArray) -> GeometricTerm:
-        return GeometricTerm(self.column_factors(), self.eps, counts)
-
-    def _invert(self, observed: FloatArray) -> FloatArray:
-        """Exact without fake data: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
-        if self.fakes > 1:
-            return super()._invert(observed)
-        a, scaled = math.exp(-self.eps), observed / self.column_factors()
-        return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.eps)
-
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        if self.fakes > 1:
-            return super().inversion_variances(frequencies, n, steps)
-        from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
-
-        f = distribution("frequencies", frequencies, self.k)
-        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        a = math.exp(-self.eps)
-        powers = lfilter([1.0], [1.0, -a], f) + lfilter([1.0], [1.0, -a], f[::-1])[::-1] - f  # Σ_x f_x e^{-ε|z-x|}
-        single = _three_diagonals(powers / self.column_factors(), (1 + a * a) ** 2, 1.0, a * a) / math.expm1(-2 * self.eps) ** 2
-        return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
     def distances(self) -> FloatArray:
         cells = np.arange(self.k, dtype=np.float64)
@@ -176,6 +183,13 @@ class PlanarTerm(ChannelTerm):
         return np.ravel(lines.T if self._tall else lines)
 
 
+class GridReading(ChannelReading):
+    m: "PlanarGeometric"
+
+    def _channel_term(self, counts: IntArray) -> ChannelTerm:
+        return PlanarTerm(self.m.shape, self.m.channel(), counts) if min(self.m.shape) > 1 else super()._channel_term(counts)
+
+
 class PlanarGeometric(StoredChannel):
     """Truncated planar geometric mechanism on a grid of square cells. ε is a loss per cell of distance, not an LDP ε.
 
@@ -197,6 +211,7 @@ class PlanarGeometric(StoredChannel):
     """
 
     name = "planar-geometric"
+    read_by = GridReading
 
     def __init__(self, shape: tuple[int, int], eps: float) -> None:
         self.shape = width, height = grid_shape(shape)
@@ -207,9 +222,6 @@ class PlanarGeometric(StoredChannel):
         columns = _regions(width)[None, :, None, :]
         rows = _regions(height)[:, None, :, None]
         self._set_channel((sums[columns, rows] / sums[-1, -1]).reshape(self.k, self.k))
-
-    def _channel_term(self, counts: IntArray) -> ChannelTerm:
-        return PlanarTerm(self.shape, self.channel(), counts) if min(self.shape) > 1 else super()._channel_term(counts)
 
     def distances(self) -> FloatArray:
         """(k, k) Euclidean distance between the cells' centres, in cells."""

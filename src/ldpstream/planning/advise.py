@@ -21,12 +21,12 @@ from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.claims.guessing import SAME, Chance
-from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, lightest
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, SHORT_REPORTS, lightest
 from ldpstream.planning.question import AdviceError, Question
 from ldpstream.surveys import SurveyError, parse_survey
 
 WINDOW = 24  # steps of a window
-FIRST = (*NUMERIC, "GRR", "OLH", *AUTO_CANDIDATES)  # of like mechanisms, the adviser prefers these: their reports are short
+FIRST = (*NUMERIC, *SHORT_REPORTS, *AUTO_CANDIDATES)  # of like mechanisms, the adviser prefers these: their reports are short
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def variance(question: Question, m: Mechanism, shares: FloatArray, span: int, mi
             return 0.0
         if question.numbers:
             return t**2 * mean_variance(m, shares, at, t)
-        return (t * most) ** 2 * float(np.mean(m.inversion_variances(shares / most, 1, t)))
+        return (t * most) ** 2 * float(np.mean(m.reading.inversion_variances(shares / most, 1, t)))
 
     often = mean - reports + 1
     rarely = (1 - often) * of_sum(reports - 1) if often < 1 else 0.0

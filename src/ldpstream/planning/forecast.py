@@ -189,11 +189,11 @@ def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
 
     For a mechanism whose values have different variances (Square Wave), the value with the largest variance counts.
     """
-    v = int(m.inversion_variances(_shares(m.k, 0, 1 / m.k), 1).argmax())
+    v = int(m.reading.inversion_variances(_shares(m.k, 0, 1 / m.k), 1).argmax())
     w, t = m.every_steps, m.reports_in(window)
 
     def mean(f: float, reports: int) -> float:
-        return float(m.inversion_variances(_shares(m.k, v, f), 1, reports)[v])
+        return float(m.reading.inversion_variances(_shares(m.k, v, f), 1, reports)[v])
 
     def filtered(f: float) -> float:
         lasting = mean(f, LONG)
@@ -249,7 +249,7 @@ def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
 
 
 def _association(m: Mechanism, half_width: float, reports: int, shape: tuple[int, int]) -> float | None:
-    noise = m.support_covariance(np.full(m.k, 1 / m.k), reports)
+    noise = m.reading.support_covariance(np.full(m.k, 1 / m.k), reports)
     variance = (half_width / INTERVAL) ** 2 * float((noise.own / noise.variances)[0])
     found = detectable_association(variance, shape, TEST_SIZE, TEST_POWER)
     return found if found <= 1 else None
