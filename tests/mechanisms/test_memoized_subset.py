@@ -124,7 +124,8 @@ def test_sets_of_one_value_are_l_grr(k: int, eps_inf: float, eps_1: float) -> No
         assert one.guess(chance) == pytest.approx(grr.guess(chance), rel=1e-12)
     assert one.equal_chances() == pytest.approx(mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1).equal_chances())
     f = np.full(k, 1 / k)
-    assert one.reading.support_covariance(f, 3).matrix() == pytest.approx(grr.reading.support_covariance(f, 3).matrix(), rel=1e-9, abs=1e-15)
+    found, expected = (m.reading.support_covariance(f, 3).matrix() for m in (one, grr))
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
 def test_a_window_has_the_variances_of_one_and_of_many_reports() -> None:
