@@ -44,7 +44,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
         counting = FolderCounting(data, lambda: [survey], True, lambda: now_ms, KEPT_MS)
-        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), lambda _: None, workload=Workload(), alone=True)
+        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), workload=Workload(), alone=True)
         log.log_id()
         for hour in range(24 * days):
             if hour % 24 == 0:

@@ -14,7 +14,6 @@ from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.engine import Engine
-from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.process.leases import LeaseKeeper
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
@@ -40,7 +39,7 @@ class EstimatorLoop:
     """Estimates the surveys in turns, follows the survey files, and serves the page.
 
     Args:
-        watch, stop, seen, settings: as for `estimator_process.serve`.
+        watch, stop, settings: as for `estimator_process.serve`.
         clock: returns the present time in Unix ms, or raises `ClockJumped`; then no survey has a turn.
         largest_client: returns `Status.largest_client` of the survey with this name.
     """
@@ -50,13 +49,12 @@ class EstimatorLoop:
         watch: SurveyFolder,
         engine: Engine,
         stop: Event,
-        seen: Callable[[Publication], None],
         settings: Settings,
         clock: Callable[[], int] = now_ms,
         largest_client: Callable[[str], float | None] = lambda _: None,
     ) -> None:
         self._largest_client = largest_client
-        self._watch, self._engine, self._stop, self._seen, self._settings = watch, engine, stop, seen, settings
+        self._watch, self._engine, self._stop, self._settings = watch, engine, stop, settings
         self._clock = clock
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
@@ -83,13 +81,13 @@ class EstimatorLoop:
         """The fingerprints of the surveys whose last turn raised no error."""
         return {key for key, estimator in list(self._estimators.items()) if estimator.trouble is None}
 
-    def run(self, until: int | None) -> list[Publication]:
+    def run(self) -> None:
         try:
             if self._page is None:
                 self.serve_page()
             if self._page is not None:
                 log.info("serving the page", url=self._page.url)
-            return self._run(until)
+            self._run()
         finally:
             self.close()
 
@@ -107,7 +105,7 @@ class EstimatorLoop:
         except OSError as error:
             raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
 
-    def _run(self, until: int | None) -> list[Publication]:
+    def _run(self) -> None:
         self._leases.start()
         while not self._stop.is_set():
             if not self._alone:
@@ -116,11 +114,8 @@ class EstimatorLoop:
             wait_ms = 1000 if first is None else first.next_turn_ms - _ticks_ms()
             if first is not None and wait_ms <= 0:
                 self._turn(first)
-                if until is not None and self._reached(until):
-                    break
             elif not any(estimator.prepare() for estimator in self._estimators.values()):
                 self._stop.wait(min(wait_ms / 1000, IDLE_S))
-        return self._estimators[next(iter(self._estimators))].results.history() if self._alone else []
 
     def _turn(self, estimator: SurveyEstimator) -> None:
         self._turn_began_ms = _ticks_ms()
@@ -131,11 +126,6 @@ class EstimatorLoop:
                 pause_ms = estimator.delay(error)
         self._turn_began_ms = None
         estimator.next_turn_ms = _ticks_ms() + pause_ms
-
-    def _reached(self, until: int) -> bool:
-        with suppress(StoreUnavailable):
-            return all(estimator.reached(until) for estimator in self._estimators.values())
-        return False
 
     def _follow_files(self, at_ms: int) -> None:
         if at_ms - self._looked_ms < 1000 * LOOK_S:
@@ -155,7 +145,7 @@ class EstimatorLoop:
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
-        estimator = SurveyEstimator(survey, self._engine, registry, self._seen, self._workload, self._alone)
+        estimator = SurveyEstimator(survey, self._engine, registry, self._workload, self._alone)
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey,

@@ -12,7 +12,7 @@ from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.publishing.process.workload import Workload
-from ldpstream.publishing.progress import EstimatesTopic, Progress, TopicUnavailable
+from ldpstream.publishing.progress import EstimatesTopic, TopicUnavailable
 from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.errors import LogUnavailable
@@ -45,12 +45,11 @@ class SurveyEstimator:
         survey: Survey,
         engine: Engine,
         registry: CollectorRegistry,
-        seen: Callable[[Publication], None],
         workload: Workload,
         alone: bool,
     ) -> None:
         self.survey, self.registry = survey, registry
-        self._engine, self._seen, self._alone = engine, seen, alone
+        self._engine, self._alone = engine, alone
         self._workload, self._research = workload, True
         self.store = engine.count_store(survey)
         self._reader = StoredReader(survey, registry)
@@ -159,7 +158,7 @@ class SurveyEstimator:
         position, self._topic = self._engine.open(self.survey, self._reader)
         self._prometheus.show(self.results.landmarks())
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
-        publishers: list[Publisher] = [self._prometheus, _Watcher(self._seen)]
+        publishers: list[Publisher] = [self._prometheus, _Told()]
         self._schedule = Schedule(
             self.survey,
             self.store,
@@ -178,14 +177,6 @@ class SurveyEstimator:
     def prepare(self) -> bool:
         return self._schedule is not None and self._schedule.prepare()
 
-    def reached(self, until: int) -> bool:
-        """True if all steps through `until`, or through the survey's last step, are final."""
-        last = until if self.survey.n_steps is None else min(until, self.survey.n_steps - 1)
-        progress = self.results.progress()
-        if progress is None and self._schedule is not None and self.leads():
-            return self._schedule.due_ms() is None
-        return reached(progress, last)
-
     def close(self) -> None:
         if self._topic is not None:
             self._topic.close()
@@ -200,21 +191,13 @@ class _OneStep:
         return self.more or self._stop()
 
 
-class _Watcher:
-    def __init__(self, seen: Callable[[Publication], None]) -> None:
-        self._seen = seen
-
+class _Told:
     def publish(self, publications: list[Publication]) -> None:
         for p in publications:
             if p.span == "step" and p.cohort is None:
                 log.info(
                     "published", survey=p.survey, attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete
                 )
-            self._seen(p)
-
-
-def reached(progress: Progress | None, step: int) -> bool:
-    return progress is not None and progress.next_step > step and all(late > step for late in progress.incomplete)
 
 
 def pause_ms(due_ms: int | None, now_ms: int, n_surveys: int) -> int:

@@ -46,7 +46,7 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
     engine = FolderEngine(folder, lambda _: None, clock)
     counting = FolderCounting(folder, lambda: [SURVEY], True, clock, KEPT_MS)
     watch = SurveyFolder([SAMPLE], clock)
-    loop = EstimatorLoop(watch, engine, Event(), lambda _: None, Settings(page_port=0), clock)
+    loop = EstimatorLoop(watch, engine, Event(), Settings(page_port=0), clock)
 
     def turn() -> None:
         for _ in range(4):

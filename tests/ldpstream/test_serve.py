@@ -419,7 +419,7 @@ def test_idle_connections_do_not_stop_the_counting(tmp_path: Path) -> None:
 
 def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = SurveyFolder([Served(tmp_path, 600).survey_file], now_ms)
-    with closing(EstimatorLoop(watch, Mock(), Event(), Mock(), Settings(page_port=0))) as loop:
+    with closing(EstimatorLoop(watch, Mock(), Event(), Settings(page_port=0))) as loop:
         (estimator,) = loop._estimators.values()
         told, estimator.trouble = list[bool](), None
 
@@ -446,7 +446,7 @@ def test_it_is_not_ready_while_no_survey_is_both_counted_and_published(tmp_path:
     other.write_text(text.replace("one-machine", "second"))
     watch = SurveyFolder([file, other], now_ms)
     counting = FolderCounting(Mock(), watch.listed, False, now_ms, KEPT_MS)
-    with closing(EstimatorLoop(watch, Mock(), Event(), Mock(), Settings(page_port=0))) as loop:
+    with closing(EstimatorLoop(watch, Mock(), Event(), Settings(page_port=0))) as loop:
         first, second = loop._estimators.values()
         first.trouble = second.trouble = None
         counting._put_off(first.survey, "a count table is damaged", 30.0, Mock())

@@ -15,6 +15,7 @@ from ldpstream.output.tables import histogram_table
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.estimates.frequencies import UNKNOWN
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
@@ -132,10 +133,10 @@ def test_values_get_gauges_only_after_a_first_report() -> None:
 
 def test_the_terminal_shows_that_nobody_reported() -> None:
     console = Console(record=True, width=120, file=io.StringIO())
-    console.print(histogram_table(SURVEY, publications(REPORTED)[-1], None))
+    console.print(histogram_table(SURVEY, publications(REPORTED)[-1], UNKNOWN))
     shown = console.export_text()
     assert "nobody reported" in shown
-    console.print(histogram_table(SURVEY, msgspec.structs.replace(publications(REPORTED)[-1], complete=False), None))
+    console.print(histogram_table(SURVEY, msgspec.structs.replace(publications(REPORTED)[-1], complete=False), UNKNOWN))
     assert "no report counted" in console.export_text()
     assert "nan" not in shown
     assert "0.04" not in shown  # 1/k

@@ -127,7 +127,7 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     client, schedule, vitals = Mock(), Mock(leads=True), Mock()
     schedule.due_ms.return_value = None
     estimator = SurveyEstimator(
-        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, Workload(), False
+        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), Workload(), False
     )
     estimator._schedule, estimator._vitals = schedule, vitals
     keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
@@ -139,21 +139,6 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
         keeper.renew()
         renewed.append(lease.times > 0)
     assert renewed == [True, False, True]
-
-
-@pytest.mark.parametrize("ended", [True, False])
-def test_a_survey_that_ended_before_its_first_estimate_has_reached_every_step(ended: bool) -> None:
-    client, schedule = Mock(), Mock(leads=True)
-    client.get.return_value = None
-    survey = replace(SURVEY, ends=3)
-    schedule.due_ms.return_value = None if ended else survey.closes_ms(2)
-    estimator = SurveyEstimator(
-        survey, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), lambda _: None, Workload(), True
-    )
-    assert not estimator.reached(2)  # no turn yet
-    estimator._schedule, estimator._vitals = schedule, Mock()
-    estimator.turn(survey.closes_ms(9), lambda: False, 1)
-    assert estimator.reached(2) is ended
 
 
 def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> None:
@@ -205,8 +190,8 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
-    loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, lambda _: None, Settings(page_port=0), clock)
-    running = Thread(target=loop.run, args=[None], daemon=True)
+    loop = estimator_loop.EstimatorLoop(watch, Mock(), stop, Settings(page_port=0), clock)
+    running = Thread(target=loop.run, daemon=True)
     running.start()
     try:
         running.join(10)

@@ -11,16 +11,24 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from redis import RedisError
 
 from deploy.local import servers
 from deploy.local.nodes import Node, NodeError
 from deploy.local.ports import LOOPBACK, free_ports
+from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.errors import wait_for
 from ldpstream.runtime.process import start_child
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import load_survey
 
 T = TypeVar("T")
 
@@ -90,6 +98,11 @@ def start_command(log: Path, env: Mapping[str, str], *command: object, through: 
         return start_child(line, env=env, cwd=log.parent, stdout=out, stderr=out)
 
 
+def reached(progress: Progress | None, step: int) -> bool:
+    """True if all steps through this one are final."""
+    return progress is not None and progress.first_open > step
+
+
 class Services:
     """Runs commands of ldpstream as processes."""
 
@@ -106,6 +119,18 @@ class Services:
         log = self.folder / f"{arguments[0]}-{len(self.running)}.log"
         self.running.append(start_command(log, self.env | settings, *arguments))
         return self.running[-1]
+
+    def estimate(self, survey_file: Path, last: int) -> dict[str, Any]:
+        """Runs the estimator until all steps through `last` are final; returns the publications as in JSON, by key."""
+        survey = load_survey(survey_file)
+        process = self.start("estimate", survey_file, LDPSTREAM_PAGE_PORT="0", LDPSTREAM_METRICS_PORT=str(self.metrics_port))
+        wait_until(lambda: get(f"http://127.0.0.1:{self.metrics_port}/ready")[0] == 200, self.logs)
+        with closing(connect(Settings(redis=self.env["LDPSTREAM_REDIS"]))) as client:
+            results = KeptResults(survey, RedisResults(survey, client))
+            wait_until(lambda: reached(results.progress(), last), self.logs)
+            process.terminate()
+            self.finish(process, STOPPED)
+            return {p.key: msgspec.to_builtins(p) for p in results.history()}
 
     def finish(self, process: subprocess.Popen[bytes], statuses: Sequence[int] = (0,)) -> None:
         """Waits for the process to end with one of these statuses."""

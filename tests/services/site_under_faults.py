@@ -31,7 +31,6 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.publishing.process.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import REASONS
@@ -52,7 +51,7 @@ from tests.faults.invariant import (
 from tests.faults.memory_store import MemoryResults
 
 from .agent_site import PARTITIONS, Site, Worker
-from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze
+from .rig import PATIENCE_S, KafkaNode, RedisNode, freeze, reached
 
 MAX_AGENTS = 3
 ENOUGH = 600  # minimum number of records in a run

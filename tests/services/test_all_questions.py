@@ -14,7 +14,7 @@ from ldpstream.services.rehearse import rehearse
 from tests.small_survey import small_text
 
 from .rig import STOPPED, Services, wait_until
-from .test_pipeline import SEED, STEP_S, by_key, check_published, direct_tally, embedded
+from .test_pipeline import SEED, STEP_S, check_published, direct_tally, embedded
 
 PEOPLE, STEPS = 2000, 3
 MEMOS = {"name": "standard", "mechanism": "auto", "eps_inf": 4.0, "eps_1": 2.0}
@@ -44,7 +44,7 @@ def people(folder: Path) -> Path:
 
 
 def test_every_kind_of_question_is_counted_and_published(services: Services, redis_url: str, tmp_path: Path) -> None:
-    data, survey_file, out, sent = people(tmp_path), *(tmp_path / name for name in ("now.toml", "out.json", "sent.json"))
+    data, survey_file, sent = people(tmp_path), tmp_path / "now.toml", tmp_path / "sent.json"
     (tmp_path / "source.toml").write_text(SURVEY)
     survey = rehearse(tmp_path / "source.toml", survey_file, STEP_S, now_s=time.time())
     services.start("agent", survey_file)
@@ -62,9 +62,8 @@ def test_every_kind_of_question_is_counted_and_published(services: Services, red
     assert {key.attribute for key in tables} == set(range(len(survey.attributes)))
     assert n_reports > PEOPLE * STEPS
 
-    estimate = services.start("estimate", survey_file, "--until", steps[-1], "--json", out, LDPSTREAM_PAGE_PORT="0")
-    services.finish(estimate)
+    published = services.estimate(survey_file, steps[-1])
     services.stop()
     assert all(process.returncode in (0, *STOPPED) for process in services.running)
     wanted = {f"{a.name}|{span}|{step}" for a in survey.attributes for span in ("step", "window") for step in steps}
-    check_published(by_key(out), embedded(survey, data, steps), wanted)
+    check_published(published, embedded(survey, data, steps), wanted)

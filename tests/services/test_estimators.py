@@ -5,15 +5,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 
 import pytest
 import redis
 from kafka import KafkaAdminClient
 from msgspec.structs import replace
 
-from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
@@ -21,16 +18,12 @@ from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import COMPARE_MS
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
-from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
-from ldpstream.services.estimator_process import serve
 from ldpstream.services.kafka_publisher import KafkaPublisher
-from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.life.watch import SurveyWatch
+from ldpstream.surveys import Survey
 from tests.publishing.schedule_rig import MARGIN_MS, ScheduleLog, pane
 
 from .rig import PATIENCE_S, RedisNode, wait_until
@@ -226,22 +219,3 @@ def goes_on(site: Site) -> bool:
     except LogUnavailable:
         return False
     return True
-
-
-def test_an_estimator_with_a_last_step_estimates_no_later_step(kafka: str, topic: str, redis_url: str, tmp_path: Path) -> None:
-    """Several steps are due at the start, as after a slow start."""
-    file = tmp_path / "survey.toml"
-    file.write_text(DEMO_SURVEY.read_text().replace('name = "demo"', f'name = "{topic[-40:]}"'))
-    watch, survey = SurveyWatch([file]), load_survey(file)
-    settings = Settings(kafka=kafka, redis=redis_url, page_port=0)
-    ensure_topics(settings, survey)
-    first = survey.step_at(now_ms() - MARGIN_MS) - survey.lateness_steps - 6  # six steps at least have closed
-    with closing(connect(settings)) as client:
-        assert KeptResults(survey, RedisResults(survey, client)).save([], None, Progress(first_step=first, next_step=first))
-    with closing(RedisCountStore(survey, settings)) as store:  # as if agents had just counted a marker in every partition
-        for partition in range(settings.partitions):
-            assert store.commit(partition, None, Checkpoint(0, now_ms(), {}, writer="agent"))
-    made = serve(
-        watch, settings, threading.Event(), lambda publication: None, partial(ensure_topics, settings), until=first + 1
-    )
-    assert {(p.step, p.complete) for p in made} == {(first, True), (first + 1, True)}

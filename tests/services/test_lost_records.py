@@ -14,13 +14,12 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
 
 from ldpstream.engines.kafka.topics import ensure_topics
-from ldpstream.publishing.process.survey_estimator import reached
 from ldpstream.runtime.clock import now_ms
 from tests.agents.samples import PANES, sound
 from tests.conftest import Figures
 
 from .agent_site import MakeSite, Site
-from .rig import PATIENCE_S, KafkaNode, RedisNode, patiently
+from .rig import PATIENCE_S, KafkaNode, RedisNode, patiently, reached
 from .site_under_faults import Estimator, expire, remove_batches
 
 AHEAD_MS = 12_000

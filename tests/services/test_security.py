@@ -27,6 +27,7 @@ from ldpstream.engines.kafka.gateway_clients import kafka_consumer, kafka_produc
 from ldpstream.engines.kafka.kafka_connection import KafkaConnection
 from ldpstream.engines.kafka.log_position import connect_admin
 from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import TopicError, check_broker, ensure_topics
 from ldpstream.producers.kafka_sink import KafkaSink
@@ -34,6 +35,7 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.sinks import MemorySink, SinkError
 from ldpstream.producers.values import MarkovValues
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings, SettingsError
@@ -44,7 +46,7 @@ from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 
 from .certificates import Authority
-from .rig import PATIENCE_S, STOPPED, free_ports, missing, patiently
+from .rig import PATIENCE_S, STOPPED, free_ports, missing, patiently, reached, wait_until
 from .rig_secure import SecureKafkaNode, SecureRedisNode
 from .secure_site import (
     CHECKS,
@@ -153,8 +155,13 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
     assert status["produce"][0] == 0, status
     steps = sorted({row["step"] for row in json.loads(sent.read_text())["produced"]})
     assert len(steps) == STEPS
-    out = tmp_path / "estimates.json"
-    status["estimate"] = launch("estimate", own["estimator"], "estimate", file, "--until", steps[-1], "--json", out).finish()
+    estimate = launch("estimate", own["estimator"], "estimate", file)
+    with closing(connect(settings["estimator"])) as client:
+        results = KeptResults(survey, RedisResults(survey, client))
+        wait_until(lambda: reached(results.progress(), steps[-1]), lambda: "not all steps are final")
+        published = [p for p in results.history() if p.span == "step" and p.step <= steps[-1]]
+    estimate.process.terminate()
+    status["estimate"] = estimate.finish()
     agent.process.send_signal(signal.SIGTERM)
     status["agent"] = agent.finish()
     ends = "\n".join(f"{name}: {code}\n{output[-4000:]}" for name, (code, output) in status.items())
@@ -171,9 +178,8 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
         assert not any(store.rejected().values())
     reported = sum(row["reports"] for row in json.loads(sent.read_text())["produced"])
     assert direct.reports == reported > USERS
-    published = [e for e in json.loads(out.read_text())["estimates"] if e["span"] == "step" and e["step"] <= steps[-1]]
-    assert sum(e["reports"] for e in published) == reported
-    assert all(e["complete"] for e in published)
+    assert sum(p.reports for p in published) == reported
+    assert all(p.complete for p in published)
 
     shown = "".join(path.read_text() for path in (*tmp_path.glob("*.log"), *tmp_path.glob("*.json")))
     assert len(shown) > 10_000

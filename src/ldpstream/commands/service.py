@@ -13,19 +13,18 @@ import typer
 from ldpstream.commands.arguments import DataFile, FirstStep, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import console, fail, progress_bar, say, show_table, tell
+from ldpstream.output.terminal import console, fail, progress_bar, say, tell
 from ldpstream.producers.sinks import Sink
 from ldpstream.services.signals import ends_on_signal
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
     from ldpstream.device.routes import Relay
-    from ldpstream.publishing.estimates.publication import Publication
     from ldpstream.runtime.settings import Settings
     from ldpstream.surveys import Survey
 
 app = typer.Typer()
 
-STOP_S = 8.5  # longest time from the signal to the end of the estimator, without --json
+STOP_S = 8.5  # longest time from the signal to the end of the estimator
 PRODUCE_STOP_S = 1.0  # the same for `produce`
 
 
@@ -142,18 +141,13 @@ def agent(surveys: SurveyPaths) -> None:
 
 
 @app.command()
-def estimate(
-    survey_files: SurveyPaths,
-    until: Annotated[int | None, typer.Option(min=0, help="end when no step up to this one will be published again")] = None,
-    json: JsonFile = None,
-) -> None:
+def estimate(survey_files: SurveyPaths) -> None:
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
     import structlog  # only here: these modules load slowly
 
     from ldpstream.engines.kafka.topic_keeper import TopicKeeper
-    from ldpstream.output import tables
     from ldpstream.runtime.logs import start_log
     from ldpstream.runtime.process import TOLD_TO_END
     from ldpstream.runtime.settings import load_settings
@@ -162,24 +156,13 @@ def estimate(
     settings = load_settings()
     start_log(settings.log_level)
     watch = SurveyWatch(survey_files)
-    if watch.only_file is None and (until is not None or json is not None):
-        fail("--until and --json need exactly one survey file")
     from ldpstream.services.estimator_process import serve
-
-    def seen(publication: "Publication") -> None:
-        if until is not None and publication.span == "window" and publication.cohort is None:
-            (found,) = watch.surveys.values()
-            show_table(tables.histogram_table(found.survey, publication, None))
 
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
     # that this estimator has not saved.
     log = structlog.get_logger("ldpstream.estimator")
-    stop = ends_on_signal(STOP_S if json is None else None, lambda: log.info(TOLD_TO_END))
-    check = partial(TopicKeeper(settings, watch).check_topics, role="estimator")
-    history = serve(watch, settings, stop, seen, check, until)
-    if json is not None:
-        (found,) = watch.surveys.values()
-        write_json(json, tables.as_json(found.survey, history, None))
+    stop = ends_on_signal(STOP_S, lambda: log.info(TOLD_TO_END))
+    serve(watch, settings, stop, partial(TopicKeeper(settings, watch).check_topics, role="estimator"))
 
 
 @app.command()

@@ -79,12 +79,11 @@ def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]
     return [f"{name} · reports by {survey.cohort.name}: {' · '.join(found)}" for name, found in parts.items()]
 
 
-def as_json(survey: Survey, publications: "list[Publication]", truths: "list[TrueAnswers] | None") -> dict[str, Any]:
+def as_json(survey: Survey, publications: "list[Publication]", truths: "list[TrueAnswers]") -> dict[str, Any]:
     estimates = [msgspec.to_builtins(p) for p in publications]
-    for i, estimate in enumerate(estimates):
+    for estimate, truth in zip(estimates, truths, strict=True):
         estimate["values"] = list(survey.attributes[survey.index(estimate["attribute"])].labels)
-        if truths is not None:
-            estimate["truth"], estimate["true_numbers"] = truths[i].shares, truths[i].numbers
+        estimate["truth"], estimate["true_numbers"] = truth.shares, truth.numbers
     return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
 
 

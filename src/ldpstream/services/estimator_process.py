@@ -12,7 +12,6 @@ from ldpstream.engines.kafka.redis_connection import Client, connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import check_broker
 from ldpstream.estimators import compiled
-from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import raise_limit
@@ -31,11 +30,9 @@ def serve(
     watch: SurveyWatch,
     settings: Settings,
     stop: Event,
-    seen: Callable[[Publication], None],
     check_topics: Callable[[Survey], None],
-    until: int | None = None,
-) -> list[Publication]:
-    """Estimates the steps of the surveys after their close, until `stop` is set or all steps through `until` are final.
+) -> None:
+    """Estimates the steps of the surveys after their close, until `stop` is set.
 
     Several estimators may run at once: they share the surveys, and one works on each survey. If an estimator ends, the others
     take its surveys over.
@@ -46,11 +43,6 @@ def serve(
     Args:
         watch: the survey files.
         stop: ends the estimates when it is set.
-        seen: called with every publication made.
-        until: the last wanted step of a single survey; None to continue until `stop`.
-
-    Returns:
-        All kept publications of a single survey, oldest step first; nothing for a folder of surveys.
 
     Raises:
         UserError: if Kafka or Redis refuses our login, or something that a single survey needs.
@@ -62,8 +54,8 @@ def serve(
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: "starting" if loop is None else loop.unready)
     with closing(_connect(watch, settings, stop, check_topics)) as cluster:
-        loop = EstimatorLoop(watch, cluster, stop, seen, settings, SteadyClock(watch.listed))
-        return loop.run(until)
+        loop = EstimatorLoop(watch, cluster, stop, settings, SteadyClock(watch.listed))
+        loop.run()
 
 
 def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> Cluster:

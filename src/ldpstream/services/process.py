@@ -50,7 +50,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         alone, kept_ms = watch.only_file is not None, settings.records_retention_ms
         counting = FolderCounting(folder, watch.listed, alone, clock, kept_ms)
         estimates = _estimates(paths, settings, folder, clock, stop)
-        parts = [_Part("counting", partial(counting.run, stop), stop), _Part("estimates", partial(estimates.run, None), stop)]
+        parts = [_Part("counting", partial(counting.run, stop), stop), _Part("estimates", estimates.run, stop)]
 
         def bound() -> None:
             usable()
@@ -80,7 +80,7 @@ def _estimates(
 ) -> EstimatorLoop:
     watch = SurveyFolder(paths)
     engine = FolderEngine(folder, FolderKeeper(folder, watch, clock).check, clock)
-    loop = EstimatorLoop(watch, engine, stop, lambda _: None, settings, clock, largest_client.of)
+    loop = EstimatorLoop(watch, engine, stop, settings, clock, largest_client.of)
     try:
         loop.serve_page()  # here: if the address is in use, the process must end before it prints the addresses
     except BaseException:
