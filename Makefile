@@ -47,8 +47,8 @@ site: $(VENV)/.dev                ## the documents as a site with search, in bui
 	$(BIN)/python docs/build_site.py
 
 pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium and Node
-	$(BIN)/python docs/draw_pictures.py
-	$(BIN)/python docs/take_screenshot.py
+	$(BIN)/python -m docs.draw_pictures
+	$(BIN)/python -m docs.take_screenshot
 	$(BIN)/python -m tests.deploy.population_picture
 	LDPSTREAM_SCREENSHOTS=docs/pictures $(BIN)/python -m pytest -q tests/devices/test_example.py
 	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \

@@ -1,4 +1,4 @@
-"""Draws the pictures of the documents with the real mechanisms:  python docs/draw_pictures.py [NAME]…"""
+"""Draws the pictures of the documents with the real mechanisms:  python -m docs.draw_pictures [NAME]…"""
 
 import csv
 import sys

@@ -1,4 +1,4 @@
-"""Takes the pictures of the demo's page for the README and the documents:  python docs/take_screenshot.py
+"""Takes the pictures of the demo's page for the README and the documents:  python -m docs.take_screenshot
 
 Needs the extras `service`, `dev` and `plot` of this project, and Debian's Chromium.
 """
