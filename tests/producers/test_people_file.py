@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from msgspec.structs import replace
 
@@ -241,3 +242,22 @@ def test_a_pipe_gives_all_rows(tmp_path: Path, rows: int) -> None:
     source = read_people(pipe, asked)
     writer.join()
     assert (source.n_people, len(source.at(0, 0)[0])) == (rows, rows)
+
+
+def test_parquet_files_are_tables_of_texts(tmp_path: Path) -> None:
+    table = {
+        "who": ["a", "b", "c"],
+        "kids": [1.0, None, 3.0],
+        "apps": [["chat", "maps"], [], None],
+        "version": ["3.10", "3.1", "3.1"],
+    }
+    pl.DataFrame(table, schema_overrides={"apps": pl.List(pl.String)}).write_parquet(tmp_path / "people.parquet")
+    with open_table(tmp_path / "people.parquet") as found:
+        assert found.header == list(table)
+        assert list(found.rows()) == [["a", "1.0", "chat;maps", "3.10"], ["b", "", ";", "3.1"], ["c", "3.0", "", "3.1"]]
+
+
+def test_a_parquet_column_that_is_no_text_is_named(tmp_path: Path) -> None:
+    pl.DataFrame({"kids": [1], "place": [b"\xff"]}).write_parquet(tmp_path / "people.parquet")
+    with pytest.raises(DataError, match="column 2 cannot be read as texts, since its type is Binary; leave it out"):
+        read_people(tmp_path / "people.parquet", KIDS)

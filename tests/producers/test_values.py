@@ -213,7 +213,6 @@ BAD = {
     "UTF-16": (ONE, "p,s,v\na,0,car\n".encode("utf-16"), "is UTF-16; save the table as CSV in UTF-8"),
     "UTF-16 without a mark": (ONE, "p,s,v\na,0,car\n".encode("utf-16-le"), "line 1: has a NUL character"),
     "a workbook": (ONE, b"PK\x03\x04rest", "is an Excel workbook or another archive; save the table as CSV"),
-    "a Parquet file": (ONE, b"PAR1rest", "is Parquet; save the table as CSV"),
     "quote not closed": (ONE, f'p,s,v\na,0,car\n{SECRET},0,"car\nb,0,car\n', "line 3: not CSV: unexpected end of data"),
     "inches": (ONE, 'p,s,v\na,0,car\nb,0,"7" large\n', "line 3: not CSV: ',' expected after '\"'"),
     "comments": (ONE, "# of 2026\np,s,v\na,0,car\n", "none of its 1 column is named mode; the first line must name them"),
