@@ -69,7 +69,7 @@ class Records(Sequence[Record]):
     """Records as columns.
 
     Attributes:
-        keys: `Record.key` of each record; None only if no record has a `key` header.
+        keys: `Record.key` of each record; None if no record has a `key` header, and after `without`.
     """
 
     __slots__ = ("appended_ms", "keys", "offsets", "values")

@@ -68,6 +68,9 @@ For anyone who plans machines. Speeds depend on the machine, so compare them onl
 command that makes its numbers again.
 """
 
+DISTANCE = """The last column says how far the result is, at most, below the maximum of the log-likelihood of
+a report."""
+
 
 @dataclass(frozen=True)
 class Paper:
@@ -171,7 +174,7 @@ def mechanisms(written: Any) -> str:
 
 
 def estimators(written: Any) -> str:
-    return "## Estimators: speed\n\n`python -m lab.bench estimators`\n\n" + rows_of(
+    return f"## Estimators: speed\n\n`python -m lab.bench estimators`. {DISTANCE}\n\n" + rows_of(
         timing_table(msgspec.convert(written, list[Timing]))
     )
 

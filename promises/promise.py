@@ -159,7 +159,7 @@ def _cohort(cohort: Cohort) -> list[str]:
 
 
 def cohort_line(cohort: Cohort) -> str:
-    return f"The losses are about the values. A report carries the device's cohort ({cohort.name}) in clear."
+    return f"ε protects the answer, not the cohort: a report shows the device's cohort ({cohort.name}) openly."
 
 
 def _end(survey: Survey, n_steps: int) -> str:

@@ -13,7 +13,7 @@ from devices.conformance.rules import CheckedCalls
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
 
-TWO_RUNS = "first reports of two runs: both support the value"
+TWO_RUNS = "two runs of one device: both first reports support the value"
 
 
 def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:

@@ -144,7 +144,7 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "min.insync.replicas": majority,
     }
     rejected = {
-        "message.timestamp.type": "CreateTime",  # a dead letter has the append time of its record, and expires no later
+        "message.timestamp.type": "CreateTime",  # the append time of the rejected record: by default both expire together
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
         "retention.ms": str(kept_ms(survey)),
     }
@@ -167,7 +167,8 @@ def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey)
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": str(limit)})], incremental=True)
     except AuthorizationError:
         said = (
-            f"topic {topic} must have retention.ms of at most {limit}, got {found}: rejected reports must not outlive reports"
+            f"topic {topic} must have retention.ms of at most {limit}, got {found}: "
+            "a rejected report must not be kept longer than reports"
         )
         raise TopicError(f"Kafka at {settings.kafka}: {said}, and {_who(settings)} has no right to ALTER_CONFIGS") from None
     log.warning("shortened the retention of the dead letters", topic=topic, retention_ms=limit, earlier_ms=int(found))

@@ -223,7 +223,7 @@ def log_evidence(
         like: the likelihoods times exp(by · f), as `tilt` writes them.
         base, mass: as in `fit_prior`.
         total: (J,) sum of all values' posteriors under `prior`.
-        by: λ.
+        by: λ, the tilt that makes the shares sum to 1.
         variance_of_sum: sum of the posterior variances of all values.
     """
     k, found, mean, square = 0.0, 0.0, 0.0, 0.0

@@ -72,8 +72,8 @@ def mle(
 
         f = max(0, c/λ - q/(p-q)),  λ such that Σ f = 1
 
-    If a likelihood is not that of support counts, `mle` iterates until the proven gap is at most 1e-9 nats per report, or for
-    10 000 evaluations. `converged` is true if the gap is at most 1e-9 nats per report.
+    If a likelihood is not that of support counts, `mle` iterates until the result is provably within 1e-9 nats a report of the
+    maximum, or for 10 000 evaluations. `converged` is true if it is.
 
     The docstring of `ibu` describes the arguments, and the result if the counts carry no information.
     """

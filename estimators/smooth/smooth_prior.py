@@ -40,7 +40,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 DRAWS = 200  # posterior draws
 MODELS = ((1, False), (2, False), (2, True))  # order, and whether there is an independent part
-FREE_ENDS = 0.1  # part of the range at each end where the penalty of order 2 falls
+FREE_ENDS = 0.1  # in this part of the range, at each end, the penalty of order 2 decreases towards the end
 END_POWER = 4.0  # power of the distance to the end in this penalty
 SLOPE = 10.0  # prior standard deviation of the difference of the log-density between the ends, for order 2
 DECADES = 0.5  # distance of two smoothnesses τ, in powers of ten; twice this distance with an independent part
@@ -159,7 +159,7 @@ class _Mode:
         shrinkage = problem.shrinkage[likely]
         error = np.sqrt(problem.variance * shrinkage)
         ratio = np.maximum((self.m + (problem.z - self.m) * shrinkage) / error, FARTHEST)
-        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # for the normal distribution truncated at 0
+        tail = np.exp(-0.5 * ratio**2) / (math.sqrt(2 * math.pi) * ndtr(ratio))  # inverse Mills ratio
         centre = np.maximum(np.vstack([self.m, error * (ratio + tail)]), TINY)
         spread = np.vstack([np.zeros(self.m.size), error**2 * np.maximum(1 - tail * (tail + ratio), 0)])
         gamma = self.gamma[np.append(0, likely)]

@@ -70,7 +70,7 @@ def measure(quick: bool, peers: bool, seen: Callable[[str], None]) -> list[Timin
         found = run()
         note = ""
         if isinstance(found, Estimate):
-            note = f"{found.iterations} iterations, gap {found.gap:.1e} nats a report"
+            note = f"{found.iterations} iterations, at most {found.gap:.1e} nats"
         rows.append(Timing(task=task, value=best_of(run, repeats), unit="s", target=target, note=note))
 
     oue, grr = mechanism("OUE", k=k, eps=1.0), mechanism("GRR", k=huge, eps=1.0)
@@ -170,7 +170,7 @@ def _tabulation(name: str, k: int, n: int, target: float, repeats: int, seen: Ca
 
 
 def timing_table(rows: list[Timing]) -> Table:
-    shown = Table("task", "measured", "target", "met", "iterations and gap", title="Estimators, one core")
+    shown = Table("task", "measured", "target", "met", "iterations, and distance to the maximum", title="Estimators, one core")
     for row in rows:
         rate = row.unit != "s"
         met = "" if row.target is None else "yes" if (row.value >= row.target if rate else row.value <= row.target) else "no"

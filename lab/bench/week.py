@@ -82,5 +82,5 @@ def draw(result: Week, path: Path) -> None:
         Panel("memory of the process", "days", "MiB", [Curve("resident", days, result.memory_mib)]),
         Panel("size of the data folder", "days", "MiB", [Curve("all files", days, result.disk_mib)]),
     ]
-    title = f"serve with {result.devices:,} devices that report {len(ATTRIBUTES)} attributes once a day"
+    title = f"`ldpstream serve`, {result.devices:,} devices, one report of {len(ATTRIBUTES)} attributes a day"
     draw_panels(panels, title, path)

@@ -50,7 +50,9 @@ NOTES = (
     "Local hashing uses linear forms in place of the paper's hash functions. At ε = 4 OLH has g = 53, a prime power, in place"
     " of 56 in the paper's package. SS uses the subset size with the least variance; the package rounds the size instead.",
 )
-SPREAD_NOTE = " The ± includes the random error of that single population, which is large for the exponential's bins."
+SPREAD_NOTE = (
+    " The random error of that single population is part of ±; it is large for the bins of the exponential distribution."
+)
 CHANNEL_NOTE = (
     "For L-GRR, L-BLH and L-OLH the paper's IBU uses a channel with q = p₁q₂ + q₁p₂. For more than two symbols this q lacks"
     " (k-2) q₁q₂, and for hashing it is not 1/g. The channel therefore differs from the mechanism's own channel. The paper's"

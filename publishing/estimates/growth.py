@@ -56,7 +56,7 @@ def errors_of(
     if apart and published[0].span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)
     if not apart and estimator == INVERSION and inverts(mechanisms) and people:
-        m, most = mechanisms[0], mechanisms[0].choices or 1  # shares of drawn members times this are shares of people
+        m, most = mechanisms[0], mechanisms[0].choices or 1  # one of `most` members is drawn: times this, people
         drawn = [replace(e, frequencies=e.frequencies / most, standard_errors=e.standard_errors / most) for e in estimates]
         return "inversion", most * difference_errors(drawn[0], drawn[1], m, people)
     return "any", difference_errors(one, other)

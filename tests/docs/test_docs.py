@@ -18,7 +18,7 @@ from ldpstream.commands.cli import app
 from ldpstream.gateway.http.problems import FINAL, RETRY_S, STATUS
 from ldpstream.mechanisms import mechanism
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys import parse_survey
+from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.envelope import REASONS, seal
 from tests.docs import reference
 from tests.docs.estimates_schema import SCHEMA, estimates_schema
@@ -138,6 +138,18 @@ def test_the_example_worked_by_hand_is_the_codes() -> None:
 def test_a_page_begins_with_its_readers(path: Path) -> None:
     """The first paragraph says for whom the page is, and what the reader can do afterwards."""
     assert re.match(r"# .+\n+For [a-z]", path.read_text())
+
+
+def test_the_program_of_the_typescript_device_fits_its_survey() -> None:
+    (program, *_) = re.findall(r"(?s)```js\n(.*?)```", (ROOT / "devices" / "typescript" / "README.md").read_text())
+    survey = load_survey(ROOT / "surveys" / "samples" / "commute.toml")
+    assert f'pin = "{survey.pin}"' in program
+    ((name, level),) = re.findall(r"levels: \{ (\w+): \"(\w+)\" \}", program)
+    attribute = survey.attributes[survey.index(name)]
+    assert level in [one.name for one in attribute.levels]
+    ((reported, value),) = re.findall(r"report\(\"(\w+)\", \"(\w+)\"\)", program)
+    assert reported == name
+    assert value in (attribute.values or ())
 
 
 def test_the_notebook_example_runs() -> None:

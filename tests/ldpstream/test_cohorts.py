@@ -73,4 +73,4 @@ def test_the_ledger_says_that_it_leaves_the_cohort_out(cohorts: bool, tmp_path: 
     file.write_text(TEXT if cohorts else DEMO.read_text(encoding="utf-8"), encoding="utf-8")
     with console.capture() as capture:
         ledger(file)
-    assert ("carries the device's cohort (version) in clear" in capture.get()) is cohorts
+    assert ("shows the device's cohort (version) openly" in capture.get()) is cohorts

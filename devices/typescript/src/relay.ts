@@ -183,7 +183,7 @@ function responseOf(message: Bytes): Response {
   return new Response(BODILESS.includes(status) ? null : part(), { status, headers });
 }
 
-/** A part after its length. */
+/** The bytes, preceded by their length as a QUIC variable-length integer (RFC 9000). */
 function sized(part: Uint8Array): Bytes {
   const n = part.length;
   return bytes(n < 0x40 ? [n] : n < 0x4000 ? [0x40 | (n >> 8), n & 0xff] : [0x80 | (n >> 24), (n >> 16) & 0xff, (n >> 8) & 0xff, n & 0xff], part);

@@ -9,8 +9,8 @@ import { document, LONG, type Level } from "./fixtures.js";
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8");
 
 test("the program for a page reports and delivers once", async (context) => {
-  const cautious = { ...LONG, name: "cautious" };
-  const question = { k: 2, domain: { name: "mode", values: ["walk", "bicycle"] }, levels: [cautious] };
+  const standard = { ...LONG, name: "standard" };
+  const question = { k: 2, domain: { name: "mode", values: ["walk", "bicycle"] }, levels: [standard] };
   const served = document([question], { start: Date.now() - 90_000 });
   const posted: string[] = [];
   context.mock.method(globalThis, "fetch", async (url: string, options: RequestInit) => {

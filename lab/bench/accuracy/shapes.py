@@ -113,7 +113,9 @@ FEW: dict[str, Shape] = {  # answers to questions with few values; cells with fe
     "few equal": Shape(make=lambda k: np.full(k, 1 / k), domains=FEW_DOMAINS),
     "few falling": Shape(make=lambda k: _in_proportion(np.linspace(3, 2, k)), domains=FEW_DOMAINS),
     "few geometric": Shape(make=lambda k: _in_proportion(0.6 ** np.arange(k)), domains=FEW_DOMAINS),
-    "few with one of 90 %": Shape(make=lambda k: np.append(0.9, np.full(k - 1, 0.1 / (k - 1))), domains=FEW_DOMAINS),
+    "few values of which one has 90 %": Shape(
+        make=lambda k: np.append(0.9, np.full(k - 1, 0.1 / (k - 1))), domains=FEW_DOMAINS
+    ),
     "few with two": Shape(make=lambda k: _in_proportion((np.arange(k) < 2) + 0.0), domains=FEW_DOMAINS[1:]),
 }
 

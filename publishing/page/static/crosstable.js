@@ -7,7 +7,7 @@ import { periodOf, withZone } from "./times.js";
 const STRONGEST = 45; // per cent of the accent colour: the text stays readable in both themes
 const DIGITS = 1;
 
-// What the cells show, by the name in the address: the numbers of the answer, and words.
+// For each value of `?table=`: the numbers that the cells show, and the words for them.
 const PARTS = {
   all: { of: (t) => t.cells, words: () => "of all people" },
   rows: { of: (t) => t.within_rows, words: (t) => `within each ${t.rows.name}` },

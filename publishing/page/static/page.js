@@ -203,7 +203,7 @@ async function update() {
   document.documentElement.dataset.ready = "yes";
 }
 
-// ---- the line of the state
+// ---- the status line
 
 function say(text, how = "lost") {
   if ($("state-text").textContent !== text) $("state-text").textContent = text;

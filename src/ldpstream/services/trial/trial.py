@@ -98,9 +98,7 @@ class Trial:
                 children.append(relay)
                 url = f"http://{LOOPBACK}:{port}/"
                 way += ["--relay", url]
-                self._tell(
-                    f"A relay for trials listens on {url} and hides nothing: docs/howto/relay.md names relays for people."
-                )
+                self._tell(f"A relay for trials listens on {url} and protects nobody: docs/howto/relay.md names others.")
             devices = child("produce", "ldpstream", "produce", str(now), *self._devices, *way)
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
