@@ -2,6 +2,7 @@
 
 import math
 import re
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,8 +14,8 @@ from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.assessment import ENGLISH, PAPERS, papers, read_language
 from ldpstream.promises.device_chance import device_chance
-from ldpstream.promises.second_promise import second_promise
-from ldpstream.surveys import load_survey
+from ldpstream.promises.second_promise import loss_up, second_promise
+from ldpstream.surveys import load_survey, parse_survey
 from tests.devices.vectors import SURVEYS as VECTORS
 from tests.pair_survey import pair_survey
 from tests.set_survey import set_survey
@@ -30,11 +31,14 @@ OTHERS = {
     "pair": pair_survey(),
     "set": set_survey(),
     "relay": small_survey(FRESH, relay="required", lateness_steps=2, ends=50, owner="A*B <i>"),
-    "crowd": small_survey(FRESH, relay="required", lateness_steps=2, crowd=1234),
+    "crowd": small_survey(FRESH, relay="required", lateness_steps=2, crowd=1234, ends=20),
     "cohort": small_survey(FRESH, cohort={"name": "version", "values": ["1", "2"], "least": 900}),
     "levels": small_survey(FRESH | {"level": LEVELS}),
+    "many": small_survey(FRESH | {"values": [str(i) for i in range(100)]}),
     "plain": small_survey(FRESH | {"unlisted": "car"}, ends=20),
 }
+HABIT = COMMUTE.read_text().replace("lifetime_reports = 8 ", "lifetime_reports = 90 ")  # more than a year's reports
+OTHERS["habit"] = parse_survey(tomllib.loads(HABIT))
 SURVEYS = {path.stem: load_survey(path) for path in (*sorted(DEMO_SURVEY.parent.glob("*.toml")), *VECTORS)} | OTHERS
 
 
@@ -61,12 +65,13 @@ def table(text: str, question: str) -> list[str]:
     return re.findall(r"(?m)^\| [^|]+ \| ([^|]+) \|$", re.split(r"\n#", block)[0])[1:]
 
 
+@pytest.mark.parametrize(("name", "reports"), [("commute", 8), ("habit", 90)])
 @pytest.mark.parametrize("paper", ["assessment", "notice"])
-def test_the_chances_are_those_of_the_mechanisms(paper: str) -> None:
+def test_the_chances_are_those_of_the_mechanisms(paper: str, name: str, reports: int) -> None:
     """Each number is asked from the mechanism for exactly what its row says."""
-    survey = load_survey(COMMUTE)
+    survey = SURVEYS[name]
     (distance,), (mode,) = survey.mechanisms
-    text, year = written("commute")[paper], survey.steps_a_year
+    text, year = written(name)[paper], survey.steps_a_year
 
     def right(*chances: Any) -> str:
         return "; ".join(str(chance).removesuffix(" %") for chance in chances)
@@ -79,8 +84,9 @@ def test_the_chances_are_those_of_the_mechanisms(paper: str) -> None:
         right(distance.guess_memos(4)),
     ]  # fmt: skip
     assert table(text, "mode") == [
-        "25.0", right(mode.guess()), right(mode.guess(8)), right(mode.guess_any_values(8)), right(mode.guess()),
-        right(device_chance(survey, 1, mode, math.inf)), *of_year[1], right(*map(mode.guess, (3, 5, 10))), right(mode.guess(4)),
+        "25.0", right(mode.guess()), right(mode.guess(reports)), right(mode.guess_any_values(min(reports, 46))),
+        right(mode.guess()), right(device_chance(survey, 1, mode, math.inf)), *of_year[1],
+        right(*map(mode.guess, (3, 5, 10))), right(mode.guess(4)),
     ]  # fmt: skip
 
 
@@ -91,7 +97,17 @@ def test_the_chances_are_those_of_the_mechanisms(paper: str) -> None:
         ("commute", "assessment", "**All reports, whatever the answers**: ε = 8."),
         ("demo", "assessment", "**All reports, whatever the answers**: no limit."),
         ("relay", "assessment", "**All reports, whatever the answers**: ε = 50."),
+        ("demo", "assessment", "one step lose at most ε = 2, whatever"),
         ("commute", "notice", "It stops after 8 reports."),
+        ("commute", "notice", "about this question in a year;"),
+        ("commute", "notice", "About `distance_km`, your device keeps"),
+        ("fake", "notice", "made-up answers"),
+        ("commute", "notice", "at most one report about this question in 8 days."),
+        ("commute", "assessment", "A window adds up 8 days."),
+        ("demo", "assessment", "A step is 1 hour."),
+        ("cohort", "assessment", "| all reports about this question in a year; the answer never changes |"),
+        ("demo", "assessment", "hash function, one of 16."),
+        ("many", "assessment", "Answers: 0, 1, 2, …, 99."),
         ("set", "notice", "yes and no are equally likely at first"),
         ("pair", "notice", "Your device sends no report of some answers."),
         ("relay", "notice", "Your reports reach us through"),
@@ -119,11 +135,12 @@ def test_the_loss_of_a_day_counts_its_steps() -> None:
 def test_the_second_promise_comes_after_the_first_and_states_its_bound() -> None:
     survey = OTHERS["crowd"]
     (row,) = [row for row in second_promise(survey, None) if row.span == "life"]
+    assert row.guess_in_crowd < row.guess_everybody
     for paper in ("assessment", "notice"):
         text = written("crowd")[paper]
         said = f"at most {percent_up(row.guess_in_crowd).removesuffix(' %')} right guesses of 100 from all reports"
         assert text.index("| one report | 73.1 |") < text.index("hold against everybody") < text.index(said)
-        assert "in a crowd of 1234 honest people" in text
+        assert f"in a crowd of 1234 honest people (ε = {loss_up(row.eps_in_crowd)}, δ = 0.000000001)" in text
 
 
 @dataclass
@@ -161,7 +178,7 @@ def test_completed_and_wrapped_papers_fit_their_survey(files: Files) -> None:
     [
         ("notice", "| 72.8 |", "| 27.8 |", "all reports about this question that a device ever makes"),
         ("notice", "We cannot find or delete reports", "We can delete reports", "You can stop at any time"),
-        ("record", "at least 11 days", "at least 1 day", "Time limits"),
+        ("record", "at least 11 days in Kafka", "at least 1 day in Kafka", "Time limits"),
     ],
 )
 def test_a_changed_paper_is_found(files: Files, paper: str, old: str, new: str, lacks: str) -> None:
@@ -187,6 +204,17 @@ def test_papers_of_a_changed_survey_are_found(files: Files, old: str, new: str) 
     files.survey.write_text(text.replace(old, new))
     status, (said,) = files.check()
     assert (status, "does not fit" in said) == (2, True)
+
+
+def test_a_sentence_that_no_longer_holds_is_found(files: Files) -> None:
+    """Any text may stand where the survey has no purpose, so only the digest differs."""
+    plain = files.survey.read_text()
+    files.survey.write_text('purpose = "Plans"\n' + plain)
+    files.folder = files.folder.with_name("with purpose")
+    assert files.command("assessment", files.survey, "--out", files.folder)[0] == 0
+    files.survey.write_text(plain)
+    status, (said,) = files.check()
+    assert (status, said.split("lacks: ")[1].startswith("<!--")) == (2, True)
 
 
 def test_existing_papers_stay(files: Files) -> None:
