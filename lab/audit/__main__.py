@@ -14,7 +14,7 @@ from lab.audit.samplers import code_paths
 from lab.audit.spaced import SPACED_SHARE
 from lab.terminal import activity
 from ldpstream.commands.cli import run
-from ldpstream.mechanisms.registry import NAMES, registered
+from ldpstream.mechanisms.registry import registered
 from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, show_table
 
@@ -23,10 +23,8 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def audit_command(
-    mechanism: Annotated[
-        list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all but SW, PS-GRR, L-PS-GRR")
-    ] = None,
-    reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 500_000,
+    mechanism: Annotated[list[str] | None, typer.Option(help="mechanism to audit; repeatable", show_default="all")] = None,
+    reports: Annotated[int, typer.Option(min=1000, max=10**7, help="number of vectorised reports of each value")] = 100_000,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of the vectorised reports")] = 1,
     json: JsonFile = None,
 ) -> None:
@@ -34,7 +32,7 @@ def audit_command(
 
     Exit status 1 if a bound exceeds its claim, or if the attack does not find the loss of a mechanism broken on purpose.
     """
-    names = list(NAMES) if mechanism is None else mechanism
+    names = list(registered()) if mechanism is None else mechanism
     for name in names:
         if name not in registered():
             raise typer.BadParameter(f"must be one of {', '.join(registered())}, got {name!r}", param_hint="--mechanism")

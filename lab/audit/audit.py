@@ -206,7 +206,7 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
     """Audits mechanisms at every ε of `EPS`, and a spaced level.
 
     Args:
-        paths: code paths to audit; the controls get as many reports as the first path, but at least 20 000.
+        paths: code paths to audit.
         devices: number of devices of each sequence at the spaced level.
     """
     audited = [(audited_mechanism(name, eps), registered().index(name), i) for name in names for i, eps in enumerate(EPS)]
@@ -222,9 +222,8 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
     progress("spaced level")
     spaced = spaced_findings(devices, alpha)
     progress("controls")
-    n = max(paths[0].n, CONTROL_REPORTS)
-    caught = controls(n, seed, alpha)
-    caught += spaced_controls(n, np.random.default_rng([seed, *CONTROLS_PLACE, len(caught)]), alpha)
+    caught = controls(CONTROL_REPORTS, seed, alpha)
+    caught += spaced_controls(CONTROL_REPORTS, np.random.default_rng([seed, *CONTROLS_PLACE, len(caught)]), alpha)
     return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught, spaced)
 
 
