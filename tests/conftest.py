@@ -23,7 +23,7 @@ settings.load_profile("house")
 
 Figures = dict[str, Counter[str]]
 
-FIRST = ("tests/faults/test_lists.py", "tests/services/")
+LONGEST, SERVICES, APART = "tests/faults/test_lists.py", "tests/services/", 8
 _figures = pytest.StashKey[Figures]()
 
 # The folder of the real data sets: `$LDPSTREAM_DATA`, else a folder beside the project.
@@ -52,12 +52,21 @@ def data_folder() -> Path:
     return DATA
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest file first, and then the tests with real services. Each process of `pytest -n` runs whole files.
+def file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
-    The longest file needs the processor, and the tests with services mostly wait.
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest file first, and a file of tests with real services before every eighth other file.
+
+    Each process of `pytest -n` runs whole files, in this order. Tests with services mostly wait: so some processes wait while
+    others need the processor, at any time.
     """
-    items.sort(key=lambda item: next((i for i, start in enumerate(FIRST) if item.nodeid.startswith(start)), len(FIRST)))
+    files = list(dict.fromkeys(map(file_of, items)))
+    services = [file for file in files if file.startswith(SERVICES)]
+    place = {file: n for n, file in enumerate(file for file in files if file not in services)}
+    place |= {file: APART * n for n, file in enumerate(services)} | {LONGEST: -1}
+    items.sort(key=lambda item: place[file_of(item)])
 
 
 @pytest.fixture(scope="session")
