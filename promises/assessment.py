@@ -127,6 +127,7 @@ def _of_survey(survey: Survey, document: CheckedSurvey, language: Language) -> F
         "relay": survey.relay, "crowd": survey.crowd, "choice": any(len(a.levels) > 1 for a in survey.attributes),
         "memoized": any(m.memoized for m in every), "fresh": any(not m.memoized for m in every),
         "silent": any(a.catch_all is None and not a.nearest for a in survey.attributes),
+        "shares": any(a.most is None for a in survey.attributes),
     }  # fmt: skip
 
 

@@ -102,6 +102,7 @@ def test_the_chances_are_those_of_the_mechanisms(paper: str, name: str, reports:
         ("commute", "notice", "about this question in a year;"),
         ("commute", "notice", "About `distance_km`, your device keeps"),
         ("fake", "notice", "made-up answers"),
+        ("fake", "notice", "The questions are"),
         ("commute", "notice", "at most one report about this question in 8 days."),
         ("commute", "assessment", "A window adds up 8 days."),
         ("demo", "assessment", "A step is 1 hour."),
@@ -123,6 +124,10 @@ def test_a_sentence_stands_only_where_it_holds(name: str, paper: str, sentence: 
     """As a control, the papers of a plain survey lack it."""
     assert sentence in written(name)[paper]
     assert sentence not in written("plain")[paper]
+
+
+def test_a_survey_whose_page_prints_no_chances_for_known_shares_promises_none() -> None:
+    assert ["Where one answer is common" in written(name)["notice"] for name in ("plain", "set")] == [True, False]
 
 
 def test_the_loss_of_a_day_counts_its_steps() -> None:
