@@ -119,28 +119,12 @@ def test_a_postcode_is_no_number(tmp_path: Path) -> None:
     )
 
 
-def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
-    path = table(tmp_path, {"Household size": some(1, 2), "b": some("x", "y"), "c": some("x", "y")})
-    for only, drop, names in (
-        ((), (), ["Household_size", "b", "c"]), (["c", "Household size"], (), ["Household_size", "c"]),
-        ((), ["Household_size"], ["b", "c"]), (["b", "c"], ["b"], ["c"]),
-    ):  # fmt: skip
-        assert [column.name for column in read_columns(path, only, drop)[1]] == names
-    with pytest.raises(DataError, match=r"line 1: none of its 3 columns is named B"):
-        read_columns(path, ["B"])
-
-
 def test_numbers_of_many_digits_are_in_the_bins(tmp_path: Path) -> None:
     numbers = [f"{1 + i / N:.4f}e{20 + i % 3}" for i in range(N)]
     plan = plan_survey(table(tmp_path, {"mass": numbers}), eps_inf=2.0, least=10)
     [(_, domain, shares, _)] = plan.kept
     counts = np.histogram([float(text) for text in numbers], domain.keys["bins"])[0]
     assert shares == pytest.approx(counts / N)
-
-
-def test_a_survey_needs_a_column(tmp_path: Path) -> None:
-    with pytest.raises(AdviceError, match="no column is left to ask for"):
-        plan_survey(table(tmp_path, {"b": some("x", "y")}), eps_inf=2.0, least=10, drop=["b"])
 
 
 @pytest.mark.parametrize(
@@ -243,11 +227,17 @@ def test_words_for_no_answer_may_be_other_words(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
+    path = table(tmp_path, {"Household size": some(1, 2), "b": some("x", "y"), "c": some("x", "y")})
+    for only, names in (((), ["Household_size", "b", "c"]), (["c", "Household size"], ["Household_size", "c"])):
+        assert [column.name for column in read_columns(path, only)[1]] == names
+    with pytest.raises(DataError, match=r"line 1: none of its 3 columns is named B"):
+        read_columns(path, ["B"])
+
+
 def test_columns_that_are_not_asked_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("Comment,Comment,2019,,kind\n" + "x,y,1,1,a\nx,y,2,2,b\n" * 50)
     said: list[str] = []
     assert [column.name for column in read_columns(path, ["kind"], tell=said.append)[1]] == ["kind"]
     assert said == [f"{path}: column 4 has no name, and is ignored."]
-    assert [column.name for column in read_columns(path, drop=["Comment", "2019"])[1]] == ["kind"]
-    assert [column.name for column in read_columns(path, drop=["2019"])[1]] == ["column_1", "column_2", "kind"]

@@ -62,9 +62,6 @@ def init_command(
     columns: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="ask only for these columns", show_default="all suitable")
     ] = None,
-    drop: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="do not ask for these columns", show_default="none")
-    ] = None,
     sets: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="columns with several answers (a;b)", show_default="recognised")
     ] = None,
@@ -76,7 +73,6 @@ def init_command(
     least: Annotated[
         int, typer.Option(min=2, help="list only values that at least this number of people in the sample share")
     ] = LEAST,
-    n: Annotated[int | None, typer.Option(min=2, help="number of devices expected", show_default="the sample's people")] = None,
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream.output import tables
@@ -90,8 +86,8 @@ def init_command(
     if eps is None and eps_inf is None:
         eps_inf = 2.0
     plan = plan_survey(
-        sample, eps=eps, eps_inf=eps_inf, least=least, n=n, only=_names(columns), drop=_names(drop), several=_names(sets),
-        missing=missing_words(missing), tell=tell,
+        sample, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns), several=_names(sets),
+        missing=missing_words(missing), tell=tell
     )  # fmt: skip
     found = propose_survey(plan, name, today, least=least)
     write_output(out, found.text)
@@ -105,6 +101,6 @@ def init_command(
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample)) if sample.is_file() else "FILE"  # a pipe is empty now
     data += "" if missing is None else f" --missing {shlex.quote(missing)}"
-    checks = (f"check {file_name}", f"check {file_name} --people {n or plan.n_people}")
+    checks = (f"check {file_name}", f"check {file_name} --people {plan.n_people}")
     for command in (*checks, f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
         tell(f"    ldpstream {command}")

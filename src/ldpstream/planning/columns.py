@@ -113,11 +113,7 @@ class Dropped:
 
 
 def read_columns(
-    path: Path,
-    only: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    tell: Callable[[str], None] = lambda _: None,
-    missing: Sequence[str] = MISSING,
+    path: Path, only: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, missing: Sequence[str] = MISSING
 ) -> tuple[int, list[Column]]:
     """Returns the number of people and the columns of a sample with one row for each person.
 
@@ -130,9 +126,7 @@ def read_columns(
         DataError: if the file is not a table (`open_table`) with a header and one row for each person, or lacks a named column.
     """
     with open_table(path, missing) as table:
-        wanted = [table.find(name) for name in only] or [i for i, name in enumerate(table.header) if name]
-        dropped = {i for name in drop for i in table.places(name)}
-        places = [i for i in sorted(set(wanted)) if i not in dropped]
+        places = sorted({table.find(name) for name in only}) or [i for i, name in enumerate(table.header) if name]
         if table.step_place is not None:
             table.refuse(
                 f"column {table.step_place + 1} is the step; a sample has one row for each person, such as the rows of one step"

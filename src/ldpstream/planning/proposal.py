@@ -86,9 +86,7 @@ def plan_survey(
     eps: float | None = None,
     eps_inf: float | None = None,
     least: int,
-    n: int | None = None,
     only: Sequence[str] = (),
-    drop: Sequence[str] = (),
     several: Sequence[str] = (),
     missing: Sequence[str] = MISSING,
     tell: Callable[[str], None] = lambda _: None,
@@ -99,26 +97,23 @@ def plan_survey(
         eps: loss of each report, in nats, for one-time levels; None for memoized levels.
         eps_inf: loss of any number of reports of an unchanged value, in nats.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
-        n: number of devices expected; the number of people in the sample if left out.
-        only, drop, missing, tell: as in `read_columns`.
+        only, missing, tell: as in `read_columns`.
 
     Raises:
         DataError: as in `read_columns`.
         AdviceError: if no column is suitable, `several` names another column, or a loss is outside its range.
     """
-    n_people, columns = read_columns(path, only, drop, tell, missing)
+    n_people, columns = read_columns(path, only, tell, missing)
     sets = {column.name for column in columns if {column.name, column.header} & set(several)}
     if unknown := sorted(set(several) - {name for column in columns for name in (column.name, column.header)}):
         raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
-    if not columns:
-        raise AdviceError(f"{path}: no column is left to ask for")
     proposals = [(column, _possible(column, propose(column, least, sets), split=eps is not None)) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
         whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
         raise AdviceError(f"{path}: no column is suitable: {whys}")
-    devices = max(2, min(n or n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
+    devices = max(2, min(n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
     kept = []
     for column, domain in domains:
         attribute = _attribute_of(column, domain)
