@@ -17,7 +17,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from lab.bench import coverage, stream_memos, stream_tables, streams
+from lab.bench import coverage, literature_cells, stream_memos, stream_tables, streams
 from lab.bench.accuracy import compare
 from lab.bench.accuracy import tables as accuracy_tables
 from lab.bench.advice import Compared
@@ -173,6 +173,11 @@ def mechanisms(written: Any) -> str:
     return "\n".join([*parts, *(f"{note}\n" for note in bench_notes(result))])
 
 
+def literature(written: Any) -> str:
+    tables = "\n".join(map(rows_of, literature_cells.tables(msgspec.convert(written, literature_cells.Result))))
+    return f"## Mechanisms of the literature\n\n`python -m lab.bench literature`. {literature_cells.NOTE}\n\n{tables}"
+
+
 def estimators(written: Any) -> str:
     return f"## Estimators: speed\n\n`python -m lab.bench estimators`. {DISTANCE}\n\n" + rows_of(
         timing_table(msgspec.convert(written, list[Timing]))
@@ -232,6 +237,7 @@ PAGES = {
             "accuracy": ("## Estimators: accuracy", accurate),
             "coverage": ("## Intervals of 95 %", covered),
             "advice": ("## Advice", advised),
+            "literature": ("## Mechanisms of the literature", literature),
         },
     ),
     "streams.md": Page(

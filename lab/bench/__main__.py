@@ -46,6 +46,19 @@ def mechanisms_command(
     write_json(json, msgspec.to_builtins(result))
 
 
+@app.command(name="literature")
+def literature_command(json: JsonFile = None) -> None:
+    """Compare our memoized mechanisms with those of the literature, by exact formulas."""
+    from lab.bench import literature_cells
+
+    with activity() as progress:
+        result = literature_cells.compare(progress)
+    for table in literature_cells.tables(result):
+        console.print(table)
+    console.print(literature_cells.NOTE, highlight=False)
+    write_json(json, msgspec.to_builtins(result))
+
+
 @app.command(name="accuracy")
 def accuracy_command(
     quick: Annotated[bool, typer.Option("--quick", help="only some small cells")] = False,
