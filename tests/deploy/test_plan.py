@@ -18,7 +18,7 @@ from ldpstream.surveys.questions import MAX_VALUES
 from tests.ldpstream.test_cli import one_line
 
 ROOT = Path(__file__).parents[2]
-OPERATE, RESULTS, SERVE = (ROOT / "docs" / name for name in ("howto/operate.md", "evidence/speed.md", "howto/serve.md"))
+CAPACITY, RESULTS, SERVE = (ROOT / "docs" / name for name in ("howto/capacity.md", "evidence/speed.md", "howto/serve.md"))
 NEAR = 0.3  # relative; runs on the shared machine differ by about a quarter
 
 
@@ -62,7 +62,7 @@ def test_the_agents_cost_is_near_the_measured_cost(k: int) -> None:
 
 @pytest.mark.parametrize(("row", "batch"), [("gateway, one report a request", 1), ("gateway, batches of 100 envelopes", 100)])
 def test_the_gateways_cost_is_near_the_measured_cost(row: str, batch: int) -> None:
-    [cores] = measured(OPERATE, rf"\| {row} \|.* ([\d.]+) \|\n")
+    [cores] = measured(CAPACITY, rf"\| {row} \|.* ([\d.]+) \|\n")
     found = billion(batch)
     assert found.gateway_cores == pytest.approx(cores, rel=NEAR)
     assert cores * PEAK * (1 - NEAR) <= found.gateways <= cores * PEAK * (1 + NEAR) + 1

@@ -68,7 +68,7 @@ SAID = [
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
     ("settings.md", f"gives one line and exit status {LASTING}"),
-    ("operate.md", f"for each of the last `retention_steps` steps ({survey.KEPT_STEPS} by default)"),
+    ("capacity.md", f"for each of the last `retention_steps` steps ({survey.KEPT_STEPS} by default)"),
     ("metrics.md", f"(at most {MAX_LISTED} values an attribute). Otherwise the {TOP_VALUES} most frequent values"),
     ("counting.md", f"A lease of {redis_results.LEASE_MS // 1000} s in Redis"),
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
