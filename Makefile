@@ -10,7 +10,7 @@ demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one 
 	$(BIN)/ldpstream demo
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
-	$(MAKE) --jobs=4 quick services peers # at once: the last two mostly wait for downloads
+	$(MAKE) --jobs=4 lint services peers # at once: the last two mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 4 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
