@@ -23,7 +23,7 @@ export function requirePromise(m: Mechanism, stated: Losses, where: string): voi
 
 /**
  * Returns the loss of t reports: of a one-time mechanism for any values, of a memoized mechanism for one value that did not change.
- * The Python module `mechanisms.ledger.losses` derives the formulas.
+ * The Python module `mechanisms.ledger.losses` derives the formulas. For L-SS and t > 1 the result is the upper bound of a memo.
  */
 export function lossOfReports(m: Mechanism, t: number): number {
   if (t === 0) return 0;
