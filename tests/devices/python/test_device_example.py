@@ -32,7 +32,8 @@ from tests.small_survey import small_text
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "howto" / "device.md").read_text()
 START = (ROOT / "docs" / "start" / "first_device.md").read_text()
-(FIRST,) = re.findall(r"```python\n(.*?)```", START, re.DOTALL)
+(LESSON,) = re.findall(r"```python\n(.*?)```", START, re.DOTALL)
+FIRST = re.sub(r"(?m)^while .*:$", 'for silence in [device.silence("mode")]:', LESSON)  # once
 COMMANDS = re.findall(r"(?m)^    ldpstream (.*)$", START)
 LINES = TEXT.split("## In an application")[1].split("## Guarantees")[0].split('    {"type"')[0].splitlines()
 PROGRAM = "\n".join(line[4:] for line in LINES if line.startswith("    ") or not line)
