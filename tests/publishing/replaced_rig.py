@@ -1,6 +1,6 @@
 """A survey that is replaced while its devices run: two demos, whose steps overlap, and the API of the second survey."""
 
-import tomllib
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -13,39 +13,29 @@ from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
-from ldpstream.surveys import Survey, parse_survey
+from ldpstream.surveys import Survey
+from tests.small_survey import START, small_survey
 
 PEOPLE = 2000
 OLD_STEPS, NEW_STEPS, BETWEEN = 8, 5, 6  # the new survey begins at the old survey's step 6
-TOML = """
-name = "travel"
-start = 2026-01-05T00:00:00Z
-step_seconds = 86400
-window_steps = 2
-lateness_steps = 1
-collection = "spl"
-[[attribute]]
-name = "mode"
-values = ["car", "bus", "bike", "walk"]
-level = [{ name = "standard", mechanism = "GRR", eps = 6.0 }]
-[[attribute]]
-name = "distance_km"
-bins = [0, 2, 5, 10]
-level = [{ name = "standard", mechanism = "GRR", eps = 6.0 }]
-"""
+LEVEL = {"name": "standard", "mechanism": "GRR", "eps": 6.0}
+MODE = {"name": "mode", "values": ["car", "bus", "bike", "walk"], "level": [LEVEL]}
+DISTANCE = {"name": "distance_km", "bins": [0, 2, 5, 10], "level": [LEVEL]}
+KEYS: dict[str, Any] = {"name": "travel", "step_seconds": 86400, "lateness_steps": 1, "collection": "spl"}
+
+
+def travel(**keys: Any) -> Survey:
+    return small_survey(MODE, DISTANCE, **KEYS | keys)
 
 
 def replacing(old: Survey, **keys: Any) -> Survey:
     """A survey that replaces `old`: bike is renamed, scooter is added, and the distances have other bins."""
-    document = tomllib.loads(TOML)
-    start = document["start"].replace(day=5 + BETWEEN)
-    document |= {"name": "travel-2", "replaces": old.fingerprint.hex(), "start": start} | keys
-    document["attribute"][0] |= {"values": ["scooter", "bus", "car", "bicycle", "walk"], "aliases": {"bike": "bicycle"}}
-    document["attribute"][1]["bins"] = [0, 2, 5, 20]
-    return parse_survey(document)
+    mode = MODE | {"values": ["scooter", "bus", "car", "bicycle", "walk"], "aliases": {"bike": "bicycle"}}
+    changed = KEYS | {"name": "travel-2", "replaces": old.fingerprint.hex(), "start": START + timedelta(BETWEEN)} | keys
+    return small_survey(mode, DISTANCE | {"bins": [0, 2, 5, 20]}, **changed)
 
 
-OLD = parse_survey(tomllib.loads(TOML))
+OLD = travel()
 NEW = replacing(OLD)
 
 

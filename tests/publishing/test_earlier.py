@@ -1,6 +1,5 @@
 """Series continue into the surveys that a survey replaces, where the values mean the same, and never silently where not."""
 
-import tomllib
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
-from ldpstream.surveys import parse_survey
 from tests.faults.memory_store import MemoryResults
 
-from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, OLD_STEPS, PEOPLE, TOML, answered, api_of_new, demos, replacing
+from .replaced_rig import BETWEEN, NEW, NEW_STEPS, OLD, OLD_STEPS, PEOPLE, answered, api_of_new, demos, replacing, travel
 
 SCOOTER, BUS, CAR, BICYCLE, WALK = range(5)  # the values of the new survey
 
@@ -124,7 +122,7 @@ def test_a_chain_of_surveys_is_followed_until_a_meaning_changes() -> None:
 def test_the_history_of_a_cohort_follows_the_same_cohort_of_the_replaced_survey(least: int, shown: bool) -> None:
     """If the cohort is below the least size, the part has its steps, and no shares."""
     cohort = {"name": "version", "values": ["1.0", "1.1"], "least": 1}
-    old = parse_survey(tomllib.loads(TOML) | {"cohort": cohort | {"values": ["beta", "1.1"], "least": least}})
+    old = travel(cohort=cohort | {"values": ["beta", "1.1"], "least": least})
     new = replacing(old, cohort=cohort)
     results = answered(old, OLD_STEPS).service.results
     api = TestClient(
@@ -186,6 +184,6 @@ def test_a_chain_ends_at_a_circle_and_at_a_missing_survey() -> None:
     served = {s.fingerprint.hex(): Replaced(s, demo.service.results) for s, demo in ((OLD, old), (NEW, new))}
     assert chain(NEW, served) == [served[OLD.fingerprint.hex()]]
     assert chain(NEW, {}) == chain(OLD, served) == []
-    circle = parse_survey(tomllib.loads(TOML) | {"replaces": NEW.fingerprint.hex()})
+    circle = travel(replaces=NEW.fingerprint.hex())
     served[OLD.fingerprint.hex()] = Replaced(circle, old.service.results)
     assert [one.survey.name for one in chain(NEW, served)] == ["travel"]
