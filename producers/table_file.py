@@ -90,15 +90,15 @@ class PeopleTable:
         """True if a plain cell is empty or has a word for no answer."""
         return cell.casefold() in self.missing
 
-    def places(self, name: str, first: int = 0) -> list[int]:
-        """Returns the indices of the columns whose header is a name, otherwise of the column that `names` calls so.
+    def find(self, name: str, first: int = 0) -> int:
+        """Returns the index of the column whose header is a name, otherwise of the column that `names` calls so.
 
         Args:
             first: index of the first column to search.
 
         Raises:
-            DataError: if no column fits. The message shows no other name of a column: in a file without a header, the first
-                line has a person's values.
+            DataError: if no column fits, or several do. The message shows no other name of a column: in a file without a
+                header, the first line has a person's values.
         """
         places = [i for i, header in enumerate(self.header) if header == plain(name) and i >= first]
         places = places or [i for i, own in enumerate(self.names) if own == name and i >= first]
@@ -106,11 +106,6 @@ class PeopleTable:
             similar = [str(i + 1) for i, own in enumerate(self.header) if i >= first and did_you_mean(own, [name])]
             hint = f"; column {' and '.join(similar)} has a similar name" if similar else "; the first line must name them"
             raise self.error(f"none of its {plural(len(self.header), 'column')} is named {name}{hint}")
-        return places
-
-    def find(self, name: str, first: int = 0) -> int:
-        """Like `places`, and raises DataError if several columns fit."""
-        places = self.places(name, first)
         if len(places) > 1:
             self.refuse(f"columns {' and '.join(str(i + 1) for i in places)} are named {name}; only one may be")
         return places[0]

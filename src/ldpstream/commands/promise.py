@@ -85,11 +85,10 @@ def _print_forecast(
 
 
 @app.command()
-def canonical(survey_file: SurveyFile, json: JsonFile = None) -> None:
+def canonical(survey_file: SurveyFile) -> None:
     """Print the survey as devices in other languages need it, as one line of JSON."""
     survey = surveys.load_survey(survey_file)
     tell(msgspec.json.encode(survey.device_survey).decode())
-    write_json(json, survey.device_survey)
 
 
 @app.command()
