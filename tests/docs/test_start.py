@@ -15,7 +15,9 @@ from ldpstream.surveys import load_survey
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-HISTOGRAM, QUESTION = ((ROOT / "docs" / "start" / f"{name}.md").read_text() for name in ("first_histogram", "own_question"))
+HISTOGRAM, QUESTION, DEVICE = (
+    (ROOT / "docs" / "start" / f"{name}.md").read_text() for name in ("first_histogram", "own_question", "first_device")
+)
 TRAVEL = load_survey(ROOT / "surveys" / "samples" / "travel.toml")
 P, Q = math.e / (math.e + 3), 1 / (math.e + 3)  # chances of the true and of each other answer: four answers, ε = 1
 CAR = 6641  # reports that name the first answer, in the demo's last window
@@ -113,3 +115,13 @@ def test_the_lesson_about_an_own_question(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(f"{chance} %" in promise for chance in ("25.0", "47.5", "72.8"))
     (row,) = [line for line in shown.splitlines() if "8 steps" in line and line.count("│") == 8][-1:]
     assert row.split("│")[4].strip() == "1.3 %"
+
+
+def test_the_times_and_the_crowd_in_the_lesson_about_a_device(dice: Mechanism) -> None:
+    """tests/devices/python/test_device_example.py runs the lesson's commands and program."""
+    assert "[default: 5]" in run("ldpstream rehearse --help")
+    assert (dice.every_steps, dice.lifetime_reports) == (8, 8)
+    assert "reports once in eight steps" in plain(DEVICE)
+    assert f"After at most {8 * 5} seconds" in plain(DEVICE)
+    assert round(196 * mechanism("GRR", 4, eps=1.0).variance(0.5, 2000) ** 0.5) == 7
+    assert "about seven percentage points to each side" in plain(DEVICE)
