@@ -2,7 +2,7 @@
 
 import copy
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_K, FloatArray, IntArray, Reports, integer, real, user_values
-from ldpstream.mechanisms.claims.checked import Checked
-from ldpstream.mechanisms.claims.privacy_claims import PrivacyClaims
+from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, Parameters, Randomizer
+from ldpstream.mechanisms.ledger import SequenceLoss
 from ldpstream.mechanisms.table import CountTable
 
 MAX_CHANNEL_ENTRIES = 2**24
@@ -21,36 +22,39 @@ Answers = Literal["values", "numbers", "sets"]
 Invalid = Literal["symbol out of range", "padding bits set"]
 
 
-class Mechanism(PrivacyClaims, Checked):
-    """A mechanism: the `randomizer` of devices, the claims about its privacy, and the `reading` of its counts.
+class Mechanism(ABC):
+    """A mechanism: the `randomizer` of devices, the `claims` about its privacy, and the `reading` of its counts.
 
     If a mechanism is not `pure`, p and q are NaN. A new mechanism may keep these defaults:
 
-    ===================================  ==============================  ===========================  =======================
-    override                             default                         wrong or loose if            noticed by the tests of
-    ===================================  ==============================  ===========================  =======================
-    `marks`                              1                               a report raises no or more   impossible counts
-                                                                         counts
-    `n_enrolments`, `enroll`             1, 0                            a device keeps a choice      devices, conformance
-    `supported`                          0 to k values                   loose: false reports weigh   false reports
-                                                                         less
-    `Reading._support`                   the table's counts              they are not the supports    counted reports
-    `Reading._channel_term`              None: likelihood of supports    the table determines more    channel terms
-    `Reading._covariance_factors`        independent bits                supports depend on each      the enumerated second
-                                                                         other                        moment
-    `Reading.unshared_variances`         entry by entry                  a vector mixes entries       the second moment
-    `Reading.supported_together`         at uniform frequencies          supports rise together more  rates of false alarms
-                                                                         at other frequencies
-    `Reading.fit_tests`                  total, floor and least support  loose: forgeries escape      forged reports
-    `OneTime._guess_once`                dense channel, or a bound       never                        guesses
-    `OneTime.favours`, `distance`        from the loss                   loose                        guesses
-    `_guess_any_values`, `_guess_memos`  from the evidence               loose                        guesses
-    `loss_to_all`                        false                           loose                        the largest chance
-    `blanket`, `memo_blanket`            None: no gain from shuffling    loose                        shuffled reports
-    `equal_chances`, `pair_chances`,     None, or no part                loose: faulty devices pass   the conformance check
-    `uniform_parts`, `outcomes`
-    `draw_counts`, `valid_row`           every report, `valid`           slow                         drawn tables, rows
-    ===================================  ==============================  ===========================  =======================
+    ====================================  ==============================  ==========================  ======================
+    override                              default                         wrong or loose if           noticed by the tests of
+    ====================================  ==============================  ==========================  ======================
+    `marks`                               1                               a report raises no or more  impossible counts
+                                                                          counts
+    `n_enrolments`, `enroll`              1, 0                            a device keeps a choice     devices, conformance
+    `supported`                           0 to k values                   loose: false reports weigh  false reports
+                                                                          less
+    `draw_counts`, `valid_row`            every report, `valid`           slow                        drawn tables, rows
+    `Reading._support`                    the table's counts              they are not the supports   counted reports
+    `Reading._channel_term`               None: likelihood of supports    the table determines more   channel terms
+    `Reading._covariance_factors`         independent bits                supports depend on each     the enumerated second
+                                                                          other                       moment
+    `Reading.unshared_variances`          entry by entry                  a vector mixes entries      the second moment
+    `Reading.supported_together`          at uniform frequencies          supports rise together      rates of false alarms
+                                                                          more at others
+    `Reading.fit_tests`                   total, floor and least support  loose: forgeries escape     forged reports
+    `OneTimeClaims._guess_once`           dense channel, or a bound       never                       guesses
+    `OneTimeClaims.favours`,              from the loss                   loose                       guesses
+    `LongitudinalClaims.distance`
+    `Claims._guess_any_values`,           from the evidence               loose                       guesses
+    `Claims._guess_memos`
+    `Claims.loss_to_all`                  false                           loose                       the largest chance
+    `Claims.blanket`, `memo_blanket`      None: no gain from shuffling    loose                       shuffled reports
+    `Claims.equal_chances`, `functions`,  None, or no part                loose: faulty devices pass  the conformance check
+    `pair_chances`, `uniform_parts`,
+    `outcomes`
+    ====================================  ==============================  ==========================  ======================
 
     Attributes:
         names: the names of the class's mechanisms in `mechanisms.registry`. If there are several, `name` is a parameter of the
@@ -78,9 +82,9 @@ class Mechanism(PrivacyClaims, Checked):
         n_enrolments: number of possible results of a device's permanent choice (`enroll`). If this number is above 1, all
             reports of a device show the choice.
         every_steps: w; a device reports at one of w consecutive time steps (`OneTime.spaced`); 1 means at every step.
-        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
+        pure: true if p and q describe the reports.
         lifetime_reports: B, the largest number of reports that a device makes, or None for no limit.
-        read_by: the class of the mechanism's `reading`.
+        claims_by, read_by: the classes of the mechanism's `claims` and `reading`.
         choices: m, if a value is a set of at most m values (`mechanisms.families.padded_sampling`), else None.
     """
 
@@ -102,9 +106,10 @@ class Mechanism(PrivacyClaims, Checked):
     n_keys: int
     max_memos: int
     n_enrolments: int = 1
-    loss_to_all: bool = False
+    pure: bool = True
     every_steps: int = 1
     lifetime_reports: int | None = None
+    claims_by: type[Claims]
     read_by: type[Reading] = Reading
     choices: int | None = None
 
@@ -146,7 +151,8 @@ class Mechanism(PrivacyClaims, Checked):
 
     def _copy(self) -> Self:
         copied = copy.copy(self)
-        copied.__dict__.pop("reading", None)  # it reads the counts of this mechanism
+        for part in ("claims", "reading"):
+            copied.__dict__.pop(part, None)  # they are about this mechanism
         return copied
 
     @abstractmethod
@@ -251,6 +257,48 @@ class Mechanism(PrivacyClaims, Checked):
     @abstractmethod
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
         """The same mechanism on devices that report less often (`OneTime.spaced`); memoized mechanisms raise ValueError."""
+
+    # ---- its privacy
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Losses, chances of a right guess, and known distributions of the reports."""
+        return self.claims_by(self)
+
+    def eps_t(self, t: int) -> float:
+        """Exact privacy loss of t reports of an unchanged value, in nats; see `Claims.eps_t`."""
+        return self.claims.eps_t(t)
+
+    def eps_sequence(self, t: int) -> SequenceLoss:
+        """Privacy loss of t reports between any two value sequences, in nats, or an upper bound; see `Claims.eps_sequence`."""
+        return self.claims.eps_sequence(t)
+
+    def guess(self, t: float = 1) -> Chance:
+        """Chance of a right guess of a value that never changes, from t reports; see `Claims.guess`."""
+        return self.claims.guess(t)
+
+    def reports_in(self, steps: int) -> int:
+        """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""
+        reports = -(-integer("steps", steps, 1, MAX_COUNT) // self.every_steps)
+        return reports if self.lifetime_reports is None else min(reports, self.lifetime_reports)
+
+    @property
+    def eps_window(self) -> float | None:
+        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
+
+        None for a memoized mechanism.
+        """
+        return None
+
+    @property
+    def eps_lifetime(self) -> float:
+        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite without
+        `lifetime_reports`."""
+        return math.inf
+
+    def symbol_chances(self) -> tuple[float, float] | None:
+        """Pr[a report is s] for a member s of the padded set, and for another symbol s; None except for mechanisms of sets."""
+        return None
 
     # ---- on the server
 

@@ -13,12 +13,54 @@ from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.claims.ratios import Ratios
+
+
+class OneTimeClaims(Claims):
+    m: "OneTime"
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.m.eps_1
+
+    def eps_t(self, t: int) -> float:
+        return integer("t", t, 1, MAX_COUNT) * self.m.eps_1
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+
+    @property
+    def favours(self) -> float:
+        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v] over all pairs of
+        values v and v'."""
+        return guessing.bound(self.m.eps_1, 2)
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return Evidence(self.m.eps_1, self.favours, t)
+
+    def _guess(self, t: float) -> Chance:
+        if t == 1:
+            return self._guess_once()
+        if t == math.inf:
+            return Chance(1.0, exact=self.m.k == 2 and self.m.eps_1 > 0)
+        return Chance(evidence.guess_bound(self.m.k, self.evidence(t)), exact=False)
+
+    def _guess_any_values(self, t: int) -> Chance:
+        return self._guess(t)
+
+    def _guess_once(self) -> Chance:
+        """By default the exact chance from the dense channel, or a bound if the channel is too large."""
+        if self.m.has_channel:
+            return Chance(float(self.m.channel().max(axis=0).sum() / self.m.k))
+        of_evidence = evidence.guess_bound(self.m.k, self.evidence(1))
+        return Chance(min(guessing.bound(self.m.eps_1, self.m.k), of_evidence), exact=False)
 
 
 class OneTime(Mechanism):
     """A mechanism without memory: every report is drawn from the value itself, so the losses of reports add up."""
 
+    claims_by = OneTimeClaims
     memoized = False
     max_memos = 0
     eps_inf = math.inf
@@ -58,10 +100,6 @@ class OneTime(Mechanism):
         return self.eps_1
 
     @property
-    def eps_per_report(self) -> float:
-        return self.eps_1
-
-    @property
     def eps_lifetime(self) -> float:
         return math.inf if self.lifetime_reports is None else self.lifetime_reports * self.eps_1
 
@@ -71,40 +109,28 @@ class OneTime(Mechanism):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return np.asarray(values)
 
-    def eps_t(self, t: int) -> float:
-        return integer("t", t, 1, MAX_COUNT) * self.eps_1
-
     def rounds(self) -> tuple[float, float, float, float]:
         return 1.0, 0.0, self.p, self.q
 
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
 
-    @property
-    def favours(self) -> float:
-        """h, or an upper bound of h: the largest Pr[a report is e^ε times as likely under v as under v' | v] over all pairs of
-        values v and v'."""
-        return guessing.bound(self.eps_1, 2)
+class LongitudinalClaims(Claims):
+    m: "Longitudinal"
+
+    @abstractmethod
+    def memo_ratios(self) -> Ratios: ...
+
+    def distance(self, t: float) -> float:
+        """Upper bound of the total variation distance between t reports of one unchanged value and t reports of another."""
+        return -math.expm1(-self.m.eps_inf) / (1 + math.exp(-self.m.eps_inf))
 
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        return Evidence(self.eps_1, self.favours, t)
-
-    def _guess(self, t: float) -> Chance:
-        if t == 1:
-            return self._guess_once()
-        if t == math.inf:
-            return Chance(1.0, exact=self.k == 2 and self.eps_1 > 0)
-        return Chance(evidence.guess_bound(self.k, self.evidence(t)), exact=False)
+        if any_values and t > 1:
+            return Evidence.of_loss(math.inf if t == math.inf else self._sequence_loss(int(t)))
+        return Evidence.of_loss(self.m.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
 
     def _guess_any_values(self, t: int) -> Chance:
-        return self._guess(t)
-
-    def _guess_once(self) -> Chance:
-        """By default the exact chance from the dense channel, or a bound if the channel is too large."""
-        if self.has_channel:
-            return Chance(float(self.channel().max(axis=0).sum() / self.k))
-        of_evidence = evidence.guess_bound(self.k, self.evidence(1))
-        return Chance(min(guessing.bound(self.eps_1, self.k), of_evidence), exact=False)
+        of_memos = evidence.guess_bound(self.guessed, self.evidence(t, any_values=True))
+        return Chance(min(guessing.bound(self._sequence_loss(t), self.guessed), of_memos), exact=False)
 
 
 class Longitudinal(Mechanism):
@@ -115,27 +141,12 @@ class Longitudinal(Mechanism):
         p2, q2: probabilities of the second round.
     """
 
+    claims_by = LongitudinalClaims
     memoized = True
     p1: float
     q1: float
     p2: float
     q2: float
-
-    @abstractmethod
-    def memo_ratios(self) -> Ratios: ...
-
-    def distance(self, t: float) -> float:
-        """Upper bound of the total variation distance between t reports of one unchanged value and t reports of another."""
-        return -math.expm1(-self.eps_inf) / (1 + math.exp(-self.eps_inf))
-
-    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        if any_values and t > 1:
-            return Evidence.of_loss(math.inf if t == math.inf else self._sequence_loss(int(t)))
-        return Evidence.of_loss(self.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
-
-    def _guess_any_values(self, t: int) -> Chance:
-        of_memos = evidence.guess_bound(self.guessed, self.evidence(t, any_values=True))
-        return Chance(min(guessing.bound(self._sequence_loss(t), self.guessed), of_memos), exact=False)
 
     def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> NoReturn:
         raise ValueError(

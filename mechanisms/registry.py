@@ -126,6 +126,7 @@ def mechanism(
     missing = [key for key in ATTRIBUTES + (MEMO_ATTRIBUTES if made.memoized else ()) if not hasattr(made, key)]
     if missing:
         raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")
+    made.claims_by(made)  # raises TypeError if a method is missing
     return made
 
 

@@ -124,10 +124,10 @@ def in_crowds(
             m, t, n, loss = own
             seen = tuple((loss,) if i == attribute else tuple(r.loss for r in rs) for i, rs in enumerate(asked))
             if survey.collection == "spl":
-                guess = joined_loss(seen).guess(m.guessed)
+                guess = joined_loss(seen).guess(m.claims.guessed)
             else:
                 others = chain(*asked[:attribute], *asked[attribute + 1 :])
-                guess = max(_guess(r, m.guessed) for r in (own, *others))
+                guess = max(_guess(r, m.claims.guessed) for r in (own, *others))
             everybody = device_chance(survey, attribute, m, steps)
             eps = m.eps_inf if t == math.inf else m.eps_t(int(t))
             asked_of = survey.attributes[attribute]
@@ -151,9 +151,9 @@ def _reports(survey: Survey, m: Mechanism, levels: int, steps: int | None, hones
     asked = len(survey.attributes) if survey.collection == "smp" else 1
     parts = 1 if stated else asked * levels * survey.n_cohorts * m.every_steps
     n = least_crowd(honest, parts, delta / 2)
-    return _Reports(m, t, n, m.shuffled(t, n, delta, delta / 2 if parts > 1 else 0.0))
+    return _Reports(m, t, n, m.claims.shuffled(t, n, delta, delta / 2 if parts > 1 else 0.0))
 
 
 def _guess(reports: _Reports, k: int) -> float:
     m, loss = reports.m, reports.loss
-    return min(loss.guess(k), m.k / k * loss.guess(m.k)) if m.guessed == m.k < k else loss.guess(k)
+    return min(loss.guess(k), m.k / k * loss.guess(m.k)) if m.claims.guessed == m.k < k else loss.guess(k)

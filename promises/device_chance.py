@@ -71,7 +71,7 @@ def _device_chance(
     any_values: bool,
     changing: frozenset[int],
 ) -> Chance:
-    own = m.guess_any_values(int(own_reports)) if any_values else m.guess(own_reports)
+    own = m.claims.guess_any_values(int(own_reports)) if any_values else m.guess(own_reports)
     others = [
         [(o, number, other in changing) for o, number in zip(levels, numbers, strict=True)]
         for other, (levels, numbers) in enumerate(zip(mechanisms, reports, strict=True))
@@ -81,17 +81,17 @@ def _device_chance(
         return own
     if collection == "spl":
         evidence = [
-            Evidence.worst(o.evidence(number, any_values=changes) for o, number, changes in levels) for levels in others
+            Evidence.worst(o.claims.evidence(number, any_values=changes) for o, number, changes in levels) for levels in others
         ]
-        found = guess_bound(m.guessed, m.evidence(own_reports, any_values=any_values), *evidence)
+        found = guess_bound(m.claims.guessed, m.claims.evidence(own_reports, any_values=any_values), *evidence)
         return Chance(max(own, found), exact=False)
     kinds = {(o.signature, number, changes): o for levels in others for o, number, changes in levels}
-    return max(own, *(_hint(o, m.guessed, kind[1], kind[2]) for kind, o in sorted(kinds.items(), key=itemgetter(0))))
+    return max(own, *(_hint(o, m.claims.guessed, kind[1], kind[2]) for kind, o in sorted(kinds.items(), key=itemgetter(0))))
 
 
 @lru_cache(maxsize=4096)
 def _hint(o: Mechanism, k: int, reports: float, any_values: bool) -> Chance:
-    return o.guess_hint(k, reports, any_values=any_values)
+    return o.claims.guess_hint(k, reports, any_values=any_values)
 
 
 def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
@@ -104,7 +104,7 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
         name: name of an attribute of both.
     """
     evidence = [one for survey in (first, second) for one in _evidence(survey, survey.index(name))]
-    k = min(survey.mechanisms[survey.index(name)][0].guessed for survey in (first, second))
+    k = min(survey.mechanisms[survey.index(name)][0].claims.guessed for survey in (first, second))
     return Chance(guess_bound(k, *evidence), exact=False)
 
 
@@ -112,7 +112,7 @@ def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
     steps = math.inf if survey.n_steps is None else survey.n_steps
     changing = _changing(survey, attribute)
     worst = [
-        Evidence.worst(m.device.evidence(reports_in(m, steps), any_values=other in changing) for m in levels)
+        Evidence.worst(m.device.claims.evidence(reports_in(m, steps), any_values=other in changing) for m in levels)
         for other, levels in enumerate(survey.mechanisms)
     ]
     return worst if survey.collection == "spl" else [Evidence.worst(worst)]
@@ -136,7 +136,7 @@ def guess_bounds(survey: Survey, name: str, steps: int) -> dict[str, dict[str, f
     """By level of an attribute, the chances of `guesses`, bounds rounded up, and `blind`: the chance without any report."""
     attribute = survey.index(name)
     return {
-        level.name: {"blind": 1 / m.guessed}
+        level.name: {"blind": 1 / m.claims.guessed}
         | {of: c if c.exact else round_up(c) for of, c in guesses(survey, attribute, m, steps).items()}
         for level, m in zip(survey.attributes[attribute].levels, survey.mechanisms[attribute], strict=True)
     }
@@ -144,4 +144,4 @@ def guess_bounds(survey: Survey, name: str, steps: int) -> dict[str, dict[str, f
 
 @lru_cache(maxsize=4096)  # a call may take a tenth of a second
 def _alone(m: Mechanism, t: int) -> tuple[Chance, Chance]:
-    return m.guess(t), m.guess_any_values(t)
+    return m.guess(t), m.claims.guess_any_values(t)

@@ -136,7 +136,7 @@ def _chances(survey: Survey, attribute: int, m: Mechanism, steps: int) -> Chance
 @lru_cache(maxsize=1024)  # pages ask for the same step again and again
 def _known(m: Mechanism, shares: tuple[float, ...], now: int, year: int) -> KnownShares:
     known = np.array(shares)
-    one, of_now, of_year = (float(m.guess_known(known, t)) for t in (1, m.reports_in(now), m.reports_in(year)))
+    one, of_now, of_year = (float(m.claims.guess_known(known, t)) for t in (1, m.reports_in(now), m.reports_in(year)))
     return KnownShares(no_report=float(known.max()), one_report=one, now=of_now, year=of_year)
 
 

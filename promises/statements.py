@@ -160,7 +160,7 @@ def guess_enrolments(m: Mechanism, n: int) -> Chance:
     At a memoized level, the value never changes, and each enrolment makes any number of reports. At a one-time level, each
     enrolment makes one report.
     """
-    return m.guess_memos(n) if m.memoized else m.guess(n)
+    return m.claims.guess_memos(n) if m.memoized else m.guess(n)
 
 
 def checked_level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLevel:
@@ -181,13 +181,13 @@ def _chances(survey: Survey, i: int, m: Mechanism, whole: bool) -> CheckedChance
         if whole:
             return device_chance(survey, i, m, steps, any_values=any_values)
         reports = math.inf if math.isinf(steps) else m.reports_in(int(steps))
-        return m.guess_any_values(int(reports)) if any_values else m.guess(min(reports, m.lifetime_reports or math.inf))
+        return m.claims.guess_any_values(int(reports)) if any_values else m.guess(min(reports, m.lifetime_reports or math.inf))
 
     t, year = survey.window_steps, survey.steps_a_year
     ends = m.memoized or m.lifetime_reports is not None
     fresh = m.eps_window is not None and (not whole or all(o.eps_window is not None for os in survey.mechanisms for o in os))
     return CheckedChances(
-        no_report=_told(Chance(1 / m.guessed)), one_report=_told(m.guess() if not whole else chance(1)),
+        no_report=_told(Chance(1 / m.claims.guessed)), one_report=_told(m.guess() if not whole else chance(1)),
         window=_told(chance(t)), window_any_values=_told(chance(t, True)),
         year=_told(chance(year)), year_any_values=_told(chance(year, True)),
         for_ever=_told(chance(math.inf)) if ends else None,

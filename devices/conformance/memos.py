@@ -29,7 +29,7 @@ def memo_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]
     one, two = take(first, left), take(first, right)
     keys = memo_numbers(m, first)
     same = keys[left] == keys[right]
-    yes = m.supports(one.rows, one.values) & m.supports(two.rows, two.values)
+    yes = m.claims.supports(one.rows, one.values) & m.claims.supports(two.rows, two.values)
     apart, together = own_chances(m, one.values) * own_chances(m, two.values), _of_one_memo(m, one.values)
     both = "both support their values"
     found = [
@@ -41,7 +41,7 @@ def memo_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]
 
 
 def _of_one_memo(m: Mechanism, values: IntArray) -> FloatArray:
-    return m.own_chances(values, 2) if m.choices is not None else np.asarray(m.support_chances(2)[0][values])
+    return m.claims.own_chances(values, 2) if m.choices is not None else np.asarray(m.claims.support_chances(2)[0][values])
 
 
 def _other_values(place: str, m: Mechanism, one: Rows, two: Rows) -> list[BinomialCounts]:
@@ -56,10 +56,12 @@ def _other_values(place: str, m: Mechanism, one: Rows, two: Rows) -> list[Binomi
         ("the second value", two.values, m.p * m.q),
         ("a third value", third, m.q**2),
     ):
-        yes = m.supports(one.rows, values) & m.supports(two.rows, values)
+        yes = m.claims.supports(one.rows, values) & m.claims.supports(two.rows, values)
         found.append(counts(place, f"{TWO_VALUES}: both support {which}", yes.sum(), n, chance))
-    if m.independent_bits:
+    if m.claims.independent_bits:
         set_in_both = int(np.bitwise_count(one.rows & two.rows).sum(dtype=np.int64))
-        own = sum(int((m.supports(one.rows, v) & m.supports(two.rows, v)).sum()) for v in (one.values, two.values))
+        own = sum(
+            int((m.claims.supports(one.rows, v) & m.claims.supports(two.rows, v)).sum()) for v in (one.values, two.values)
+        )
         found.append(counts(place, f"{TWO_VALUES}: other bits set in both", set_in_both - own, n * (m.k - 2), m.q**2))
     return found

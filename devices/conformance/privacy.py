@@ -44,7 +44,7 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
         if len(counts) < 2:
             found.append(Bound(place, t, claimed, None, 0))
             continue
-        bound, (a, b), *_ = attack(counts, device.ratios().table(t), alpha / 2)
+        bound, (a, b), *_ = attack(counts, device.claims.ratios().table(t), alpha / 2)
         found.append(Bound(place, t, claimed, bound, len(counts[a]) + len(counts[b])))
     return found
 
@@ -79,6 +79,6 @@ def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
         for i in range(t):
             rows = reports.rows[order[mine + i]]
             for column, other in enumerate(chosen):
-                total[:, column] += m.supports(rows, np.full(mine.size, other))
+                total[:, column] += m.claims.supports(rows, np.full(mine.size, other))
         counts[place] = total
     return counts

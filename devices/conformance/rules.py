@@ -158,7 +158,7 @@ class _Rules:
             self.faults.add("a device must keep its level of an attribute", call.place)
             return
         asked.level = level
-        hashed = m.functions(np.frombuffer(payload, m.report_dtype)) if m.n_enrolments > 1 else None
+        hashed = m.claims.functions(np.frombuffer(payload, m.report_dtype)) if m.n_enrolments > 1 else None
         if hashed is not None:
             function = int(hashed[0][0])
             if asked.function not in (None, function):

@@ -1,7 +1,7 @@
 """A survey's claim on a wallet: bounds of the privacy loss that a device's answers can reach, known before the first answer.
 
 If two histories differ only at steps with n reports of an attribute, the loss between them is at most n times
-`Mechanism.eps_per_report`.
+`Claims.eps_per_report`.
 
 - A window of W seconds touches at most ⌈W / step⌉ + 1 steps.
 - For ever, n is `lifetime_reports`, or the number of reports in all steps of the survey if that is less.
@@ -39,7 +39,7 @@ def claim(survey: Survey, levels: Sequence[int], window_s: int | None) -> Claim:
         window_s: length W of the wallet's window in seconds, at least 1; None for a wallet without a window.
     """
     chosen = [survey.mechanisms[a][level].device for a, level in enumerate(levels)]
-    losses = tuple(m.eps_per_report for m in chosen)
+    losses = tuple(m.claims.eps_per_report for m in chosen)
     adds_up = survey.collection == "spl"
     last = math.inf if survey.n_steps is None else survey.n_steps
     in_window = 0 if window_s is None else min(touched_steps(window_s, survey.step_seconds), last)

@@ -109,7 +109,7 @@ def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[
 
     Args:
         counts: support counts by value.
-        ratios: (t+1, t+1) from `Mechanism.ratios`.
+        ratios: (t+1, t+1) from `Claims.ratios`.
 
     Returns:
         bound in nats, the pair of values, hits and false hits of the event in the second half.
@@ -139,15 +139,15 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
     firsts: SupportsOfValues = {}
     totals: SupportsOfValues = {}
     memos: SupportsOfValues = {}
-    for value in path.values if m.choices is None else range(len(m.audited())):
+    for value in path.values if m.choices is None else range(len(m.claims.audited())):
         observed = path.sample(m, value, path.n, T if m.memoized else 1, rng)
         firsts[value] = supports(m, observed.reports[0])
         totals[value] = _total_supports(m, observed)
         if observed.memos is not None:
             memos[value] = supports(m, observed.memos)
-    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, m.ratios().table(1), alpha), path.n)]
-    if (memo_ratios := m.memo_ratios()) is not None:
-        at_t = attack(totals, m.ratios().table(T), alpha)
+    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, m.claims.ratios().table(1), alpha), path.n)]
+    if (memo_ratios := m.claims.memo_ratios()) is not None:
+        at_t = attack(totals, m.claims.ratios().table(T), alpha)
         of_memo = attack(memos, memo_ratios.table(1), alpha)
         found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *at_t, path.n))
         found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *of_memo, path.n))
@@ -156,7 +156,9 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
     """(n, inputs), 1 where a report supports an input of `Mechanism.audited`."""
-    return np.stack([m.supports(reports, np.full(len(reports), held)) for held in m.audited()], axis=1).astype(np.uint8)
+    return np.stack([m.claims.supports(reports, np.full(len(reports), held)) for held in m.claims.audited()], axis=1).astype(
+        np.uint8
+    )
 
 
 def channel_loss(m: Mechanism) -> float:
@@ -177,13 +179,13 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
         rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
-        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(m.audited()))}
-        result = attack(counts, m.ratios().table(t), alpha)
+        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(m.claims.audited()))}
+        result = attack(counts, m.claims.ratios().table(t), alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
     for name in registered():
         m = audited_mechanism(name, 1.0)
-        if m.independent_bits:
+        if m.claims.independent_bits:
             add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
         if m.choices is None:
             add("p and q of 1.5 ε", m, reports_of(_louder(m)), 1, m.eps_1)
@@ -228,7 +230,7 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
 
 
 def _row(m: Mechanism, found: list[Finding]) -> Audited:
-    ratios, memo_ratios = m.ratios(), m.memo_ratios()
+    ratios, memo_ratios = m.claims.ratios(), m.claims.memo_ratios()
     return Audited(
         m.signature,
         m.eps_1,

@@ -99,7 +99,7 @@ def attack(m: Mechanism, n: int, steps: int, delta: float, near: float, samples:
 def attack_table() -> Table:
     shown = Table("setting", "n", "steps", "estimate", "at least", "bound", "distance")
     for i, (name, m, n, steps) in enumerate(SETTINGS):
-        bound = m.shuffled(steps, n, DELTA).eps(DELTA)
+        bound = m.claims.shuffled(steps, n, DELTA).eps(DELTA)
         found = attack(m, n, steps, DELTA, bound, SAMPLES, np.random.default_rng([SEED, i]))
         distance = f"{100 * (bound / found.low - 1):.1f} %"
         shown.add_row(name, f"{n:,}", str(steps), f"{found.eps:.4g}", f"{found.low:.4g}", up(bound), distance)

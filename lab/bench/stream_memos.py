@@ -119,7 +119,7 @@ def _row(s: Setting, name: str, eps: float, repeats: int, rng: np.random.Generat
             smooth = filtered(step, counts, m.p, m.q)
         found += [np.mean((x - truth) ** 2) / repeats for x in (step, last_mean(step, s.window), smooth)]
     reports = m.reports_in(s.steps)
-    loss, guesses = m.eps_sequence(reports), (m.guess(1), m.guess(reports), m.guess_any_values(reports))
+    loss, guesses = m.eps_sequence(reports), (m.guess(1), m.guess(reports), m.claims.guess_any_values(reports))
     return Row(
         mechanism=name,
         eps_inf=eps,

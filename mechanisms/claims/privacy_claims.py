@@ -3,26 +3,55 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from ldpstream.mechanisms import ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.ratios import Ratios
 
 
-class PrivacyClaims(ABC):
+class ClaimedMechanism(Protocol):
+    """What the claims need to know of their `Mechanism`."""
+
     k: int
+    p: float
+    q: float
+    eps_1: float
     eps_inf: float
     memoized: bool
-    loss_to_all: bool
-    every_steps: int
-    lifetime_reports: int | None
     fakes: int
 
     @property
-    @abstractmethod
-    def device(self) -> "PrivacyClaims": ...
+    def device(self) -> "ClaimedMechanism": ...
+    @property
+    def claims(self) -> "Claims": ...
+    def rounds(self) -> tuple[float, float, float, float]: ...
+
+
+class Claims(ABC):
+    """The claims about a mechanism's privacy, and its statements for the audit and the conformance check.
+
+    `OneTimeClaims` and `LongitudinalClaims` are the claims of the two kinds; `Mechanism.claims_by` names the class.
+
+    Args:
+        m: the mechanism.
+
+    Attributes:
+        independent_bits: true if a report is k bits, which are independent given the value.
+        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
+    """
+
+    loss_to_all: bool = False
+    independent_bits: bool = False
+
+    def __init__(self, m: ClaimedMechanism) -> None:
+        self.m = m
 
     @property
     def guessed(self) -> int:
@@ -30,26 +59,7 @@ class PrivacyClaims(ABC):
 
         2 for a mechanism of sets, whose guesser says whether one value is in the set.
         """
-        return self.k
-
-    def reports_in(self, steps: int) -> int:
-        """Largest number of reports of one device in `steps` >= 1 consecutive time steps: min(⌈steps / w⌉, B)."""
-        reports = -(-integer("steps", steps, 1, MAX_COUNT) // self.every_steps)
-        return reports if self.lifetime_reports is None else min(reports, self.lifetime_reports)
-
-    @property
-    def eps_window(self) -> float | None:
-        """Loss between two value sequences that differ only within `every_steps` consecutive steps, in nats.
-
-        None for a memoized mechanism.
-        """
-        return None
-
-    @property
-    def eps_lifetime(self) -> float:
-        """Bound of the loss of all reports of a device between any two value sequences, in nats; infinite without
-        `lifetime_reports`."""
-        return math.inf
+        return self.m.k
 
     @property
     @abstractmethod
@@ -77,7 +87,7 @@ class PrivacyClaims(ABC):
         With fake data the result is an upper bound for the reports of all attributes together.
         """
         loss = self._eps_sequence(t)
-        return loss if self.fakes == 1 else replace(loss, exact=False, gap=loss.value)
+        return loss if self.m.fakes == 1 else replace(loss, exact=False, gap=loss.value)
 
     @abstractmethod
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
@@ -93,14 +103,14 @@ class PrivacyClaims(ABC):
         """
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)
-        chance = self.device._guess(t)
-        return Chance(chance, exact=chance.exact and self.fakes == 1)
+        chance = self.m.device.claims._guess(t)
+        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
 
     def guess_any_values(self, t: int) -> Chance:
         """Chance of a right guess of the value at one step, from t reports of any values."""
         integer("t", t, 1, MAX_COUNT)
-        chance = self.device.guess(1) if t == 1 else self.device._guess_any_values(t)
-        return Chance(chance, exact=chance.exact and self.fakes == 1)
+        chance = self.m.device.claims.guess(1) if t == 1 else self.m.device.claims._guess_any_values(t)
+        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
 
     def guess_known(self, shares: FloatArray, t: float = 1) -> Chance:
         """Upper bound of the chance of a right guess of a value that never changes, from t reports, for a guesser who knows the
@@ -110,9 +120,9 @@ class PrivacyClaims(ABC):
             shares: (k,) shares, at least 0, with the sum 1.
             t: as in `guess`.
         """
-        m, loss = self.device, self.eps_inf if t == math.inf else self.eps_t(int(t))
+        m, loss = self.m.device.claims, self.m.eps_inf if t == math.inf else self.eps_t(int(t))
         known = evidence.guess_bound_known(shares, loss, m.evidence(t))
-        return Chance(min(known, self.k * float(shares.max()) * m.guess(t)), exact=False)
+        return Chance(min(known, self.m.k * float(shares.max()) * m.guess(t)), exact=False)
 
     def guess_memos(self, n: int) -> Chance:
         """Chance of a right guess of one value from any number of reports of each of n memos, drawn independently.
@@ -124,8 +134,8 @@ class PrivacyClaims(ABC):
             n: number of memos, in [1, 100].
         """
         integer("n", n, 1, 100)
-        chance = self.device._guess(math.inf) if n == 1 else self.device._guess_memos(n)
-        return Chance(chance, exact=chance.exact and self.fakes == 1)
+        chance = self.m.device.claims._guess(math.inf) if n == 1 else self.m.device.claims._guess_memos(n)
+        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
 
     def _guess_memos(self, n: int) -> Chance:
         memo = self.evidence(math.inf)
@@ -139,13 +149,13 @@ class PrivacyClaims(ABC):
             t: number of reports of this attribute; `math.inf` for any number of reports.
             any_values: false if this attribute's value never changes; true for any values.
         """
-        m = self.device
+        m = self.m.device.claims
         found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
-        if m.guessed < m.k:  # sets: `guess` is about one value of a set
+        if m.guessed < self.m.k:  # sets: `guess` is about one value of a set
             return Chance(found, exact=False)
-        if not any_values and k >= m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
-            found = min(found, m.k / k * m.guess(t))
-        if any_values and k == m.k and t != math.inf:
+        if not any_values and k >= self.m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
+            found = min(found, self.m.k / k * m.guess(t))
+        if any_values and k == self.m.k and t != math.inf:
             found = min(found, m.guess_any_values(int(t)))
         return Chance(found, exact=False)
 
@@ -175,11 +185,11 @@ class PrivacyClaims(ABC):
             delta: in (0, 1), the δ at which the bound is close.
             smaller: probability that fewer than n reports are in a set, less than `delta`. The result includes it.
         """
-        linked = self.memoized and t > 1
-        blanket = self.device.memo_blanket if linked else self.device.blanket
+        linked = self.m.memoized and t > 1
+        blanket = self.m.device.claims.memo_blanket if linked else self.m.device.claims.blanket
         found = blanket and ledger.shuffled_loss(blanket, n, 1 if linked else int(t), delta - smaller)
         if not found:
-            return ledger.ShuffledLoss.of_loss(self.device.eps_inf if t == math.inf else self.device.eps_t(int(t)))
+            return ledger.ShuffledLoss.of_loss(self.m.device.eps_inf if t == math.inf else self.m.device.claims.eps_t(int(t)))
         return found.or_certain(smaller)
 
     def largest_chance(self, t: float = 1) -> Chance:
@@ -187,8 +197,8 @@ class PrivacyClaims(ABC):
 
         The result is exact if `loss_to_all` and there is no fake data, else an upper bound.
         """
-        loss = self.eps_inf if t == math.inf else self.eps_t(int(t))
-        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.fakes == 1)
+        loss = self.m.eps_inf if t == math.inf else self.eps_t(int(t))
+        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.m.fakes == 1)
 
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
@@ -196,7 +206,7 @@ class PrivacyClaims(ABC):
         The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
         upper bound.
         """
-        exact = self.loss_to_all and self.fakes == 1 and (t == 1 or not self.memoized)
+        exact = self.loss_to_all and self.m.fakes == 1 and (t == 1 or not self.m.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
@@ -224,3 +234,60 @@ class PrivacyClaims(ABC):
 
     @abstractmethod
     def _guess_any_values(self, t: int) -> Chance: ...
+
+    # ---- for the audit and the conformance check
+
+    @abstractmethod
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        """(n,) true where report i supports values[i]."""
+
+    @abstractmethod
+    def ratios(self) -> Ratios:
+        """The likelihood ratios of the numbers of reports that support two values, for a mechanism without fake data."""
+
+    def audited(self) -> list[int]:
+        """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
+        return list(range(self.m.k))
+
+    def memo_ratios(self) -> Ratios | None:
+        """The same likelihood ratios of a memo, as if the device sent the memo; None for a one-time mechanism."""
+        return None
+
+    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Probabilities that all `reports` reports of one memo support a value, for a mechanism without fake data.
+
+        Returns:
+            (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device
+            encoded a uniformly drawn value.
+        """
+        a, b, p2, q2 = self.m.rounds()
+        own, other = a * p2**reports + (1 - a) * q2**reports, b * p2**reports + (1 - b) * q2**reports
+        return np.full(self.m.k, own), np.full(self.m.k, other + (own - other) / self.m.k)
+
+    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
+        return self.support_chances(reports)[0][values]
+
+    @property
+    def contrast(self) -> float:
+        """Pr[a report supports the device's value] minus the smallest Pr[it supports another value], or an upper bound."""
+        return self.m.p - self.m.q
+
+    def pair_chances(self) -> tuple[float, float] | None:
+        """Pr[a report supports the device's value and another value], Pr[it supports two other values]; None if unknown."""
+        return None
+
+    def equal_chances(self) -> tuple[float, float] | None:
+        """Pr[two reports of one memo are equal], Pr[two reports of two memos of one key are equal]; None if unknown."""
+        return None
+
+    def functions(self, reports: Reports) -> tuple[IntArray, int] | None:
+        """(n,) the number of the hash function of each report, and the number of functions; None without hashing."""
+        return None
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m)."""
+        return []
+
+    def outcomes(self, reports: Reports) -> IntArray | None:
+        """(n,) the column of `Mechanism.channel` of each report; None if the checks need not compare all columns."""
+        return None

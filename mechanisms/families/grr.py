@@ -34,10 +34,11 @@ from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, least_bytes, symbol_row
-from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
 from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 
@@ -109,7 +110,7 @@ def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Genera
 
 
 def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
-    """`Checked.uniform_parts` of symbols: all symbols except the encoded one are equally likely."""
+    """`Claims.uniform_parts` of symbols: all symbols except the encoded one are equally likely."""
     if n_symbols < 3:
         return []
     wrong = sent != encoded
@@ -137,12 +138,35 @@ class SymbolReading(Reading):
         return hit
 
 
+class SymbolsClaims(Claims):
+    m: "Symbols"
+
+    loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def ratios(self) -> Ratios:
+        return SymbolRatios(self.m.k, self.m.rounds())
+
+    @property
+    def blanket(self) -> ledger.Blanket | None:
+        return ledger.Blanket(self.m.eps_1, 1 / self.m.k, 0.0)
+
+    def equal_chances(self) -> tuple[float, float]:
+        _, _, p2, q2 = self.m.rounds()
+        return p2**2 + (self.m.k - 1) * q2**2, self.m.p**2 + (self.m.k - 1) * self.m.q**2
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        return other_symbols(reports.astype(np.int64), values, self.m.k)
+
+
 class Symbols(Mechanism):
     """Common base of GRR, L-GRR and the mechanisms of sets: a report is one of k symbols, and the table counts symbols."""
 
+    claims_by = SymbolsClaims
     randomizer = SymbolRandomizer
     read_by = SymbolReading
-    loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
@@ -166,23 +190,6 @@ class Symbols(Mechanism):
     def supported(self) -> tuple[int, int]:
         return 1, 1
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
-
-    def ratios(self) -> Ratios:
-        return SymbolRatios(self.k, self.rounds())
-
-    @property
-    def blanket(self) -> ledger.Blanket | None:
-        return ledger.Blanket(self.eps_1, 1 / self.k, 0.0)
-
-    def equal_chances(self) -> tuple[float, float]:
-        _, _, p2, q2 = self.rounds()
-        return p2**2 + (self.k - 1) * q2**2, self.p**2 + (self.k - 1) * self.q**2
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        return other_symbols(reports.astype(np.int64), values, self.k)
-
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
         n = int(people.sum())
         if steps == 1:
@@ -197,6 +204,22 @@ class Symbols(Mechanism):
         return math.log2(self.k)
 
 
+class GRRClaims(SymbolsClaims, OneTimeClaims):
+    m: "GRR"
+
+    def _guess_once(self) -> Chance:
+        return Chance(self.m.p)
+
+    @property
+    def favours(self) -> float:
+        return self.m.p
+
+    def _guess(self, t: float) -> Chance:
+        if 1 < t <= guessing.MAX_EXACT_REPORTS:
+            return Chance(guessing.most_likely_symbol(int(t), self.m.k, self.m.k, self.m.p) / self.m.k)
+        return super()._guess(t)
+
+
 class GRR(Symbols, OneTime):
     """One-time generalized randomized response.
 
@@ -208,20 +231,9 @@ class GRR(Symbols, OneTime):
     0.001108
     """
 
+    claims_by = GRRClaims
     names = ("GRR",)
     name = "GRR"
-
-    def _guess_once(self) -> Chance:
-        return Chance(self.p)
-
-    @property
-    def favours(self) -> float:
-        return self.p
-
-    def _guess(self, t: float) -> Chance:
-        if 1 < t <= guessing.MAX_EXACT_REPORTS:
-            return Chance(guessing.most_likely_symbol(int(t), self.k, self.k, self.p) / self.k)
-        return super()._guess(t)
 
     def __init__(self, k: int, eps: float) -> None:
         self._set_domain(k)
@@ -234,6 +246,53 @@ class GRR(Symbols, OneTime):
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return randomize(user_values(values, self.k), self.k, self.p, rng).astype(self.report_dtype)
+
+
+class LongitudinalGRRClaims(SymbolsClaims, LongitudinalClaims):
+    m: "LongitudinalGRR"
+
+    def memo_ratios(self) -> Ratios:
+        return SymbolRatios(self.m.k, (1.0, 0.0, self.m.p1, self.m.q1))
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket | None:
+        return ledger.Blanket(self.m.eps_inf, 1 / self.m.k, 0.0)
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.m.eps_2  # the loss of the second round alone
+
+    def _guess(self, t: float) -> Chance:
+        def chance(n: int) -> float:
+            return (
+                self.m.q1 + (self.m.p1 - self.m.q1) * guessing.most_likely_symbol(n, self.m.k, self.m.k, self.m.p2) / self.m.k
+            )
+
+        return guessing.of_memo(t, self.m.p1, chance, guessing.MAX_EXACT_REPORTS)
+
+    def _guess_memos(self, n: int) -> Chance:
+        return Chance(guessing.most_likely_symbol(n, self.m.k, self.m.k, self.m.p1) / self.m.k)
+
+    def distance(self, t: float) -> float:
+        return (self.m.p1 - self.m.q1) * Evidence(self.m.eps_2, self.m.p2, t).distance
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return Evidence(self.m.eps_2, self.m.p2, t) if any_values and t > 1 else super().evidence(t)
+
+    def _guess_any_values(self, t: int) -> Chance:
+        chance = super()._guess_any_values(t)
+        if t <= guessing.MAX_EXACT_REPORTS:
+            chance = min(chance, Chance(guessing.most_likely_symbol(t, self.m.k, self.m.k, self.m.p2) / self.m.k, exact=False))
+        return chance
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.m.k, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.m.k, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
+
+    def _known_loss(self, t: int) -> float:
+        return near_rectangles(t, GRRRounds(self.m.k, self.m.eps_inf, self.m.eps_2))[0]
 
 
 class LongitudinalGRR(Symbols, Longitudinal):
@@ -252,6 +311,7 @@ class LongitudinalGRR(Symbols, Longitudinal):
     0.3889
     """
 
+    claims_by = LongitudinalGRRClaims
     names = ("L-GRR",)
     name = "L-GRR"
 
@@ -277,44 +337,3 @@ class LongitudinalGRR(Symbols, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos).astype(np.int64)
         return randomize(memo, self.k, self.p2, rng).astype(self.report_dtype)
-
-    def memo_ratios(self) -> Ratios:
-        return SymbolRatios(self.k, (1.0, 0.0, self.p1, self.q1))
-
-    @property
-    def memo_blanket(self) -> ledger.Blanket | None:
-        return ledger.Blanket(self.eps_inf, 1 / self.k, 0.0)
-
-    @property
-    def eps_per_report(self) -> float:
-        return self.eps_2  # the loss of the second round alone
-
-    def _guess(self, t: float) -> Chance:
-        def chance(n: int) -> float:
-            return self.q1 + (self.p1 - self.q1) * guessing.most_likely_symbol(n, self.k, self.k, self.p2) / self.k
-
-        return guessing.of_memo(t, self.p1, chance, guessing.MAX_EXACT_REPORTS)
-
-    def _guess_memos(self, n: int) -> Chance:
-        return Chance(guessing.most_likely_symbol(n, self.k, self.k, self.p1) / self.k)
-
-    def distance(self, t: float) -> float:
-        return (self.p1 - self.q1) * Evidence(self.eps_2, self.p2, t).distance
-
-    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        return Evidence(self.eps_2, self.p2, t) if any_values and t > 1 else super().evidence(t)
-
-    def _guess_any_values(self, t: int) -> Chance:
-        chance = super()._guess_any_values(t)
-        if t <= guessing.MAX_EXACT_REPORTS:
-            chance = min(chance, Chance(guessing.most_likely_symbol(t, self.k, self.k, self.p2) / self.k, exact=False))
-        return chance
-
-    def eps_t(self, t: int) -> float:
-        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.k, log_e1=self.eps_inf, log_e2=self.eps_2)
-
-    def _known_loss(self, t: int) -> float:
-        return near_rectangles(t, GRRRounds(self.k, self.eps_inf, self.eps_2))[0]

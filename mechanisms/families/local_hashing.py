@@ -35,6 +35,7 @@ from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.reading import Reading
@@ -45,6 +46,7 @@ from ldpstream.mechanisms.families.grr import (
     CALIBRATIONS,
     GRR,
     LongitudinalGRR,
+    LongitudinalGRRClaims,
     chain,
     other_symbols,
     probabilities,
@@ -55,7 +57,7 @@ from ldpstream.mechanisms.families.grr import (
 from ldpstream.mechanisms.families.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.families.linear_pool import LinearPool, digits_needed
 from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, HashingScore, hashing_moments, lines
-from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
 from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 from ldpstream.mechanisms.table import CountTable
@@ -194,12 +196,43 @@ class HashReading(Reading):
         return hashing_moments(HashingScore(self.m.pool, self.m.p, self.m.other_symbol, rounds), f, steps, exact)
 
 
+class HashingClaims(Claims):
+    m: "Hashing"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(self.m.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
+
+    def functions(self, reports: Reports) -> tuple[IntArray, int]:
+        return reports["function"].astype(np.int64), self.m.pool.size
+
+    def equal_chances(self) -> tuple[float, float] | None:
+        return self.m.symbols.claims.equal_chances() if self.m.memoized else None
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        if self.m.fakes > 1:  # a function determines the symbols of the true and of the fake value together
+            return []
+        encoded = self.m.pool.hash(reports["function"].astype(np.int64), values)
+        return other_symbols(reports["symbol"].astype(np.int64), encoded, self.m.g)
+
+    def ratios(self) -> Ratios:
+        return self.m.symbols.claims.ratios()
+
+    @property
+    def blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.m.eps_1, 1 / self.m.g, 1 / self.m.g**2)  # two values have one symbol with chance 1/g
+
+    def _guess_symbol(self, best: Callable[[int], float]) -> float:
+        return sum(functions * best(n) for functions, n in self.m.pool.images()) / self.m.pool.size / self.m.k
+
+
 class Hashing(Mechanism):
     """Common base of one-time and memoized local hashing: the pool of hash functions, reports and count tables.
 
     Attributes:
         symbols: the mechanism that randomizes a hashed symbol.
     """
+
+    claims_by = HashingClaims
 
     g: int
     symbols: GRR | LongitudinalGRR
@@ -240,28 +273,6 @@ class Hashing(Mechanism):
         cells = reports["function"].astype(np.int64) * self.g + reports["symbol"]
         return np.bincount(cells, minlength=self.pool.size * self.g).reshape(self.table_shape).astype(np.int64, copy=False)
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
-
-    def functions(self, reports: Reports) -> tuple[IntArray, int]:
-        return reports["function"].astype(np.int64), self.pool.size
-
-    def equal_chances(self) -> tuple[float, float] | None:
-        return self.symbols.equal_chances() if self.memoized else None
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        if self.fakes > 1:  # a function determines the symbols of the true and of the fake value together
-            return []
-        encoded = self.pool.hash(reports["function"].astype(np.int64), values)
-        return other_symbols(reports["symbol"].astype(np.int64), encoded, self.g)
-
-    def ratios(self) -> Ratios:
-        return self.symbols.ratios()
-
-    @property
-    def blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_1, 1 / self.g, 1 / self.g**2)  # two values have one symbol with chance 1/g
-
     def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the reports of the injective hash functions as reports of `symbols`, if k is at most g and there is no fake
         data."""
@@ -271,9 +282,6 @@ class Hashing(Mechanism):
         hashed = self.pool.hash(np.repeat(functions, self.g), np.tile(np.arange(self.g), self.g - 1))
         counts = table.counts[np.repeat(functions, self.g), hashed].reshape(self.g - 1, self.g).sum(axis=0)
         return self.symbols, self.symbols.table(int(counts.sum()), counts)
-
-    def _guess_symbol(self, best: Callable[[int], float]) -> float:
-        return sum(functions * best(n) for functions, n in self.pool.images()) / self.pool.size / self.k
 
     def _rows(self, functions: IntArray, symbols: IntArray) -> Reports:
         rows = np.empty(functions.size, self.report_dtype)
@@ -294,6 +302,20 @@ class Hashing(Mechanism):
         return math.log2(self.pool.size * self.g)
 
 
+class LocalHashingClaims(HashingClaims, OneTimeClaims):
+    m: "LocalHashing"
+
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.m.p / self.m.other_symbol)  # fresh functions: a report can support two values
+
+    @property
+    def favours(self) -> float:
+        return (1 - 1 / self.m.g) * self.m.p  # two values have one symbol with probability 1/g
+
+    def _guess_once(self) -> Chance:
+        return Chance(self._guess_symbol(lambda n: n * self.m.p + (self.m.g - n) * self.m.other_symbol))
+
+
 class LocalHashing(Hashing, OneTime):
     """One-time local hashing, BLH or OLH.
 
@@ -308,6 +330,7 @@ class LocalHashing(Hashing, OneTime):
     (4, 0.000369)
     """
 
+    claims_by = LocalHashingClaims
     names = ("BLH", "OLH")
 
     def __init__(self, name: str, k: int, eps: float, g: int | None = None) -> None:
@@ -327,15 +350,51 @@ class LocalHashing(Hashing, OneTime):
         functions = self._draw_functions(checked.size, rng)
         return self._rows(functions, randomize(self.pool.hash(functions, checked), self.g, self.p, rng))
 
-    def ratios(self) -> GainRatios:
-        return GainRatios(self.p / self.other_symbol)  # fresh functions: a report can support two values
+
+class LongitudinalHashingClaims(HashingClaims, LongitudinalClaims):
+    m: "LongitudinalHashing"
 
     @property
-    def favours(self) -> float:
-        return (1 - 1 / self.g) * self.p  # two values have one symbol with probability 1/g
+    def symbols(self) -> LongitudinalGRRClaims:
+        return LongitudinalGRRClaims(self.m.symbols)
 
-    def _guess_once(self) -> Chance:
-        return Chance(self._guess_symbol(lambda n: n * self.p + (self.g - n) * self.other_symbol))
+    def memo_ratios(self) -> Ratios:
+        return self.symbols.memo_ratios()
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.m.eps_inf, 1 / self.m.g, 1 / self.m.g**2)
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.m.eps_2  # the loss of the second round alone, for two memos with different symbols
+
+    def distance(self, t: float) -> float:
+        return (1 - 1 / self.m.g) * self.symbols.distance(t)
+
+    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
+        return self.symbols.evidence(t, any_values=True) if any_values and t > 1 else super().evidence(t)
+
+    def _guess(self, t: float) -> Chance:
+        def likely(memo: Callable[[int], float]) -> float:
+            return self._guess_symbol(lambda n: self.m.q1 * self.m.g + (self.m.p1 - self.m.q1) * memo(n))
+
+        def chance(reports: int) -> float:
+            return likely(lambda n: guessing.most_likely_symbol(reports, n, self.m.g, self.m.p2))
+
+        return guessing.of_memo(t, likely(float), chance, guessing.MAX_EXACT_REPORTS)
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_hashed(
+            integer("t", t, 1, MAX_COUNT), k=self.m.k, g=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2
+        )
+
+    def _known_loss(self, t: int) -> float:
+        enough = self.m.k >= self.m.g  # otherwise the known pair may need more symbols than there are values
+        return near_rectangles(t, GRRRounds(self.m.g, self.m.eps_inf, self.m.eps_2))[0] if enough else 0.0
 
 
 class LongitudinalHashing(Hashing, Longitudinal):
@@ -355,6 +414,7 @@ class LongitudinalHashing(Hashing, Longitudinal):
     (4, 0.000369)
     """
 
+    claims_by = LongitudinalHashingClaims
     names = ("L-BLH", "L-OLH")
 
     def __init__(
@@ -405,43 +465,5 @@ class LongitudinalHashing(Hashing, Longitudinal):
         memo = self._as_memos(memos)
         return self._rows(memo["function"], randomize(memo["symbol"].astype(np.int64), self.g, self.p2, rng))
 
-    def memo_ratios(self) -> Ratios:
-        return self.symbols.memo_ratios()
-
-    @property
-    def memo_blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_inf, 1 / self.g, 1 / self.g**2)
-
-    @property
-    def eps_per_report(self) -> float:
-        return self.eps_2  # the loss of the second round alone, for two memos with different symbols
-
     def rounds(self) -> tuple[float, float, float, float]:
         return self.p1, 1 / self.g, self.p2, self.q2  # a different value has the same hash with probability 1/g
-
-    def distance(self, t: float) -> float:
-        return (1 - 1 / self.g) * self.symbols.distance(t)
-
-    def evidence(self, t: float, *, any_values: bool = False) -> Evidence:
-        return self.symbols.evidence(t, any_values=True) if any_values and t > 1 else super().evidence(t)
-
-    def _guess(self, t: float) -> Chance:
-        def likely(memo: Callable[[int], float]) -> float:
-            return self._guess_symbol(lambda n: self.q1 * self.g + (self.p1 - self.q1) * memo(n))
-
-        def chance(reports: int) -> float:
-            return likely(lambda n: guessing.most_likely_symbol(reports, n, self.g, self.p2))
-
-        return guessing.of_memo(t, likely(float), chance, guessing.MAX_EXACT_REPORTS)
-
-    def eps_t(self, t: int) -> float:
-        return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.g, log_e1=self.eps_inf, log_e2=self.eps_2)
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_hashed(
-            integer("t", t, 1, MAX_COUNT), k=self.k, g=self.g, log_e1=self.eps_inf, log_e2=self.eps_2
-        )
-
-    def _known_loss(self, t: int) -> float:
-        enough = self.k >= self.g  # otherwise the known pair may need more symbols than there are values
-        return near_rectangles(t, GRRRounds(self.g, self.eps_inf, self.eps_2))[0] if enough else 0.0

@@ -27,8 +27,16 @@ from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios, OverlapRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Odds, Parameters, Randomizer, bits_row, row_bits
-from ldpstream.mechanisms.families.subset import RandomSubset, Subsets, best_omega, draw_places, draw_subset, has_ones
-from ldpstream.mechanisms.kinds import Longitudinal
+from ldpstream.mechanisms.families.subset import (
+    RandomSubset,
+    Subsets,
+    SubsetsClaims,
+    best_omega,
+    draw_places,
+    draw_subset,
+    has_ones,
+)
+from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1
 
 MOST_BITS = 2**16  # of the integers of a device, which have about 53 bits for each value of a set
@@ -94,6 +102,58 @@ class MemoizedSubsetReading(Reading):
         return [(-1, row) for row in (*within, *between)]
 
 
+class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
+    m: "LongitudinalSubset"
+
+    def ratios(self) -> OverlapRatios:
+        return OverlapRatios(self.m._rounds)
+
+    def memo_ratios(self) -> GainRatios:
+        return self.m.memo.ratios
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return self.m.memo.blanket
+
+    @cached_property
+    def _equal(self) -> tuple[float, float]:
+        k, m, w = self.m.k, self.m.memo_size, self.m.omega
+        ways = np.array([float(math.comb(m, j) * math.comb(k - m, w - j)) for j in range(min(m, w) + 1)])
+        apart = self.m.p**2 / math.comb(k - 1, w - 1) + self.m.drawn.not_p**2 / math.comb(k - 1, w)
+        return float((self.m._rounds.overlaps**2 / ways).sum()), apart
+
+    def equal_chances(self) -> tuple[float, float]:
+        return self._equal
+
+    @property
+    def eps_per_report(self) -> float:
+        return min(self.m.memo_size, self.m.omega) * self.m._rounds.log_theta  # between a disjoint memo and the closest one
+
+    def _swapped(self, t: float) -> Evidence:
+        """The evidence of t reports between two memos that differ in one member."""
+        k, m, w, j = self.m.k, self.m.memo_size, self.m.omega, np.arange(self.m._rounds.overlaps.size)
+        favours = float(self.m._rounds.overlaps @ (j * (k - m - w + j))) / (m * (k - m))
+        return Evidence(self.m._rounds.log_theta, favours, t)
+
+    def distance(self, t: float) -> float:
+        return self.m.memo.favours * -math.expm1(-self.m.eps_inf) * self._swapped(t).distance
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_subset(integer("t", t, 1, MAX_COUNT), self.m._rounds)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_subset(t, self.m._rounds)
+
+    def _guess(self, t: float) -> Chance:
+        """The best guess names a member of the memo. If this succeeds with probability s, as for a uniform memo, the guess is
+        right with probability (1 + (e^ε∞ - 1) s) / (k + (e^ε∞ - 1) m)."""
+        if t == 1 or t == math.inf:
+            return Chance(self.m.p / self.m.omega if t == 1 else self.m.p1 / self.m.memo_size)
+        member, rest = evidence.guess_bound(self.m.k, self._swapped(t), members=self.m.memo_size), math.exp(-self.m.eps_inf)
+        of_member = (rest + (1 - rest) * member) / (self.m.k * rest + (1 - rest) * self.m.memo_size)
+        return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), self.m.k)), exact=False)
+
+
 class LongitudinalSubset(Subsets, Longitudinal):
     """L-SS: the memo is a set of m values, and each report is a set of w values that is drawn from the memo.
 
@@ -112,6 +172,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
     ValueError: eps_1 must be in (0, 1.26853) for L-SS with k=20, eps_inf=2, memo_size=2 and omega=5, got 1.9
     """
 
+    claims_by = LongitudinalSubsetClaims
     names = ("L-SS",)
     most_values = 1024
     name = "L-SS"
@@ -168,51 +229,3 @@ class LongitudinalSubset(Subsets, Longitudinal):
         return has_ones(memos, self.k, self.memo_size)
 
     # ---- claims
-
-    def ratios(self) -> OverlapRatios:
-        return OverlapRatios(self._rounds)
-
-    def memo_ratios(self) -> GainRatios:
-        return self.memo.ratios
-
-    @property
-    def memo_blanket(self) -> ledger.Blanket:
-        return self.memo.blanket
-
-    @cached_property
-    def _equal(self) -> tuple[float, float]:
-        k, m, w = self.k, self.memo_size, self.omega
-        ways = np.array([float(math.comb(m, j) * math.comb(k - m, w - j)) for j in range(min(m, w) + 1)])
-        apart = self.p**2 / math.comb(k - 1, w - 1) + self.drawn.not_p**2 / math.comb(k - 1, w)
-        return float((self._rounds.overlaps**2 / ways).sum()), apart
-
-    def equal_chances(self) -> tuple[float, float]:
-        return self._equal
-
-    @property
-    def eps_per_report(self) -> float:
-        return min(self.memo_size, self.omega) * self._rounds.log_theta  # between a disjoint memo and the closest one
-
-    def _swapped(self, t: float) -> Evidence:
-        """The evidence of t reports between two memos that differ in one member."""
-        k, m, w, j = self.k, self.memo_size, self.omega, np.arange(self._rounds.overlaps.size)
-        favours = float(self._rounds.overlaps @ (j * (k - m - w + j))) / (m * (k - m))
-        return Evidence(self._rounds.log_theta, favours, t)
-
-    def distance(self, t: float) -> float:
-        return self.memo.favours * -math.expm1(-self.eps_inf) * self._swapped(t).distance
-
-    def eps_t(self, t: int) -> float:
-        return ledger.eps_t_subset(integer("t", t, 1, MAX_COUNT), self._rounds)
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_subset(t, self._rounds)
-
-    def _guess(self, t: float) -> Chance:
-        """The best guess names a member of the memo. If this succeeds with probability s, as for a uniform memo, the guess is
-        right with probability (1 + (e^ε∞ - 1) s) / (k + (e^ε∞ - 1) m)."""
-        if t == 1 or t == math.inf:
-            return Chance(self.p / self.omega if t == 1 else self.p1 / self.memo_size)
-        member, rest = evidence.guess_bound(self.k, self._swapped(t), members=self.memo_size), math.exp(-self.eps_inf)
-        of_member = (rest + (1 - rest) * member) / (self.k * rest + (1 - rest) * self.memo_size)
-        return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), self.k)), exact=False)

@@ -37,14 +37,16 @@ from ldpstream.mechanisms.counts.reading import SMALLEST
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
+    LongitudinalGRRClaims,
     SymbolRandomizer,
     SymbolReading,
     Symbols,
+    SymbolsClaims,
     draw_symbol,
     probabilities,
     symbol_coins,
 )
-from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.kinds import LongitudinalClaims, OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, checked_codes, members, n_sets, set_codes
 
@@ -142,6 +144,43 @@ class SetReading(SymbolReading):
         return self.m.choices * super().outweighs(values)
 
 
+class SetClaims(SymbolsClaims):
+    m: "SetMechanism"
+
+    loss_to_all = False
+
+    @property
+    def guessed(self) -> int:
+        return 2
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        found, places = np.unique(values, return_inverse=True)
+        return np.asarray(members(found, self.m._n, self.m.choices)[places, reports.astype(np.int64)])
+
+    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
+        return np.full(len(values), (self.m.choices * self.m.symbol_chances()[0]) ** reports)
+
+    def equal_chances(self) -> tuple[float, float]:
+        inside, outside = self.m.symbol_chances()
+        fresh = self.m.choices * inside**2 + self.m._n * outside**2
+        return fresh, fresh
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        return []
+
+    def audited(self) -> list[int]:
+        """The sets of the first 0, 1, … m values, and the set of the last m values."""
+        first = [(1 << size) - 1 for size in range(self.m.choices + 1)]
+        return [*first, first[-1] << self.m._n - self.m.choices]
+
+    @property
+    def blanket(self) -> None:
+        return None
+
+    def _guess(self, t: float) -> Chance:
+        return Chance(guess_bound(2, self.evidence(t)), exact=False)
+
+
 class SetMechanism(Symbols):
     """Common parts of both mechanisms: sets as values, and claims about one value of a set.
 
@@ -150,10 +189,10 @@ class SetMechanism(Symbols):
         member, other: A and B of the first randomization of a set: of the memo, or of the report for PS-GRR.
     """
 
+    claims_by = SetClaims
     answers = "sets"
     randomizer = SetRandomizer
     read_by = SetReading
-    loss_to_all = False
     choices: int
     member: float
     other: float
@@ -174,10 +213,6 @@ class SetMechanism(Symbols):
     def _n(self) -> int:
         return self.k - self.choices
 
-    @property
-    def guessed(self) -> int:
-        return 2
-
     def with_fake_data(self, d: int) -> NoReturn:
         raise ValueError(f"{self.name} has no fake data (rs+fd): use smp or spl")
 
@@ -187,26 +222,6 @@ class SetMechanism(Symbols):
     def counts_of(self, values: IntArray) -> IntArray:
         found, numbers = np.unique(values, return_counts=True)
         return np.asarray(numbers @ members(found, self._n, self.choices).astype(np.int64))
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        found, places = np.unique(values, return_inverse=True)
-        return np.asarray(members(found, self._n, self.choices)[places, reports.astype(np.int64)])
-
-    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        return np.full(len(values), (self.choices * self.symbol_chances()[0]) ** reports)
-
-    def equal_chances(self) -> tuple[float, float]:
-        inside, outside = self.symbol_chances()
-        fresh = self.choices * inside**2 + self._n * outside**2
-        return fresh, fresh
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        return []
-
-    def audited(self) -> list[int]:
-        """The sets of the first 0, 1, … m values, and the set of the last m values."""
-        first = [(1 << size) - 1 for size in range(self.choices + 1)]
-        return [*first, first[-1] << self._n - self.choices]
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:
         return None  # the numbers of people with each value do not tell their sets
@@ -221,18 +236,11 @@ class SetMechanism(Symbols):
         inside, outside = rng.integers(0, self.choices, places.size), rng.integers(self.choices, self.k, places.size)
         return np.asarray(order[places, np.where(chosen, inside, outside)])
 
-    @property
-    def blanket(self) -> None:
-        return None
-
     def _channel(self) -> FloatArray:
         return np.where(members(set_codes(self._n, self.choices), self._n, self.choices), *self.symbol_chances())
 
     def _log2_outputs(self) -> float:
         return math.log2(n_sets(self._n, self.choices))
-
-    def _guess(self, t: float) -> Chance:
-        return Chance(guess_bound(2, self.evidence(t)), exact=False)
 
 
 class SampledReading(SetReading):
@@ -278,6 +286,20 @@ class SampledReading(SetReading):
         return steps * values * (1 - values) + steps * (steps - 1) * kept
 
 
+class PaddedSamplingClaims(SetClaims, OneTimeClaims):
+    m: "PaddedSampling"
+
+    def ratios(self) -> SetRatios:
+        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, None, math.log(self.m.member / self.m.other))
+
+    @property
+    def favours(self) -> float:
+        """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member."""
+        return min(
+            self.m.choices * self.m.member, 1 / (1 + math.exp(-self.m.eps_1))
+        )  # for m = n both are equal but for rounding
+
+
 class PaddedSampling(SetMechanism, OneTime):
     """One-time PS-GRR.
 
@@ -291,6 +313,7 @@ class PaddedSampling(SetMechanism, OneTime):
     (13, 1.0, 0.000581)
     """
 
+    claims_by = PaddedSamplingClaims
     names = ("PS-GRR",)
     name = "PS-GRR"
     read_by = SampledReading
@@ -306,14 +329,6 @@ class PaddedSampling(SetMechanism, OneTime):
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
-
-    def ratios(self) -> SetRatios:
-        return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
-
-    @property
-    def favours(self) -> float:
-        """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member."""
-        return min(self.choices * self.member, 1 / (1 + math.exp(-self.eps_1)))  # for m = n both are equal but for rounding
 
     def symbol_chances(self) -> tuple[float, float]:
         return self.member, self.other
@@ -332,6 +347,71 @@ class KeptReading(SetReading):
         return float(steps * fresh + steps**2 * (one - other) ** 2 * hit * (1 - hit))
 
 
+class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
+    m: "LongitudinalPaddedSampling"
+
+    def ratios(self) -> SetRatios:
+        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, self.m.eps_2, self.m.eps_1)
+
+    def memo_ratios(self) -> SetRatios:
+        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, None, math.log(self.m.member / self.m.other))
+
+    @property
+    def memo_blanket(self) -> None:
+        return None
+
+    def distance(self, t: float) -> float:
+        return self.m.choices * (self.m.member - self.m.other) * Evidence(self.m.eps_2, self.m.p2, t).distance
+
+    def _guess_any_values(self, t: int) -> Chance:
+        return LongitudinalClaims._guess_any_values(self, t)
+
+    def _guess_memos(self, n: int) -> Chance:
+        return LongitudinalClaims._guess_memos(self, n)
+
+    def eps_t(self, t: int) -> float:
+        reports = integer("t", t, 1, MAX_COUNT)
+        first = drawn_eps(self.m.eps_inf, self.m.choices)
+        return set_eps(ledger.eps_t_grr(reports, k=self.m.k, log_e1=first, log_e2=self.m.eps_2), self.m.choices)
+
+    def _eps_sequence(self, t: int) -> SequenceLoss:
+        """An upper bound, and the loss of one pair of sequences. Proof of the bound:
+
+        The reports of one set have, up to a factor that is the same for all sequences, the likelihood L(c) = 1 + Σ_s P(s)
+        (E^{c_s} - 1). c_s counts the reports of symbol s at the steps with this set, and P(s) is A or B. With φ(n) = ln(1 + A
+        (E^n - 1)), the likelihood of a whole sequence is at most exp Σ_s φ(n_s), n_s being all reports of s: (1+x)(1+y) is at
+        least 1+x+y, and φ(a) + φ(b) <= φ(a+b) since φ is convex with φ(0) = 0. If h symbols are reported, Σ φ(n_s) is largest
+        if all but one of them are reported once. The likelihood is at least the product over the sets of 1 + B Σ_s (E^{c_s} -
+        1). A set with r reports has at least 1 + B h (E^{r/h} - 1) for r >= h and 1 + B r (E - 1) for r <= h, by convexity. The
+        r-th root of both is smallest at r = h. So ln of the ratio is at most
+
+            max_h φ(t-h+1) + (h-1) φ(1) - (t/h) ln(1 + h B (E - 1)),   1 <= h <= min(d, t)
+
+        and at most t ε₂ (`eps_per_report`).
+        """
+        t = integer("t", t, 1, MAX_T)
+        h, e2 = np.arange(1, min(self.m.k, t) + 1), self.m.eps_2
+
+        def phi(reports: IntArray | int) -> FloatArray:
+            return np.asarray(np.logaddexp(math.log1p(-self.m.member), math.log(self.m.member) + e2 * np.asarray(reports)))
+
+        gain = math.log(self.m.other) + math.log(math.expm1(e2)) if e2 < 30 else math.log(self.m.other) + e2
+        least = np.logaddexp(0.0, gain + np.log(h)) / h
+        bounds = phi(t - h + 1) + (h - 1) * phi(1) - t * least
+        alike = min(t, self.m.max_memos - 1)  # the loss never falls with t
+        reached = float(phi(alike) - alike * least[0])
+        witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
+        return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
+
+    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
+        of_set = self.m.choices * self.m.member
+        if_inside, if_outside = self.m.p2 + (self.m.choices - 1) * self.m.q2, self.m.choices * self.m.q2
+        return np.full(len(values), of_set * if_inside**reports + (1 - of_set) * if_outside**reports)
+
+    def equal_chances(self) -> tuple[float, float]:
+        return self.m.p2**2 + (self.m.k - 1) * self.m.q2**2, super().equal_chances()[1]
+
+
 class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     """L-PS-GRR: the memo of a set is a symbol of PS-GRR at ε∞, and each report is a symbol of GRR of the memo.
 
@@ -345,6 +425,7 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     [1.0, 1.8468, 1.9869]
     """
 
+    claims_by = LongitudinalPaddedSamplingClaims
     names = ("L-PS-GRR",)
     name = "L-PS-GRR"
     read_by = KeptReading
@@ -366,67 +447,6 @@ class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return self._draw(values, rng).astype(self.report_dtype)
 
-    def ratios(self) -> SetRatios:
-        return SetRatios(self.k, self.choices, self.member, self.other, self.eps_2, self.eps_1)
-
-    def memo_ratios(self) -> SetRatios:
-        return SetRatios(self.k, self.choices, self.member, self.other, None, math.log(self.member / self.other))
-
-    @property
-    def memo_blanket(self) -> None:
-        return None
-
-    def distance(self, t: float) -> float:
-        return self.choices * (self.member - self.other) * Evidence(self.eps_2, self.p2, t).distance
-
-    def _guess_any_values(self, t: int) -> Chance:
-        return Longitudinal._guess_any_values(self, t)
-
-    def _guess_memos(self, n: int) -> Chance:
-        return Longitudinal._guess_memos(self, n)
-
-    def eps_t(self, t: int) -> float:
-        reports = integer("t", t, 1, MAX_COUNT)
-        first = drawn_eps(self.eps_inf, self.choices)
-        return set_eps(ledger.eps_t_grr(reports, k=self.k, log_e1=first, log_e2=self.eps_2), self.choices)
-
-    def _eps_sequence(self, t: int) -> SequenceLoss:
-        """An upper bound, and the loss of one pair of sequences. Proof of the bound:
-
-        The reports of one set have, up to a factor that is the same for all sequences, the likelihood L(c) = 1 + Σ_s P(s)
-        (E^{c_s} - 1). c_s counts the reports of symbol s at the steps with this set, and P(s) is A or B. With φ(n) = ln(1 + A
-        (E^n - 1)), the likelihood of a whole sequence is at most exp Σ_s φ(n_s), n_s being all reports of s: (1+x)(1+y) is at
-        least 1+x+y, and φ(a) + φ(b) <= φ(a+b) since φ is convex with φ(0) = 0. If h symbols are reported, Σ φ(n_s) is largest
-        if all but one of them are reported once. The likelihood is at least the product over the sets of 1 + B Σ_s (E^{c_s} -
-        1). A set with r reports has at least 1 + B h (E^{r/h} - 1) for r >= h and 1 + B r (E - 1) for r <= h, by convexity. The
-        r-th root of both is smallest at r = h. So ln of the ratio is at most
-
-            max_h φ(t-h+1) + (h-1) φ(1) - (t/h) ln(1 + h B (E - 1)),   1 <= h <= min(d, t)
-
-        and at most t ε₂ (`eps_per_report`).
-        """
-        t = integer("t", t, 1, MAX_T)
-        h, e2 = np.arange(1, min(self.k, t) + 1), self.eps_2
-
-        def phi(reports: IntArray | int) -> FloatArray:
-            return np.asarray(np.logaddexp(math.log1p(-self.member), math.log(self.member) + e2 * np.asarray(reports)))
-
-        gain = math.log(self.other) + math.log(math.expm1(e2)) if e2 < 30 else math.log(self.other) + e2
-        least = np.logaddexp(0.0, gain + np.log(h)) / h
-        bounds = phi(t - h + 1) + (h - 1) * phi(1) - t * least
-        alike = min(t, self.max_memos - 1)  # the loss never falls with t
-        reached = float(phi(alike) - alike * least[0])
-        witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
-        return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
-
     def symbol_chances(self) -> tuple[float, float]:
         a, b = (x * self.p2 + (1 - x) * self.q2 for x in (self.member, self.other))
         return a, b
-
-    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        of_set = self.choices * self.member
-        if_inside, if_outside = self.p2 + (self.choices - 1) * self.q2, self.choices * self.q2
-        return np.full(len(values), of_set * if_inside**reports + (1 - of_set) * if_outside**reports)
-
-    def equal_chances(self) -> tuple[float, float]:
-        return self.p2**2 + (self.k - 1) * self.q2**2, super().equal_chances()[1]

@@ -30,6 +30,7 @@ from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
+from ldpstream.mechanisms.kinds import OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
 from ldpstream.mechanisms.table import CountTable
 
@@ -134,6 +135,58 @@ class WaveReading(ChannelReading):
         return np.asarray(np.maximum(total, 0) / n)
 
 
+class SquareWaveClaims(OneTimeClaims):
+    m: "SquareWave"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        """(n,) true where report i is one of the L cells near value i."""
+        offset = reports.astype(np.int64) - values
+        return np.asarray((offset >= 0) & (offset < self.m.width))
+
+    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
+        """The diagonal of N and the mean of N over u. N[u, v] is Pr[a report of u is near v], to the power `reports`."""
+        below = np.pad(np.cumsum(self.m.channel(), axis=1), ((0, 0), (1, 0)))
+        near = (below[:, self.m.width : self.m.width + self.m.k] - below[:, : self.m.k]) ** reports
+        return near.diagonal(), near.mean(axis=0)
+
+    @property
+    def contrast(self) -> float:
+        return self.m.keep - self.m.width * self.m.far
+
+    def equal_chances(self) -> tuple[float, float]:
+        equal = self.m.width * self.m.near**2 + (self.m.k - 1) * self.m.far**2
+        return equal, equal
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        if self.m.fakes > 1:
+            return []
+        cells, near = reports.astype(np.int64), self.supports(reports, values)
+        other, held = cells[~near], values[~near]
+        other -= self.m.width * (other >= held)
+        return [
+            ("which cell near the value", (cells - values)[near], self.m.width),
+            ("which other cell, from 0", other, self.m.k - 1),
+            ("which other cell, from the value", (other - held) % (self.m.k - 1), self.m.k - 1),
+        ]
+
+    def outcomes(self, reports: Reports) -> IntArray:
+        return reports.astype(np.int64)
+
+    @property
+    def blanket(self) -> Blanket:
+        return Blanket(self.m.eps_1, self.m.width / self.m.cells, max(0, self.m.width - self.m.k + 1) / self.m.cells)
+
+    def ratios(self) -> GainRatios:
+        return GainRatios(self.m.near / self.m.far)
+
+    @property
+    def favours(self) -> float:
+        return min(self.m.width, self.m.k - 1) * self.m.near  # for the two values that are furthest apart
+
+    def _guess_once(self) -> Chance:
+        return Chance(self.m.cells * self.m.near / self.m.k)  # every cell is near some bin
+
+
 class SquareWave(ChannelMechanism):
     """Square Wave on k bins, experimental.
 
@@ -154,6 +207,7 @@ class SquareWave(ChannelMechanism):
     (51, 150, 0.5834, 2.718282)
     """
 
+    claims_by = SquareWaveClaims
     names = ("SW",)
     answers: ClassVar[Answers] = "numbers"
     name = "SW"
@@ -184,40 +238,6 @@ class SquareWave(ChannelMechanism):
         far += self.width * (far >= checked)
         return np.where(rng.random(checked.size) < self.keep, near, far).astype(self.report_dtype)
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i is one of the L cells near value i."""
-        offset = reports.astype(np.int64) - values
-        return np.asarray((offset >= 0) & (offset < self.width))
-
-    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """The diagonal of N and the mean of N over u. N[u, v] is Pr[a report of u is near v], to the power `reports`."""
-        below = np.pad(np.cumsum(self.channel(), axis=1), ((0, 0), (1, 0)))
-        near = (below[:, self.width : self.width + self.k] - below[:, : self.k]) ** reports
-        return near.diagonal(), near.mean(axis=0)
-
-    @property
-    def contrast(self) -> float:
-        return self.keep - self.width * self.far
-
-    def equal_chances(self) -> tuple[float, float]:
-        equal = self.width * self.near**2 + (self.k - 1) * self.far**2
-        return equal, equal
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        if self.fakes > 1:
-            return []
-        cells, near = reports.astype(np.int64), self.supports(reports, values)
-        other, held = cells[~near], values[~near]
-        other -= self.width * (other >= held)
-        return [
-            ("which cell near the value", (cells - values)[near], self.width),
-            ("which other cell, from 0", other, self.k - 1),
-            ("which other cell, from the value", (other - held) % (self.k - 1), self.k - 1),
-        ]
-
-    def outcomes(self, reports: Reports) -> IntArray:
-        return reports.astype(np.int64)
-
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
         """T_v ~ Bin(n_v, L (p - q)) of value v's n_v reports are uniform on the L cells near v, all others on all cells."""
         near = rng.binomial(steps * people, self.width * (self.near - self.far))
@@ -225,13 +245,6 @@ class SquareWave(ChannelMechanism):
         for offset, column in enumerate(rng.multinomial(near, np.full(self.width, 1 / self.width)).T):
             counts[offset : offset + self.k] += column
         return np.asarray(counts)
-
-    @property
-    def blanket(self) -> Blanket:
-        return Blanket(self.eps_1, self.width / self.cells, max(0, self.width - self.k + 1) / self.cells)
-
-    def ratios(self) -> GainRatios:
-        return GainRatios(self.near / self.far)
 
     def valid_row(self, row: bytes) -> bool:
         return int.from_bytes(row, "little") < self.cells
@@ -242,10 +255,3 @@ class SquareWave(ChannelMechanism):
     def _waves(self) -> FloatArray:
         offset = np.arange(self.cells) - np.arange(self.k)[:, None]
         return ((offset >= 0) & (offset < self.width)).astype(np.float64)
-
-    @property
-    def favours(self) -> float:
-        return min(self.width, self.k - 1) * self.near  # for the two values that are furthest apart
-
-    def _guess_once(self) -> Chance:
-        return Chance(self.cells * self.near / self.k)  # every cell is near some bin

@@ -21,9 +21,9 @@ from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
-from ldpstream.mechanisms.families.unary import Bits
+from ldpstream.mechanisms.families.unary import Bits, BitsClaims
 from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes, row_ones
-from ldpstream.mechanisms.kinds import OneTime
+from ldpstream.mechanisms.kinds import OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
 
 
@@ -165,9 +165,21 @@ class SubsetRandomizer(OneTimeRandomizer):
         return bits_row(draw_subset(value, self.k, self._omega, self._second["with_value"], random))
 
 
+class SubsetsClaims(BitsClaims):
+    m: "Subsets"
+
+    def pair_chances(self) -> tuple[float, float]:
+        return self.m.drawn.pair_chances()
+
+    @property
+    def blanket(self) -> Blanket:
+        return self.m.drawn.blanket
+
+
 class Subsets(Bits):
     """Common base of SS and L-SS: a report is k bits, of which `omega` are ones, with the distribution of `drawn`."""
 
+    claims_by = SubsetsClaims
     invalid = "symbol out of range"
     drawn: RandomSubset
 
@@ -178,13 +190,6 @@ class Subsets(Bits):
     @property
     def supported(self) -> tuple[int, int]:
         return self.omega, self.omega
-
-    def pair_chances(self) -> tuple[float, float]:
-        return self.drawn.pair_chances()
-
-    @property
-    def blanket(self) -> Blanket:
-        return self.drawn.blanket
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(reports, self.k, self.omega)
@@ -213,6 +218,20 @@ class SubsetReading(Reading):
         return [(-1, row) for row in (*self.m.drawn.covariance_rows(math.sqrt(steps), frequencies), between)]
 
 
+class SubsetSelectionClaims(SubsetsClaims, OneTimeClaims):
+    m: "SubsetSelection"
+
+    def ratios(self) -> GainRatios:
+        return self.m.drawn.ratios
+
+    @property
+    def favours(self) -> float:
+        return self.m.drawn.favours
+
+    def _guess_once(self) -> Chance:
+        return Chance(self.m.p / self.m.omega)
+
+
 class SubsetSelection(Subsets, OneTime):
     """One-time subset selection; the report has k bits, of which ω are ones.
 
@@ -226,6 +245,7 @@ class SubsetSelection(Subsets, OneTime):
     (8, 0.00034)
     """
 
+    claims_by = SubsetSelectionClaims
     names = ("SS",)
     name = "SS"
     randomizer = SubsetRandomizer
@@ -246,13 +266,3 @@ class SubsetSelection(Subsets, OneTime):
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self.drawn.rows(user_values(values, self.k), rng)
-
-    def ratios(self) -> GainRatios:
-        return self.drawn.ratios
-
-    @property
-    def favours(self) -> float:
-        return self.drawn.favours
-
-    def _guess_once(self) -> Chance:
-        return Chance(self.p / self.omega)

@@ -34,12 +34,13 @@ from ldpstream.mechanisms.arguments import (
 from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.claims.ratios import BitRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.families.grr import CALIBRATIONS
 from ldpstream.mechanisms.kernels.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
-from ldpstream.mechanisms.kinds import Longitudinal, OneTime
+from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
 from ldpstream.mechanisms.table import CountTable
 
 
@@ -177,9 +178,18 @@ class BitRandomizer(Randomizer):
         return bits_row(draw_bits(row_bits(self.k, memo), self._second, random))
 
 
+class BitsClaims(Claims):
+    m: "Bits"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        byte = reports[np.arange(len(reports)), values >> 3]
+        return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
+
+
 class Bits(Mechanism):
     """Common base of unary encodings and subset selection: a report has k bits, and the table has one count for each bit."""
 
+    claims_by = BitsClaims
     invalid: Invalid = "padding bits set"
     marks: int | None = None
 
@@ -197,10 +207,6 @@ class Bits(Mechanism):
     def _count(self, reports: Reports) -> IntArray:
         return count_ones(reports, self.k)
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        byte = reports[np.arange(len(reports)), values >> 3]
-        return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
-
 
 class BitReading(Reading):
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
@@ -209,18 +215,32 @@ class BitReading(Reading):
         return {"ones": ones(self.m, self.m.rounds(), table, steps), "total": None}
 
 
+class IndependentBitsClaims(BitsClaims):
+    m: "_IndependentBits"
+
+    independent_bits = True
+
+    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
+
+    def pair_chances(self) -> tuple[float, float]:
+        return self.m.p * self.m.q, self.m.q**2
+
+    def ratios(self) -> BitRatios:
+        return BitRatios(self.m.rounds())
+
+    @property
+    def blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.m.eps_1, self.m.q, self.m.q**2)
+
+
 class _IndependentBits(Bits):
+    claims_by = IndependentBitsClaims
     report_round: Round
     randomizer = BitRandomizer
     read_by = BitReading
-    independent_bits = True
-    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
 
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
-
-    def pair_chances(self) -> tuple[float, float]:
-        return self.p * self.q, self.q**2
 
     def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
         n = int(people.sum())
@@ -228,13 +248,6 @@ class _IndependentBits(Bits):
             return flipped(people, n, self.p, self.q, rng)
         memo_p, memo_q, p, q = self.rounds()
         return flipped(steps * flipped(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
-
-    def ratios(self) -> BitRatios:
-        return BitRatios(self.rounds())
-
-    @property
-    def blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_1, self.q, self.q**2)
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)
@@ -252,6 +265,24 @@ class _IndependentBits(Bits):
         return self.k
 
 
+class UnaryEncodingClaims(IndependentBitsClaims, OneTimeClaims):
+    m: "UnaryEncoding"
+
+    @property
+    def favours(self) -> float:
+        return self.m.report_round.p * self.m.report_round.not_q
+
+    def _guess_once(self) -> Chance:
+        r = self.m.report_round
+        return Chance(guessing.among_bits(self.m.k, (r.not_p, r.p), (r.not_q, r.q)))
+
+    def _guess(self, t: float) -> Chance:
+        if 1 < t <= guessing.MAX_EXACT_BITS:
+            r = self.m.report_round
+            return Chance(guessing.among_bits(self.m.k, guessing.binomial(int(t), r.p), guessing.binomial(int(t), r.q)))
+        return super()._guess(t)
+
+
 class UnaryEncoding(_IndependentBits, OneTime):
     """One-time unary encoding: SUE, OUE or THE.
 
@@ -264,6 +295,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
     0.000368
     """
 
+    claims_by = UnaryEncodingClaims
     names = tuple(ROUNDS)
 
     def __init__(self, name: str, k: int, eps: float) -> None:
@@ -284,19 +316,44 @@ class UnaryEncoding(_IndependentBits, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._encode(values, self.report_round, rng)
 
-    @property
-    def favours(self) -> float:
-        return self.report_round.p * self.report_round.not_q
 
-    def _guess_once(self) -> Chance:
-        r = self.report_round
-        return Chance(guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q)))
+class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
+    m: "LongitudinalUnary"
+
+    def memo_ratios(self) -> BitRatios:
+        return BitRatios((1.0, 0.0, self.m.p1, self.m.q1))
+
+    @property
+    def memo_blanket(self) -> ledger.Blanket:
+        return ledger.Blanket(self.m.eps_inf, self.m.q1, self.m.q1**2)
+
+    @property
+    def eps_per_report(self) -> float:
+        rounds = self._log_rounds()
+        return self.m.k * max(rounds.alpha, rounds.beta)  # the loss if two memos differ in all bits
+
+    def _log_rounds(self) -> ledger.UnaryRounds:
+        logs = [math.log(x) for r in (self.m.first, self.m.second) for x in (r.p, r.not_p, r.q, r.not_q)]
+        return ledger.UnaryRounds(*logs)
 
     def _guess(self, t: float) -> Chance:
-        if 1 < t <= guessing.MAX_EXACT_BITS:
-            r = self.report_round
-            return Chance(guessing.among_bits(self.k, guessing.binomial(int(t), r.p), guessing.binomial(int(t), r.q)))
-        return super()._guess(t)
+        r = self.m.first
+
+        def chance(n: int) -> float:
+            one, zero = guessing.binomial(n, self.m.p2), guessing.binomial(n, self.m.q2)
+            return guessing.among_bits(self.m.k, r.p * one + r.not_p * zero, r.q * one + r.not_q * zero)
+
+        known = guessing.among_bits(self.m.k, (r.not_p, r.p), (r.not_q, r.q))
+        return guessing.of_memo(t, known, chance, guessing.MAX_EXACT_BITS)
+
+    def distance(self, t: float) -> float:
+        return self.m.first.p * self.m.first.not_q * -math.expm1(-self.m.eps_inf)
+
+    def eps_t(self, t: int) -> float:
+        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._log_rounds())
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.m.k, rounds=self._log_rounds())
 
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):
@@ -314,6 +371,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
     ValueError: eps_1 must be in (0, 1.66001) for L-OUE with eps_inf=2, got 1.7
     """
 
+    claims_by = LongitudinalUnaryClaims
     names = tuple(CHAINS)
 
     def __init__(self, name: str, k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> None:
@@ -352,38 +410,3 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
             rows ^= coins  # the coins where the memo has ones, the bits with probability q₂ elsewhere
 
         return bernoulli_rows(self.q2, len(memo), self.k, rng, of_memo)
-
-    def memo_ratios(self) -> BitRatios:
-        return BitRatios((1.0, 0.0, self.p1, self.q1))
-
-    @property
-    def memo_blanket(self) -> ledger.Blanket:
-        return ledger.Blanket(self.eps_inf, self.q1, self.q1**2)
-
-    @property
-    def eps_per_report(self) -> float:
-        rounds = self._log_rounds()
-        return self.k * max(rounds.alpha, rounds.beta)  # the loss if two memos differ in all bits
-
-    def _log_rounds(self) -> ledger.UnaryRounds:
-        logs = [math.log(x) for r in (self.first, self.second) for x in (r.p, r.not_p, r.q, r.not_q)]
-        return ledger.UnaryRounds(*logs)
-
-    def _guess(self, t: float) -> Chance:
-        r = self.first
-
-        def chance(n: int) -> float:
-            one, zero = guessing.binomial(n, self.p2), guessing.binomial(n, self.q2)
-            return guessing.among_bits(self.k, r.p * one + r.not_p * zero, r.q * one + r.not_q * zero)
-
-        known = guessing.among_bits(self.k, (r.not_p, r.p), (r.not_q, r.q))
-        return guessing.of_memo(t, known, chance, guessing.MAX_EXACT_BITS)
-
-    def distance(self, t: float) -> float:
-        return self.first.p * self.first.not_q * -math.expm1(-self.eps_inf)
-
-    def eps_t(self, t: int) -> float:
-        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._log_rounds())
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.k, rounds=self._log_rounds())

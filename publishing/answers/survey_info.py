@@ -138,7 +138,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
                     **losses_of(m), name=level.name, lifetime_reports=m.lifetime_reports, eps_survey=s.loss_until_end(m),
                     **named(
                         guess_1=m.guess(), guess_inf=m.guess(math.inf if m.memoized else s.most_reports(m) or math.inf),
-                        guess_year=m.guess_any_values(m.reports_in(s.steps_a_year)),
+                        guess_year=m.claims.guess_any_values(m.reports_in(s.steps_a_year)),
                     ),
                 )
                 for level, m in zip(a.levels, mechanisms, strict=True)
@@ -149,7 +149,7 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             number_spans=[span for span in spans(a) if number_names(a, mechanisms, span)],
             pair=None if a.pair is None else list(a.pair),
             choices=a.most,
-            guessed=mechanisms[0].guessed,
+            guessed=mechanisms[0].claims.guessed,
         )
         for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
     ]  # fmt: skip

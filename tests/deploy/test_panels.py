@@ -113,7 +113,7 @@ def test_the_privacy_table_shows_both_chances_of_every_level(past: Past) -> None
     [last] = past.ask("query", {"query": "max(ldpstream_estimate_step)", "time": str(past.end_s(STEPS))})["result"]
     t = int(last["value"][1]) + 1
     chances = {
-        (attribute.name, level.name): (1 / m.k, m.guess(t), m.guess_any_values(t))
+        (attribute.name, level.name): (1 / m.k, m.guess(t), m.claims.guess_any_values(t))
         for attribute, mechanisms in zip(past.survey.attributes, past.survey.mechanisms, strict=True)
         for level, m in zip(attribute.levels, mechanisms, strict=True)
     }

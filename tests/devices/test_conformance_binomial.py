@@ -39,7 +39,7 @@ def test_uniform_counts_cover_every_outcome() -> None:
 def test_rounding_errors_divide_no_count(k: int) -> None:
     """With Square Wave all values have the same support probability. So all reports form one count, and few reports suffice."""
     m = SquareWave(k, eps=0.7)
-    own, fake = m.support_chances()
+    own, fake = m.claims.support_chances()
     found = by_probability("", "", np.ones(3 * k), np.tile(own, 3), np.tile(own - 0.1, 3))
     assert (found.trials.tolist(), found.successes.tolist()) == ([3 * k], [3 * k])
     np.testing.assert_allclose(found.probabilities, m.keep)

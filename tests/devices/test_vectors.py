@@ -71,7 +71,7 @@ def test_the_bound_for_any_values_is_never_below_the_exact_loss() -> None:
     for name in ("OUE", "L-GRR", "L-OLH", "L-OSUE", "L-SS"):
         m = mechanism(name, 4, eps=1.0) if name == "OUE" else mechanism(name, 4, eps_1=1.0, eps_inf=2.5)
         for t in (1, 2, 5, 100):
-            assert m.eps_sequence(t).value <= t * m.eps_per_report * (1 + 1e-9)
+            assert m.eps_sequence(t).value <= t * m.claims.eps_per_report * (1 + 1e-9)
 
 
 def test_a_forged_survey_fails_every_check() -> None:

@@ -164,7 +164,7 @@ def ledger() -> Iterator[Case]:
             p = m.parameters()
             for t in (1, 2, 10, 1000):
                 told = m.eps_t(t) if p.odds is None or t == 1 else m.eps_inf  # a device need not search for the worst reports
-                yield {"parameters": p, "t": t, "eps_t": told, "any_values": t * m.eps_per_report}
+                yield {"parameters": p, "t": t, "eps_t": told, "any_values": t * m.claims.eps_per_report}
 
 
 def claims() -> Iterator[Case]:

@@ -64,17 +64,17 @@ def test_k_of_2_holds_for_somebody_unsure_between_two_of_many_answers() -> None:
 
 @pytest.mark.parametrize("t", [1, 2, 4, 8])
 def test_the_chances_after_reports_of_the_commute_survey(t: int) -> None:
-    chances = [DISTANCE.guess(t), DISTANCE.guess_any_values(t), MODE.guess_any_values(t), MODE.guess()]
+    chances = [DISTANCE.guess(t), DISTANCE.claims.guess_any_values(t), MODE.claims.guess_any_values(t), MODE.guess()]
     assert cells(TEXT, f"{t} report{'s' if t > 1 else ''}") == [short(chance) for chance in chances]
     assert cells(TEXT, "0 reports") == [percent(1 / k) for k in [DISTANCE.k] * 2 + [MODE.k] * 2]
-    assert MODE.guess(t) == MODE.guess_any_values(t)
-    assert f"after eight reports of `mode`, up to {MODE.largest_chance_any_values(8)}." in PLAIN
+    assert MODE.guess(t) == MODE.claims.guess_any_values(t)
+    assert f"after eight reports of `mode`, up to {MODE.claims.largest_chance_any_values(8)}." in PLAIN
 
 
 def test_the_chances_of_the_whole_device() -> None:
     """The reports of the other attribute tell less than those of a value's own attribute."""
     assert device_chance(COMMUTE, 0, DISTANCE, math.inf) == DISTANCE.guess(math.inf)
-    assert device_chance(COMMUTE, 1, MODE, math.inf) == MODE.guess_any_values(MODE.lifetime_reports or 0)
+    assert device_chance(COMMUTE, 1, MODE, math.inf) == MODE.claims.guess_any_values(MODE.lifetime_reports or 0)
 
 
 @pytest.mark.parametrize(("eps", "values", "label"), [(0.5, 1, "0.5"), (1, 1, "1"), (1, 5, "1"), (2, 1, "2")])
@@ -116,10 +116,10 @@ def test_the_chances_where_one_answer_is_common() -> None:
     assert f"Six answers have the shares {listed} and {100 * COMMON[-1]:.1f} %" in PLAIN
     assert cells(TEXT, "none") == [percent(1 / 6), percent(max(COMMON))]
     for name, t in (("one, L-GRR, `eps_1` = 1", 1), ("any number, `eps_inf` = 2", math.inf)):
-        assert cells(TEXT, name) == [percent(DISTANCE.guess(t)), short(DISTANCE.guess_known(shares, t))]
+        assert cells(TEXT, name) == [percent(DISTANCE.guess(t)), short(DISTANCE.claims.guess_known(shares, t))]
     exact = (shares[:, np.newaxis] * DISTANCE.channel()).max(axis=0).sum()
     p = DISTANCE.guess()
-    assert DISTANCE.guess_known(shares) == pytest.approx(exact, abs=2e-9)
+    assert DISTANCE.claims.guess_known(shares) == pytest.approx(exact, abs=2e-9)
     assert 0.431 + p * np.maximum(shares[1:] - 0.431 / math.e, 0).sum() == pytest.approx(exact)
     assert f"shows the true answer ({p:.3f} for six values and ε = 1)" in PLAIN
     assert f"one report adds about {100 * (exact - 0.431):.0f} right guesses of 100" in PLAIN
@@ -136,7 +136,7 @@ def test_the_second_promise_in_short(people: int) -> None:
 
 def test_the_hint_of_the_other_histograms() -> None:
     distance, mode = of_life(20_000)
-    alone = DISTANCE.shuffled(math.inf, least_crowd(20_000, 2, DELTA / 2), DELTA, DELTA / 2).guess(DISTANCE.k)
+    alone = DISTANCE.claims.shuffled(math.inf, least_crowd(20_000, 2, DELTA / 2), DELTA, DELTA / 2).guess(DISTANCE.k)
     assert f"at most {percent_up(alone)} of cases. If" in PLAIN
     assert f"the histograms of `mode` tell more: at most {percent_up(distance.guess_in_crowd)}." in PLAIN
     assert f"{20_000 // 16:,} report `mode` at the same steps on average" in PLAIN
@@ -168,6 +168,6 @@ def test_the_chances_after_deletions_are_exact() -> None:
     assert mechanism("GRR", k, eps=eps_inf).guess(10) == pytest.approx(chance(10), rel=1e-9)
     assert [int(n) for n in memos] == [int(n) + 1 for n in deletions] == list(exact)
     assert right == list(exact.values())
-    assert [str(DISTANCE.guess_memos(n)) for n in exact] == right
+    assert [str(DISTANCE.claims.guess_memos(n)) for n in exact] == right
     assert DELETIONS == (2, 4, 9)
-    assert f"{exact[1]} become {DISTANCE.guess_memos(SHARING)}. Ask such a question" in PLAIN
+    assert f"{exact[1]} become {DISTANCE.claims.guess_memos(SHARING)}. Ask such a question" in PLAIN

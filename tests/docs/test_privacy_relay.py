@@ -85,7 +85,7 @@ def test_small_crowds() -> None:
     crowds = [
         int(cell.replace(",", "")) for cell in cells(SECTION.replace("\n  |", "\n|"), "honest reports of `mode` at each step")
     ]
-    found = [MODE.shuffled(8, n, DELTA) for n in crowds]
+    found = [MODE.claims.shuffled(8, n, DELTA) for n in crowds]
     assert cells(SECTION.replace("\n  |", "\n|"), "loss, at most") == [loss_up(loss.eps(DELTA)) for loss in found]
     chances = [percent_up(min(loss.guess(MODE.k), MODE.guess(8))) for loss in found]
     assert cells(SECTION.replace("\n  |", "\n|"), "right guess, at most") == chances
@@ -95,7 +95,7 @@ def test_the_attacks_stay_below_the_bounds() -> None:
     """The losses that attacks reach are those of one run; the bounds are the code's."""
     for name, m, n, steps in SETTINGS:
         shown, reached, bound, distance = cells(SECTION, name)
-        eps = m.shuffled(steps, n, ATTACKED).eps(ATTACKED)
+        eps = m.claims.shuffled(steps, n, ATTACKED).eps(ATTACKED)
         assert (shown, bound) == (f"{n:,}", up(eps))
         assert float(reached) < eps
         assert float(distance.removesuffix(" %")) == pytest.approx(100 * (eps / float(reached) - 1), abs=0.15)

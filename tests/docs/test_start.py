@@ -92,7 +92,7 @@ def test_the_program_of_the_lesson_prints_what_the_lesson_says(capsys: pytest.Ca
 
 def test_the_promise_in_the_readme_is_that_of_its_survey(dice: Mechanism) -> None:
     (row,) = re.findall(r"(?m)^\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", README)
-    assert [f"{cell} %" for cell in row] == [percent(x) for x in (1 / dice.k, dice.guess(1), dice.guess_any_values(8))]
+    assert [f"{cell} %" for cell in row] == [percent(x) for x in (1 / dice.k, dice.guess(1), dice.claims.guess_any_values(8))]
     assert (TRAVEL.mechanisms[0][0].lifetime_reports, TRAVEL.mechanisms[0][0].eps_1) == (8, 1.0)
     assert f"45 reports would give {percent(dice.guess(45)).removesuffix(' %')}." in plain(README)
     one_time = mechanism("GRR", 4, eps=1.0)

@@ -22,7 +22,7 @@ from lab.audit.clopper_pearson import loss_bound, lower, upper
 from lab.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from ldpstream.mechanisms.claims.ratios import BitRatios
-from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SetMechanism
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SetClaims
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
 from ldpstream.mechanisms.registry import registered
 from ldpstream.mechanisms.sets import set_codes
@@ -62,14 +62,16 @@ def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
 @pytest.mark.parametrize("name", LONGITUDINAL)
 def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
     m = LONGITUDINAL[name](k=4, eps_inf=2.0, eps_1=1.0)
-    assert m.ratios().loss(t) == pytest.approx(worst_ratio(sequences(m, t)), rel=1e-9)
-    assert m.memo_ratios().loss(1) == pytest.approx(m.eps_inf, rel=1e-9)
+    assert m.claims.ratios().loss(t) == pytest.approx(worst_ratio(sequences(m, t)), rel=1e-9)
+    of_memo = m.claims.memo_ratios()
+    assert of_memo is not None
+    assert of_memo.loss(1) == pytest.approx(m.eps_inf, rel=1e-9)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
 def test_the_formula_of_eps_t_equals_enumeration(m: Longitudinal) -> None:
     for t in (1, 2, 3, 10):
-        assert m.eps_t(t) == pytest.approx(m.ratios().loss(t), rel=1e-9)
+        assert m.eps_t(t) == pytest.approx(m.claims.ratios().loss(t), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", [*ONE_TIME, *NUMERIC])
@@ -82,12 +84,12 @@ def test_ratios_of_two_fresh_reports_equal_enumeration(name: str) -> None:
         np.add.at(found, (i, j), np.outer(given, given))
     possible = chances[0] > 0
     log_a, log_b = np.log(chances[:, possible])
-    assert m.ratios().table(2)[possible] == pytest.approx(log_a - log_b)
+    assert m.claims.ratios().table(2)[possible] == pytest.approx(log_a - log_b)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
 def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
-    assert m.ratios().table(1).max() == pytest.approx(m.eps_1, rel=1e-9)
+    assert m.claims.ratios().table(1).max() == pytest.approx(m.eps_1, rel=1e-9)
 
 
 def test_partitions_are_complete() -> None:
@@ -147,12 +149,12 @@ def test_sets_of_one_value_would_not_show_what_whole_sets_show(size: int, monkey
     m, rng = audited_mechanism("PS-GRR", 1.0), np.random.default_rng(4)
 
     def bound(fault: Sampler) -> float:
-        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(m.audited()))}
-        return attack(counts, m.ratios().table(1), 1e-5)[0]
+        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(m.claims.audited()))}
+        return attack(counts, m.claims.ratios().table(1), 1e-5)[0]
 
     assert bound(one_member(size)) > m.eps_1
     assert 0.7 < bound(vectorised) <= m.eps_1
-    monkeypatch.setattr(SetMechanism, "audited", lambda m: [1 << v for v in range(m.k - m.choices)])
+    monkeypatch.setattr(SetClaims, "audited", lambda claims: [1 << v for v in range(claims.m.k - claims.m.choices)])
     assert bound(one_member(size)) <= m.eps_1
 
 
@@ -164,9 +166,9 @@ def test_the_audited_sets_have_the_pair_that_is_easiest_to_tell_apart(n: int) ->
     losses = np.abs(np.log(channel[:, None] / channel)).max(axis=2)
     np.testing.assert_allclose(losses[~np.eye(len(codes), dtype=bool)], m.eps_1, rtol=1e-9)
     apart = np.abs(channel[:, None] - channel).sum(axis=2) / 2
-    *_, first, last = m.audited()
+    *_, first, last = m.claims.audited()
     assert apart[codes.index(first), codes.index(last)] == pytest.approx(apart.max())
-    assert {code.bit_count() for code in m.audited()} == {0, 1, 2}
+    assert {code.bit_count() for code in m.claims.audited()} == {0, 1, 2}
 
 
 def test_the_tables_show_every_mechanism(small: Report) -> None:

@@ -5,6 +5,7 @@ python -m tests.ldpstream.rooms      redraws the picture in CONTRIBUTING.md from
 
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -43,6 +44,16 @@ def sources(room: str) -> list[Path]:
     others = [ROOT / other for other in FOLDERS.values() if folder in (ROOT / other).parents]
     found = (path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
     return [path for path in found if not any(path.is_relative_to(other) for other in others)]
+
+
+def lists(source: str, names: set[str]) -> Iterator[int]:
+    """Yields the lines of displays (tuple, list, set, dictionary) that hold two or more of the names."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            held = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
+            found = {one.value for one in held if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+            if len(found & names) >= 2:
+                yield node.lineno
 
 
 def module_of(path: Path, room: str) -> str:

@@ -79,12 +79,12 @@ def test_the_chances_are_those_of_the_mechanisms(paper: str, name: str, reports:
     whole = [device_chance(survey, i, m, year, any_values=True) for i, m in enumerate((distance, mode))]
     of_year = [[right(chance)] if paper == "assessment" else [] for chance in whole]
     assert table(text, "distance_km") == [
-        "16.7", right(distance.guess()), right(distance.guess(math.inf)), right(distance.guess_any_values(year)),
-        right(device_chance(survey, 0, distance, math.inf)), *of_year[0], right(*map(distance.guess_memos, (3, 5, 10))),
-        right(distance.guess_memos(4)),
+        "16.7", right(distance.guess()), right(distance.guess(math.inf)), right(distance.claims.guess_any_values(year)),
+        right(device_chance(survey, 0, distance, math.inf)), *of_year[0], right(*map(distance.claims.guess_memos, (3, 5, 10))),
+        right(distance.claims.guess_memos(4)),
     ]  # fmt: skip
     assert table(text, "mode") == [
-        "25.0", right(mode.guess()), right(mode.guess(reports)), right(mode.guess_any_values(min(reports, 46))),
+        "25.0", right(mode.guess()), right(mode.guess(reports)), right(mode.claims.guess_any_values(min(reports, 46))),
         right(mode.guess()), right(device_chance(survey, 1, mode, math.inf)), *of_year[1],
         right(*map(mode.guess, (3, 5, 10))), right(mode.guess(4)),
     ]  # fmt: skip

@@ -41,7 +41,7 @@ def test_a_guesser_who_knows_the_shares_is_right_at_most_as_often_as_the_bound(n
     for shares in [np.full(k, 1 / k), *rng.dirichlet(np.full(k, 0.7), 20)]:
         for m in (built(name, k), built(name, k, 4.0, 1.9)):
             true = float((np.array(unchanged(m, t)) * shares[:, np.newaxis]).max(axis=0).sum())
-            told = m.guess_known(shares, t)
+            told = m.claims.guess_known(shares, t)
             assert max(shares.max(), true) <= told * (1 + 1e-12)
             assert name != "GRR" or t > 1 or told == pytest.approx(true, abs=2e-9)
             if np.ptp(shares) < 1e-9 and name in ("GRR", "L-GRR"):
@@ -58,12 +58,12 @@ def test_the_guess_from_several_memos_is_at_least_the_enumerated_one(name: str, 
     laws = memo_laws(m)
     for n in (2, 3):
         true = success(reduce(np.multiply.outer, [law] * n).ravel() for law in laws)
-        told = m.guess_memos(n)
+        told = m.claims.guess_memos(n)
         assert true <= told * (1 + 1e-12)
         assert told == pytest.approx(true, rel=1e-11) if told.exact else told < 1.25 * true
-        assert m.guess_memos(1) <= true * (1 + 1e-12)
-    assert m.guess_memos(1) == m.guess(math.inf) < true
-    assert m.with_fake_data(2).guess_memos(3) == m.guess_memos(3)
+        assert m.claims.guess_memos(1) <= true * (1 + 1e-12)
+    assert m.claims.guess_memos(1) == m.guess(math.inf) < true
+    assert m.with_fake_data(2).claims.guess_memos(3) == m.claims.guess_memos(3)
 
 
 def memo_laws(m: Longitudinal) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
@@ -123,18 +123,18 @@ def test_no_sequences_of_values_exceed_the_chance_for_any_values(name: str, k: i
     worst = max(map(success, changing(m, t)))
     assert constant <= worst * (1 + 1e-12)
     assert constant <= m.guess(t) * (1 + 1e-12)
-    assert m.guess_any_values(t).exact or name not in SYMMETRIC
-    if m.guess_any_values(t).exact:
-        assert worst == pytest.approx(m.guess_any_values(t), rel=1e-11)
+    assert m.claims.guess_any_values(t).exact or name not in SYMMETRIC
+    if m.claims.guess_any_values(t).exact:
+        assert worst == pytest.approx(m.claims.guess_any_values(t), rel=1e-11)
     else:
-        assert worst <= m.guess_any_values(t) <= guessing.bound(m.eps_sequence(t).value, k) + 1e-8
+        assert worst <= m.claims.guess_any_values(t) <= guessing.bound(m.eps_sequence(t).value, k) + 1e-8
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("k", "t"), [(2, 3), (3, 1), (3, 2), (4, 2)])
 def test_the_largest_chance_is_the_largest_posterior(name: str, k: int, t: int) -> None:
     m = built(name, k)
-    largest, any_values = m.largest_chance(t), m.largest_chance_any_values(t)
+    largest, any_values = m.claims.largest_chance(t), m.claims.largest_chance_any_values(t)
     found = largest_posterior(unchanged(m, t))
     assert found == pytest.approx(largest, rel=1e-9) if largest.exact else found <= largest * (1 + 1e-12)
     if k < 4:
@@ -149,9 +149,9 @@ def test_a_report_has_the_likelihood_ratios_of_its_evidence(name: str, k: int, t
     m = SquareWave(k, 1.0) if name == "SW" else built(name, k)
     rows = m.channel()
     gaps = [np.maximum(rows[a] - rows[b], 0).sum() for a in range(k) for b in range(k)]
-    assert m.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
+    assert m.claims.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
     if name != "SW" or t < 3:
-        assert guess_bound(k, m.evidence(t)) >= success(unchanged(m, t))
+        assert guess_bound(k, m.claims.evidence(t)) >= success(unchanged(m, t))
 
 
 def test_the_bound_is_that_of_the_loss_for_one_report_and_below_it_for_more() -> None:
@@ -231,4 +231,4 @@ def test_the_known_loss_is_at_most_the_loss(name: str) -> None:
     for k in (3, 12):
         m = built(name, k)
         for t in (6, 7, 100):
-            assert m._known_loss(t) <= m.eps_sequence(t).value * (1 + 1e-9)
+            assert m.claims._known_loss(t) <= m.eps_sequence(t).value * (1 + 1e-9)

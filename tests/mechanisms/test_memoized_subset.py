@@ -46,7 +46,7 @@ def test_eps_t_is_the_largest_loss_of_all_reports() -> None:
     for case in SMALL:
         m = built(*case)
         for t in (1, 2, 3, 4):
-            assert m.eps_t(t) == pytest.approx(m.ratios().loss(t), rel=1e-9), (case, t)
+            assert m.eps_t(t) == pytest.approx(m.claims.ratios().loss(t), rel=1e-9), (case, t)
             others = np.array([[t] * (m.omega - 1) + [0] * (m.k - 1 - m.omega)], np.int64)
             beyond += m.eps_t(t) > float(loss_of_counts(m._rounds, t, 0, others)[0]) + 1e-9
     assert beyond > 100
@@ -70,7 +70,7 @@ def test_no_two_sequences_lose_more_than_the_bound(k: int, m: int, w: int, eps_i
     known = told.value - told.gap
     assert known == pytest.approx(worst, rel=1e-9) if m <= w else known <= worst
     assert worst <= told.value < 2 * worst
-    assert told.value <= t * built_.eps_per_report
+    assert told.value <= t * built_.claims.eps_per_report
     assert built_.eps_sequence(1).value == eps_1
 
 
@@ -113,16 +113,19 @@ def test_the_integers_of_a_device_keep_the_losses() -> None:
 @pytest.mark.parametrize(("k", "eps_inf", "eps_1"), [(2, 2.0, 1.0), (9, 2.0, 1.0), (50, 4.0, 1.0), (1000, 8.0, 0.5)])
 def test_sets_of_one_value_are_l_grr(k: int, eps_inf: float, eps_1: float) -> None:
     one, grr = built(k, 1, 1, eps_inf, eps_1), mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1)
-    for key in ("p", "q", "p1", "q1", "p2", "q2", "eps_per_report"):
+    for key in ("p", "q", "p1", "q1", "p2", "q2"):
         assert getattr(one, key) == pytest.approx(getattr(grr, key), rel=1e-13), key
+    assert one.claims.eps_per_report == pytest.approx(grr.claims.eps_per_report, rel=1e-13)
     for t in (1, 2, 5, 100):
         assert one.eps_t(t) == pytest.approx(grr.eps_t(t), rel=1e-10)
         assert one.variance(0.1, 1000, t) == pytest.approx(grr.variance(0.1, 1000, t), rel=1e-12)
-        assert one.evidence(t).favours == pytest.approx(grr.evidence(t).favours, rel=1e-10)
+        assert one.claims.evidence(t).favours == pytest.approx(grr.claims.evidence(t).favours, rel=1e-10)
         assert one.guess(t) >= grr.guess(t) * (1 - 1e-9)
     for chance in (1, math.inf):
         assert one.guess(chance) == pytest.approx(grr.guess(chance), rel=1e-12)
-    assert one.equal_chances() == pytest.approx(mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1).equal_chances())
+    assert one.claims.equal_chances() == pytest.approx(
+        mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1).claims.equal_chances()
+    )
     f = np.full(k, 1 / k)
     found, expected = (m.reading.support_covariance(f, 3).matrix() for m in (one, grr))
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from fastapi.testclient import TestClient
+from scipy.linalg import hadamard
 from scipy.stats import binom
 
 from devices.conformance.calls import Call
@@ -30,12 +31,14 @@ from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, R
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios, SymbolRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
+    LongitudinalGRRClaims,
     draw_symbol,
     other_symbols,
     probabilities,
@@ -43,6 +46,7 @@ from ldpstream.mechanisms.families.grr import (
     symbol_coins,
     unsigned,
 )
+from ldpstream.mechanisms.kinds import LongitudinalClaims, OneTimeClaims
 from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
@@ -88,8 +92,29 @@ class SilenceReading(Reading):
         return [(-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)), (-1, between)]
 
 
+class SilenceClaims(Claims):
+    m: "Silence"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def equal_chances(self) -> tuple[float, float]:
+        _, _, p2, q2 = self.m.rounds()
+        kept, fresh = (p**2 + (self.m.k - 1) * q**2 + SILENT**2 for p, q in ((p2, q2), (self.m.p, self.m.q)))
+        return kept, fresh
+
+    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+        spoken = reports < self.m.k
+        return other_symbols(reports[spoken].astype(np.int64), values[spoken], self.m.k)
+
+    def outcomes(self, reports: Reports) -> IntArray:
+        return reports.astype(np.int64)
+
+
 class Silence(Mechanism):
     """Common base: the table counts the k symbols and, in its last cell, the silent reports."""
+
+    claims_by = SilenceClaims
 
     randomizer = SilentRandomizer
     read_by = SilenceReading
@@ -115,24 +140,18 @@ class Silence(Mechanism):
     def _log2_outputs(self) -> float:
         return math.log2(self.k + 1)
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
 
-    def equal_chances(self) -> tuple[float, float]:
-        _, _, p2, q2 = self.rounds()
-        kept, fresh = (p**2 + (self.k - 1) * q**2 + SILENT**2 for p, q in ((p2, q2), (self.p, self.q)))
-        return kept, fresh
+class SilentResponseClaims(SilenceClaims, OneTimeClaims):
+    m: "SilentResponse"
 
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        spoken = reports < self.k
-        return other_symbols(reports[spoken].astype(np.int64), values[spoken], self.k)
-
-    def outcomes(self, reports: Reports) -> IntArray:
-        return reports.astype(np.int64)
+    def ratios(self) -> Ratios:
+        return SymbolRatios(self.m.k, (1.0, 0.0, self.m.p0, self.m.q0))
 
 
 class SilentResponse(Silence, OneTime):
     """One-time silent response."""
+
+    claims_by = SilentResponseClaims
 
     names = ("silent",)
 
@@ -150,12 +169,35 @@ class SilentResponse(Silence, OneTime):
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._speak(user_values(values, self.k), self.p0, rng)
 
+
+class LongitudinalSilenceClaims(SilenceClaims, LongitudinalClaims):
+    m: "LongitudinalSilence"
+
     def ratios(self) -> Ratios:
-        return SymbolRatios(self.k, (1.0, 0.0, self.p0, self.q0))
+        """The ratios of the reports that are not silent: these have the largest loss."""
+        return self.m.spoken.claims.ratios()
+
+    def memo_ratios(self) -> Ratios:
+        return LongitudinalGRRClaims(self.m.spoken).memo_ratios()
+
+    @property
+    def eps_per_report(self) -> float:
+        return self.m.spoken.claims.eps_per_report
+
+    def eps_t(self, t: int) -> float:
+        return self.m.spoken.eps_t(t)
+
+    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
+        return self.m.spoken.eps_sequence(integer("t", t, 1, MAX_COUNT))
+
+    def _guess(self, t: float) -> Chance:
+        return Chance(self.m.spoken.guess(t), exact=False)  # an upper bound: as if no report were silent
 
 
 class LongitudinalSilence(Silence, Longitudinal):
     """Memoized silent response: the rounds of L-GRR, and silence after the second round."""
+
+    claims_by = LongitudinalSilenceClaims
 
     names = ("L-silent",)
 
@@ -180,26 +222,6 @@ class LongitudinalSilence(Silence, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
 
-    def ratios(self) -> Ratios:
-        """The ratios of the reports that are not silent: these have the largest loss."""
-        return self.spoken.ratios()
-
-    def memo_ratios(self) -> Ratios:
-        return self.spoken.memo_ratios()
-
-    @property
-    def eps_per_report(self) -> float:
-        return self.spoken.eps_per_report
-
-    def eps_t(self, t: int) -> float:
-        return self.spoken.eps_t(t)
-
-    def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return self.spoken.eps_sequence(integer("t", t, 1, MAX_COUNT))
-
-    def _guess(self, t: float) -> Chance:
-        return Chance(self.spoken.guess(t), exact=False)  # an upper bound: as if no report were silent
-
 
 class HadamardRandomizer(OneTimeRandomizer):
     def report_value(self, value: int, random: DeviceRandom) -> bytes:
@@ -220,7 +242,7 @@ class HadamardReading(Reading):
     m: "HadamardResponse"
 
     def _support(self, table: CountTable) -> IntArray:
-        return (table.n + fast_hadamard(table.counts)[1 : self.m.k + 1]) // 2
+        return np.asarray((table.n + (hadamard(self.m.n_reports) @ table.counts)[1 : self.m.k + 1]) // 2, np.int64)
 
     def _channel_term(self, counts: IntArray) -> DenseTerm | None:
         return DenseTerm(self.m.channel(), counts) if self.m.has_channel else None
@@ -241,6 +263,16 @@ class HadamardReading(Reading):
         return steps * (self.m.p - self.m.q) / 2
 
 
+class HadamardResponseClaims(OneTimeClaims):
+    m: "HadamardResponse"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
+
+    def ratios(self) -> Ratios:
+        return GainRatios(math.exp(self.m.eps_1))
+
+
 class HadamardResponse(OneTime):
     """Hadamard response: a report y in [0, K) supports v if y and v + 1 have an even number of common ones; K = 2^⌈log₂(k+1)⌉.
 
@@ -249,6 +281,8 @@ class HadamardResponse(OneTime):
 
     Source: Acharya, Sun and Zhang 2019.
     """
+
+    claims_by = HadamardResponseClaims
 
     names = ("hadamard",)
     name = "hadamard"
@@ -284,22 +318,6 @@ class HadamardResponse(OneTime):
 
     def _log2_outputs(self) -> float:
         return math.log2(self.n_reports)
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
-
-    def ratios(self) -> Ratios:
-        return GainRatios(math.exp(self.eps_1))
-
-
-def fast_hadamard(counts: IntArray) -> IntArray:
-    """Σ_y counts[y] (-1)^(common ones of a and y), for each a."""
-    found, half = counts.copy(), 1
-    while half < found.size:
-        pairs = found.reshape(-1, 2, half)
-        found = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).ravel()
-        half *= 2
-    return found
 
 
 class WrittenHadamard(reference.Written):
@@ -503,8 +521,16 @@ def build(name: str, eps_1: float = 1.9) -> Mechanism:
 
 @pytest.mark.parametrize(
     ("kind", "whole", "missing"),
-    [(OneTime, SilentResponse, name) for name in sorted(OneTime.__abstractmethods__)]
-    + [(Longitudinal, LongitudinalSilence, name) for name in sorted(Longitudinal.__abstractmethods__)],
+    [
+        (kind, whole, name)
+        for kind, whole in (
+            (OneTime, SilentResponse),
+            (OneTimeClaims, SilentResponseClaims),
+            (Longitudinal, LongitudinalSilence),
+            (LongitudinalClaims, LongitudinalSilenceClaims),
+        )
+        for name in sorted(kind.__abstractmethods__)
+    ],
 )
 def test_a_missing_method_is_named(kind: ABCMeta, whole: type, missing: str) -> None:
     half = type("Half", (kind,), {name: getattr(whole, name) for name in kind.__abstractmethods__ - {missing}})

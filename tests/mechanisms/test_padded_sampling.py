@@ -91,7 +91,7 @@ def test_a_report_is_that_of_grr_on_a_member_drawn_uniformly(m: SetMechanism) ->
 def test_eps_t_is_the_loss_of_all_sequences_of_reports(m: LongitudinalPaddedSampling, t: int) -> None:
     loss = worst(all_sequences(m, t))
     assert m.eps_t(t) == pytest.approx(loss, rel=1e-9)
-    assert m.ratios().loss(t) == pytest.approx(loss, rel=1e-9)
+    assert m.claims.ratios().loss(t) == pytest.approx(loss, rel=1e-9)
 
 
 def sequence_loss(m: LongitudinalPaddedSampling, t: int) -> float:
@@ -122,7 +122,7 @@ def test_the_bound_for_any_sets_never_falls_and_is_at_most_that_of_single_report
     losses = [m.eps_sequence(t).value for t in (1, 2, 3, 5, 20, 1000, 10**6)]
     assert losses == sorted(losses)
     assert losses[0] == pytest.approx(m.eps_1, rel=1e-9)
-    assert all(loss <= t * m.eps_per_report * (1 + 1e-9) for loss, t in zip(losses, (1, 2, 3, 5, 20, 1000, 10**6)))
+    assert all(loss <= t * m.claims.eps_per_report * (1 + 1e-9) for loss, t in zip(losses, (1, 2, 3, 5, 20, 1000, 10**6)))
 
 
 @every
@@ -135,7 +135,7 @@ def test_no_guesser_of_one_value_is_right_more_often_than_stated(m: SetMechanism
         best = max(np.maximum(one, other).sum() / 2 for one in yes for other in no)
         assert best <= m.guess(t) * (1 + 1e-9)
         assert not m.guess(t).exact
-    assert m.guessed == 2
+    assert m.claims.guessed == 2
 
 
 # ---- estimates

@@ -41,13 +41,13 @@ def bounds(blanket: Blanket, n: int) -> list[float]:
 
 
 def blanket_of(m: Mechanism) -> Blanket:
-    assert m.blanket is not None
-    return m.blanket
+    assert m.claims.blanket is not None
+    return m.claims.blanket
 
 
 def memo_blanket_of(m: Mechanism) -> Blanket:
-    assert m.memo_blanket is not None
-    return m.memo_blanket
+    assert m.claims.memo_blanket is not None
+    return m.claims.memo_blanket
 
 
 @pytest.mark.parametrize(("m", "n"), REPORTS, ids=lambda x: str(x))
@@ -80,7 +80,7 @@ def test_the_published_pair_is_no_bound() -> None:
 @pytest.mark.parametrize("m", [m for m, _ in REPORTS], ids=str)
 def test_the_blanket_is_the_common_part_of_the_reports(m: Mechanism) -> None:
     blanket, channel = blanket_of(m), m.channel()
-    if m.independent_bits:
+    if m.claims.independent_bits:
         hits = np.arange(channel.shape[1]) >> np.arange(m.k)[:, None] & 1 == 1
     else:
         hits = np.isclose(channel, channel.max())
@@ -209,7 +209,7 @@ def test_a_small_step_adds_its_own_loss_to_fresh_reports() -> None:
 def test_joined_losses_are_near_those_of_so_many_tables(name: str, tables: int) -> None:
     """Each of the observations is one of two, of which the other reveals less."""
     m = mechanism(name, 4, eps=1.0)
-    once, less, many = (m.shuffled(t, n, 1e-9) for t, n in ((1, 1000), (1, 9000), (tables, 1000)))
+    once, less, many = (m.claims.shuffled(t, n, 1e-9) for t, n in ((1, 1000), (1, 9000), (tables, 1000)))
     joined = joined_loss(((once, less),) * tables)
     for eps in np.linspace(0, many.eps(1e-9), 20).tolist():
         assert many.delta(eps) * 0.97 <= joined.delta(eps) <= many.delta(eps) * 1.03 + 1e-11
@@ -220,7 +220,7 @@ def test_joined_losses_are_near_those_of_so_many_tables(name: str, tables: int) 
 def test_the_error_of_the_calculation_is_far_below_delta() -> None:
     """All probability beyond the largest loss, at the default δ and below it, is at most a tenth of δ up to 1000 reports."""
     for t, n, delta_ in itertools.product((1, 45, 1000), (100, 100_000), (1e-9, 1e-6)):
-        assert mechanism("GRR", 4, eps=1.0).shuffled(t, n, delta_).infinite < delta_ / 10
+        assert mechanism("GRR", 4, eps=1.0).claims.shuffled(t, n, delta_).infinite < delta_ / 10
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -236,11 +236,11 @@ def test_tables_of_answers_with_fake_data_lose_no_more_than_true_answers(n: int)
 
 def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     for name, once in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-SOUE", "SUE"), ("L-OSUE", "OUE"), ("L-OUE", "OUE")):
-        assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).memo_blanket == mechanism(once, 7, eps=2.0).blanket
+        assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).claims.memo_blanket == mechanism(once, 7, eps=2.0).claims.blanket
     m = mechanism("L-OLH", 100, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, LongitudinalHashing)
-    assert m.memo_blanket == mechanism("OLH", 100, eps=2.0, g=m.g).blanket
-    assert mechanism("GRR", 7, eps=2.0).memo_blanket is None
+    assert m.claims.memo_blanket == mechanism("OLH", 100, eps=2.0, g=m.g).claims.blanket
+    assert mechanism("GRR", 7, eps=2.0).claims.memo_blanket is None
 
 
 @pytest.mark.parametrize(
@@ -254,17 +254,17 @@ def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     ],
 )  # fmt: skip
 def test_the_sizes_for_many_people(m: Mechanism, n: int, tables: int, expected: float) -> None:
-    assert m.shuffled(tables, n, 1e-6).eps(1e-6) == pytest.approx(expected, rel=0.03)
+    assert m.claims.shuffled(tables, n, 1e-6).eps(1e-6) == pytest.approx(expected, rel=0.03)
 
 
 @pytest.mark.parametrize("name", ["GRR", "OLH", "OUE", "SS", "SW"])
 def test_extreme_arguments_have_a_bound(name: str) -> None:
     for eps, tables, n in itertools.product((1e-9, 1e-4, 20.0, 700.0), (30,), (2, 10**15)):
         m = mechanism(name, 50, eps=eps)
-        loss = m.shuffled(tables, n, 1e-6)
+        loss = m.claims.shuffled(tables, n, 1e-6)
         assert loss.eps(1e-6) >= 0
         assert 1 / 50 <= loss.guess(50) <= 1
-    assert m.shuffled(10**9, n, 1e-6).guess(50) == 1.0
+    assert m.claims.shuffled(10**9, n, 1e-6).guess(50) == 1.0
 
 
 @pytest.mark.parametrize("tables", [1, 20, 300])

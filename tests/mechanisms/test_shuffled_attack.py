@@ -17,7 +17,7 @@ from .table_enumeration import delta, table_distribution, with_report
     ],
 )  # fmt: skip
 def test_the_bound_is_near_to_what_an_attack_reaches(m: Mechanism, n: int, steps: int, least: float) -> None:
-    bound = m.shuffled(steps, n, 1e-6).eps(1e-6)
+    bound = m.claims.shuffled(steps, n, 1e-6).eps(1e-6)
     found = attack(m, n, steps, 1e-6, bound, 5000, np.random.default_rng(20240601))
     assert least * bound < found.low < found.eps <= bound + 4 * found.error
 

@@ -87,7 +87,7 @@ def guesses(survey: Survey, span: Span = "life") -> list[float]:
 def from_own_reports(survey: Survey, attribute: int) -> float:
     """The former formula: the bound from the attribute's own reports alone."""
     m = survey.mechanisms[attribute][0]
-    loss = m.shuffled(math.inf if m.memoized else survey.n_steps or 1, N, DELTA)
+    loss = m.claims.shuffled(math.inf if m.memoized else survey.n_steps or 1, N, DELTA)
     return min(loss.guess(m.k), m.guess(math.inf if m.memoized else survey.n_steps or 1))
 
 
@@ -235,8 +235,8 @@ def test_a_smaller_crowd_is_a_part_of_delta() -> None:
     survey = parse_survey(tomllib.loads(text), "a test")
     (m,), (row,) = survey.mechanisms[0], in_crowds(survey, "report", 20_000, delta=1e-6)
     assert row.crowd == least_crowd(20_000, 8, 5e-7)
-    assert row.eps_in_crowd == pytest.approx(m.shuffled(1, row.crowd, 5e-7).eps(5e-7), rel=1e-3)
-    assert row.eps_in_crowd > m.shuffled(1, row.crowd, 1e-6).eps(1e-6)
+    assert row.eps_in_crowd == pytest.approx(m.claims.shuffled(1, row.crowd, 5e-7).eps(5e-7), rel=1e-3)
+    assert row.eps_in_crowd > m.claims.shuffled(1, row.crowd, 1e-6).eps(1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-11, 0.2, -1.0, math.nan])
@@ -251,8 +251,8 @@ def test_the_loss_holds_over_the_coins_that_draw_the_crowd(parts: int, delta: fl
     """All histograms of the people who share the person's crowd, each with probability 1/parts, for many values of them."""
     people, eps, r = 24, 2.0, rows(2, 2.0)
     m, n = mechanism("GRR", 2, eps=eps), least_crowd(people, parts, delta / 2)
-    told = min(m.shuffled(1, n, delta, delta / 2).eps(delta), eps)
-    all_people = m.shuffled(1, people, delta).eps(delta)  # control: as if everybody were in the crowd
+    told = min(m.claims.shuffled(1, n, delta, delta / 2).eps(delta), eps)
+    all_people = m.claims.shuffled(1, people, delta).eps(delta)  # control: as if everybody were in the crowd
     found, exceeded = 0.0, 0.0
     for ones in range(0, people, 4):
         others = [[1 - 1 / parts, *(p / parts for p in r[int(i < ones)])] for i in range(people - 1)]

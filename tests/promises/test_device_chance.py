@@ -103,7 +103,7 @@ def test_the_course_of_a_pairs_other_value_reveals_the_value(
     assert true <= told
     apart = max(success(rows) for rows in zip(*laws, strict=True))
     assert apart < true
-    memos = [levels[0].evidence(math.inf) for levels in asked.mechanisms]
+    memos = [levels[0].claims.evidence(math.inf) for levels in asked.mechanisms]
     two_memos = [memos[2]] * 2 + (memos[:2] if collection == "spl" else [])
     assert not known or guess_bound(2, *two_memos) < true
 
@@ -118,7 +118,7 @@ def test_a_pair_that_shares_an_attribute_reveals_a_pair_by_its_course() -> None:
     asked = survey("smp", (2, memo), (2, memo), (2, memo), pairs=pairs)
     m, of = asked.mechanisms[4][0], likelihoods(asked.mechanisms[4][0], 3)
     true = success(of[2 * a, 2 * a + b, 2 * a] for a, b in product(range(2), repeat=2))
-    assert m.guess_hint(4, 3) < true <= device_chance(asked, 3, asked.mechanisms[3][0], 3)
+    assert m.claims.guess_hint(4, 3) < true <= device_chance(asked, 3, asked.mechanisms[3][0], 3)
 
 
 def test_the_course_of_a_pairs_other_attribute_reveals_the_value_by_its_own_fresh_reports() -> None:
@@ -134,7 +134,7 @@ def test_the_course_of_a_pairs_other_attribute_reveals_the_value_by_its_own_fres
     laws = [np.multiply.outer(channel[first], channel[second]).ravel() for first, second in product(range(2), repeat=2)]
     true = success(laws)
     assert true == pytest.approx(0.7758, abs=1e-4)
-    assert other.guess_hint(4, 2) < true <= device_chance(asked, 0, m, 2)
+    assert other.claims.guess_hint(4, 2) < true <= device_chance(asked, 0, m, 2)
 
 
 def _of_coins(p: Parameters, values: tuple[int, ...], known: bool) -> Any:

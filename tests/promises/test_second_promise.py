@@ -180,7 +180,7 @@ def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
     found = second_promise(survey, None, colluding)
     assert {row.crowd for row in found} == {1250 - colluding}
     m = survey.mechanisms[1][0]
-    assert found[-1].eps_in_crowd == m.shuffled(8, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
+    assert found[-1].eps_in_crowd == m.claims.shuffled(8, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
     with pytest.raises(ValueError, match="survey commute has no crowd"):
         second_promise(COMMUTE, None)
 

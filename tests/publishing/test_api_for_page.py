@@ -119,7 +119,7 @@ def test_the_status_looks_a_year_ahead(client: TestClient) -> None:
             for when, steps in (("now", STEPS), ("year", STEPS + 8760)):
                 found, loss = outlook[when], m.eps_sequence(steps)
                 assert (found["t"], found["eps_t"], found["eps_sequence"]) == (steps, m.eps_t(steps), loss.value)
-                assert (found["guess"], found["guess_any_values"]) == (m.guess(steps), m.guess_any_values(steps))
+                assert (found["guess"], found["guess_any_values"]) == (m.guess(steps), m.claims.guess_any_values(steps))
                 assert found["eps_sequence_exact"] == loss.exact
                 chances = guesses(SURVEY, i, m, steps)
                 assert {name: found[name] for name in chances} == chances
@@ -132,9 +132,9 @@ def test_the_status_has_the_chances_for_the_published_shares(client: TestClient,
         shares = np.maximum(np.array(p.estimators[p.main].frequencies, np.float64), 0)
         shares /= shares.sum()
         for outlook, m in zip(overview["outlook"].values(), mechanisms, strict=True):
-            told = {"no_report": shares.max(), "one_report": m.guess_known(shares, 1)}
+            told = {"no_report": shares.max(), "one_report": m.claims.guess_known(shares, 1)}
             assert outlook["known_shares"] == pytest.approx(
-                told | {"now": m.guess_known(shares, STEPS), "year": m.guess_known(shares, STEPS + 8760)}
+                told | {"now": m.claims.guess_known(shares, STEPS), "year": m.claims.guess_known(shares, STEPS + 8760)}
             )
 
 

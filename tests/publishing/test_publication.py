@@ -73,8 +73,8 @@ def test_prometheus_shows_no_chance_below_an_upper_bound() -> None:
     PrometheusPublisher(memoized, registry).publish([conclude(memoized, 0, 2, "step", [[m.empty_table()]], True)])
     labels = {"survey": "small", "attribute": "a", "level": "l"}
     assert registry.get_sample_value("ldpstream_privacy_guess_changing_ratio", labels) == 0.622
-    assert m.guess_any_values(3) == pytest.approx(0.62127, abs=1e-5)
-    assert not m.guess_any_values(3).exact
+    assert m.claims.guess_any_values(3) == pytest.approx(0.62127, abs=1e-5)
+    assert not m.claims.guess_any_values(3).exact
 
 
 def test_a_publication_holds_ibu_and_the_maximum_over_all_levels() -> None:

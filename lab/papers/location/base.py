@@ -19,12 +19,29 @@ import numpy.typing as npt
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, user_values
 from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES
 from ldpstream.mechanisms.channel import ChannelMechanism
+from ldpstream.mechanisms.kinds import OneTimeClaims
 from ldpstream.mechanisms.ledger import SequenceLoss
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
 
+class LocationMechanismClaims(OneTimeClaims):
+    m: "LocationMechanism"
+
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports == values)
+
+    def ratios(self) -> NoReturn:
+        raise ValueError(f"{self.m.signature} is not a pure mechanism and has no likelihood ratios of supports")
+
+    def _eps_sequence(self, t: int) -> SequenceLoss:
+        witness = "each sequence has one value at every step: the two values with the largest loss"
+        return replace(super()._eps_sequence(t), witness=witness)
+
+
 class LocationMechanism(ChannelMechanism):
+    claims_by = LocationMechanismClaims
+
     def coins(self) -> NoReturn:
         raise self._no_device()
 
@@ -34,16 +51,6 @@ class LocationMechanism(ChannelMechanism):
 
     def _no_device(self) -> TypeError:
         return TypeError(f"devices have no randomizer for {self.name}")
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
-
-    def ratios(self) -> NoReturn:
-        raise ValueError(f"{self.signature} is not a pure mechanism and has no likelihood ratios of supports")
-
-    def _eps_sequence(self, t: int) -> SequenceLoss:
-        witness = "each sequence has one value at every step: the two values with the largest loss"
-        return replace(super()._eps_sequence(t), witness=witness)
 
     @abstractmethod
     def distances(self) -> FloatArray:

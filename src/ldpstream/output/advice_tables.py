@@ -14,7 +14,7 @@ from ldpstream.promises.promise import nats
 
 
 def option_table(advice: Advice) -> Table:
-    question, guessed = advice.question, percent(1 / advice.first.guessed)
+    question, guessed = advice.question, percent(1 / advice.first.claims.guessed)
     span, steps = f"{window(question):,}\nsteps", f"{question.steps:,}\nsteps"
     shown = table(f"Mechanisms for k = {question.k:,}, {plural(question.people, 'person', 'people')}", "mechanism",
                   "error:\na step", span, steps, "guess:\na report", steps, "weight", "bytes")  # fmt: skip

@@ -26,8 +26,9 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
             for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
                 sequence = m.eps_sequence(t)
                 chances = {
-                    "guess": m.guess(t), "guess_any_values": m.guess_any_values(t),
-                    "largest_chance": m.largest_chance(t), "largest_chance_any_values": m.largest_chance_any_values(t),
+                    "guess": m.guess(t), "guess_any_values": m.claims.guess_any_values(t),
+                    "largest_chance": m.claims.largest_chance(t),
+                    "largest_chance_any_values": m.claims.largest_chance_any_values(t),
                 }  # fmt: skip
                 rows.append({
                     "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),

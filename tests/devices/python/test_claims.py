@@ -143,8 +143,8 @@ def test_eps_per_report_is_the_loss_given_the_memos(name: str) -> None:
     else:
         symbols = m.table_shape[-1]
         channel = np.log(np.full((symbols, symbols), m.q2) + np.eye(symbols) * (m.p2 - m.q2))
-    assert m.eps_per_report == pytest.approx(float((channel.max(axis=0) - channel.min(axis=0)).max()))
-    assert m.with_fake_data(2).device.eps_per_report == m.eps_per_report
+    assert m.claims.eps_per_report == pytest.approx(float((channel.max(axis=0) - channel.min(axis=0)).max()))
+    assert m.with_fake_data(2).device.claims.eps_per_report == m.claims.eps_per_report
 
 
 # ---- several attributes

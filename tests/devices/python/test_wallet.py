@@ -141,7 +141,7 @@ def test_spent_does_not_depend_on_the_values(tmp_path: Path, clock: Clock) -> No
             device.report("q0", value, step)
         found.append(wallet.spent())
     assert found[0] == found[1] == found[2]
-    assert found[0].spent == pytest.approx(4 * survey("study", MEMO).mechanisms[0][0].eps_per_report)
+    assert found[0].spent == pytest.approx(4 * survey("study", MEMO).mechanisms[0][0].claims.eps_per_report)
 
 
 # ---- leaving

@@ -162,7 +162,7 @@ def test_the_program_in_the_documents_prints_what_the_documents_show(
     assert capsys.readouterr().out == output + "\n"
     for name, loss in (("L-GRR", "1.65"), ("L-OSUE", "7.04")):
         m = mechanism(name, 5, eps_inf=2.0, eps_1=1.0)
-        assert f"{m.eps_per_report:.2f}" == loss
+        assert f"{m.claims.eps_per_report:.2f}" == loss
         assert re.search(rf"{loss}\s+nats\s+for\s+{name}", section)
     for every, reports in ((25, 1), (24, 2)):
         m = mechanism("GRR", 5, eps=1.0)
