@@ -1,15 +1,18 @@
 """All mechanisms by their names in the literature, and the automatic choice of a mechanism."""
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
 from ldpstream.mechanisms.arguments import one_of
 from ldpstream.mechanisms.base import Mechanism
+from ldpstream.mechanisms.claims.guessing import SAME
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset, least_memo_size
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.mechanisms.families.subset import SubsetSelection
@@ -31,8 +34,9 @@ NUMERIC: dict[str, Callable[..., Mechanism]] = {}
 SETS: dict[str, Callable[..., Mechanism]] = {}  # mechanisms of sets, for questions with several answers
 ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
-SHORT_REPORTS = ("GRR", "OLH")  # one-time mechanisms with short reports, in the order of preference
-AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-OSUE")  # in the order of preference
+AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-SS", "L-OSUE")  # in the order of preference; L-OSUE reveals changes of a value most
+ONCE_CANDIDATES = ("GRR", "OLH", "SS")  # in the order of preference
+AUTO_OPTIONS = ("steps", "guess_at_most")  # of `choose`
 LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ratios count as equal: see `lightest`
 
 
@@ -90,7 +94,8 @@ def mechanism(
     """Returns the mechanism with this name.
 
     Args:
-        name: one of `registered`, or ``"auto"``: see `choose`; with `choices`, ``"auto"`` is L-PS-GRR.
+        name: one of `registered`, or ``"auto"``: see `choose`, and with eps `choose_once`; with `choices`, ``"auto"`` is
+            L-PS-GRR, and with eps PS-GRR.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
         eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats; for PS-GRR at most
             about 700 - ln(choices).
@@ -98,7 +103,8 @@ def mechanism(
             1e-9 <= eps_1 < eps_inf <= 700.
         options: further parameters of the mechanism's class: `calibration` of longitudinal mechanisms (``"exact"``, the
             default, or ``"paper"``), `g` of local hashing, `omega` of SS and L-SS, `memo_size` of L-SS, `width` of SW, and
-            `choices` of a name in `SETS`, with k at most 30. None stands for the default.
+            `choices` of a name in `SETS`, with k at most 30; `steps` and `guess_at_most` of ``"auto"``. None stands for the
+            default.
 
     Raises:
         ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.
@@ -111,9 +117,12 @@ def mechanism(
     given = {"eps": eps, "eps_inf": eps_inf, "eps_1": eps_1, **options}
     given = {key: value for key, value in given.items() if value is not None}
     if "choices" in given:
-        name = LongitudinalPaddedSampling.name if name == "auto" else name
+        for_sets = PaddedSampling if "eps" in given else LongitudinalPaddedSampling
+        given = {key: value for key, value in given.items() if key not in AUTO_OPTIONS} if name == "auto" else given
+        name = for_sets.name if name == "auto" else name
         one_of("mechanism for several answers (choices)", name, tuple(SETS))
-    make = _auto if name == "auto" else _maker(name)
+    auto = _auto_once if "eps" in given and "eps_inf" not in given else _auto
+    make = auto if name == "auto" else _maker(name)
     takes = {key: one for key, one in signature(make).parameters.items() if key != "k"}
     needed = [key for key, one in takes.items() if one.default is Parameter.empty]
     for argument in given:
@@ -130,8 +139,14 @@ def mechanism(
     return made
 
 
-def _auto(k: int, eps_inf: float, eps_1: float, calibration: str = "exact") -> Mechanism:
-    return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration)[0]
+def _auto(
+    k: int, eps_inf: float, eps_1: float, calibration: str = "exact", steps: int = 1, guess_at_most: float | None = None
+) -> Mechanism:
+    return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration, steps=steps, guess_at_most=guess_at_most)[0]
+
+
+def _auto_once(k: int, eps: float, steps: int = 1, guess_at_most: float | None = None) -> Mechanism:
+    return choose_once(k, eps=eps)[0]
 
 
 def lightest(options: Sequence[tuple[M, float]]) -> M:
@@ -147,17 +162,67 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
     return next(m for m in near if m.outweighs() <= LIKE_WEIGHT * min(o.outweighs() for o in near))
 
 
-def choose(k: int, *, eps_inf: float, eps_1: float, calibration: str = "exact") -> tuple[Mechanism, str]:
-    """Returns one of L-GRR, L-OLH and L-OSUE, and the reason for the choice as text.
+def choose(
+    k: int,
+    *,
+    eps_inf: float,
+    eps_1: float,
+    steps: int = 1,
+    guess_at_most: float | None = None,
+    calibration: str = "exact",
+) -> tuple[Mechanism, str]:
+    """Returns one of L-GRR, L-OLH, L-OSUE and L-SS, and the reason for the choice as text.
 
-    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH and by
-    `lightest`.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH, L-SS and
+    `lightest`. It compares the mean of `steps` reports of an unchanged value. If values change, L-OLH loses less than the
+    others (`Mechanism.eps_sequence`): then name it.
 
-    >>> [choose(k, eps_inf=2.0, eps_1=1.0)[0].name for k in (4, 9, 10, 1000)]
-    ['L-GRR', 'L-GRR', 'L-OLH', 'L-OLH']
+    Args:
+        steps: number of steps of the window that the service publishes.
+        guess_at_most: the largest chance of a right guess from all reports of an unchanged value; None for no limit. With a
+            limit, the memos of L-SS are as large as they must be.
+        calibration: with ``"paper"``, L-SS is no candidate.
+
+    Raises:
+        ValueError: if an argument is invalid, or if no candidate guesses at most so well; the message has the least chance.
+
+    >>> [choose(k, eps_inf=2.0, eps_1=1.0, steps=24)[0].name for k in (4, 7, 10, 20, 1000)]
+    ['L-GRR', 'L-SS', 'L-SS', 'L-SS', 'L-SS']
     """
-    built = [LONGITUDINAL[name](k=k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration) for name in AUTO_CANDIDATES]
-    chosen = lightest([(m, m.variance()) for m in built])
-    others = ", ".join(f"{m.name} {m.variance() / chosen.variance():.3g}" for m in built if m is not chosen)
+    losses: dict[str, Any] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration}
+    built: list[Mechanism] = [LONGITUDINAL[name](k=k, **losses) for name in AUTO_CANDIDATES if name != "L-SS"]
+    first = built[0]
+    if calibration == "exact" and first.k <= LongitudinalSubset.most_values:
+        needed = 1 if guess_at_most is None else least_memo_size(first.k, first.eps_inf, guess_at_most)
+        with suppress(ValueError):  # the integers of a device would be too large
+            own = LongitudinalSubset(first.k, eps_inf, eps_1)
+            larger = needed > own.memo_size
+            built.append(LongitudinalSubset(own.k, eps_inf, eps_1, min(needed, own.k // 2)) if larger else own)
+    built.sort(key=lambda m: AUTO_CANDIDATES.index(m.name))
+    allowed = [m for m in built if guess_at_most is None or m.guess(math.inf) <= guess_at_most * (1 + SAME)]
+    if not allowed:
+        least = min(m.guess(math.inf) for m in built)
+        raise ValueError(
+            f"guess_at_most must be at least {math.ceil(1e4 * least) / 1e4:.4f} for k={first.k} and eps_inf={eps_inf:g}, "
+            f"got {guess_at_most}"
+        )
+    return _lightest_reason(allowed, steps)
+
+
+def choose_once(k: int, *, eps: float) -> tuple[Mechanism, str]:
+    """Returns one of GRR, OLH and SS, and the reason for the choice as text, by the same rule for one report.
+
+    >>> [choose_once(k, eps=1.0)[0].name for k in (4, 10, 50, 1000)]
+    ['GRR', 'SS', 'SS', 'OLH']
+    """
+    return _lightest_reason([ONE_TIME[name](k=k, eps=eps) for name in ONCE_CANDIDATES], 1)
+
+
+def _lightest_reason(built: Sequence[Mechanism], steps: int) -> tuple[Mechanism, str]:
+    noise = {m: m.variance(steps=steps) for m in built}
+    chosen = lightest(list(noise.items()))
+    others = ", ".join(f"{m.name} {noise[m] / noise[chosen]:.3g}" for m in built if m is not chosen)
+    others = f" (others relative to it: {others})" if others else ""
+    span = f"of a window of {steps} steps" if steps > 1 else "of a step"
     size = plural(chosen.report_dtype.itemsize, "byte")
-    return chosen, f"{chosen.name}: smallest variance to within 3 % (others relative to it: {others}); {size} a report"
+    return chosen, f"{chosen.name}: smallest variance {span} to within 3 %{others}; {size} a report"

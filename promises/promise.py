@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ldpstream.mechanisms import Mechanism, choose
+from ldpstream.mechanisms.registry import LIKE_VARIANCE, choose_once
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.false_reports import client_line, weight_line
 from ldpstream.promises.pair_costs import cost_lines
 from ldpstream.promises.statements import SHARING, CheckedChance, CheckedLevel, checked_device, checked_level
 from ldpstream.surveys import Cohort, Survey
+from ldpstream.surveys.questions import Level
 
 COLLECTIONS = {
     "smp": "A device draws one of {d} attributes, once, and answers only that one.",
@@ -130,10 +132,7 @@ def promise(survey: Survey) -> list[str]:
         for level, m in zip(attribute.levels, mechanisms, strict=True):
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
             lines += [f"  {line}" for line in _level(survey, i, level.name, m)]
-            if level.mechanism == "auto":
-                several = f"{m.name}: the memoized mechanism for several answers"
-                reason = choose(m.k, eps_inf=m.eps_inf, eps_1=m.eps_1)[1] if m.choices is None else several
-                lines.append(f"  Chosen for you: {reason}.")
+            lines += [f"  {line}" for line in _choice(level, m, survey.window_steps)]
     if d > 1:
         lines += ["", device_line(survey)]
     if any(m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
@@ -143,6 +142,35 @@ def promise(survey: Survey) -> list[str]:
             "with few symbols (L-BLH, L-OLH) reveals the changes least: compare eps_sequence.",
         ]
     return lines
+
+
+def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
+    """Says why ``"auto"`` chose this mechanism; for another name, whether ``"auto"`` would now choose a more accurate one."""
+    if m.choices is not None:
+        kind = "memoized" if m.memoized else "one-time"
+        return [f"Chosen for you: {m.name}: the {kind} mechanism for several answers."] if level.mechanism == "auto" else []
+    if m.memoized:
+        chosen, reason = choose(
+            m.k, eps_inf=m.eps_inf, eps_1=m.eps_1, steps=window_steps, guess_at_most=level.guess_at_most,
+            calibration=level.calibration or "exact",
+        )  # fmt: skip
+    else:
+        chosen, reason = choose_once(m.k, eps=m.epsilons()["eps"])
+    if level.mechanism == "auto":
+        changing = " If values change, name L-OLH in its place." if m.memoized and m.name != "L-OLH" else ""
+        return [f"Chosen for you: {reason}.{changing}"]
+    steps = window_steps if m.memoized else 1
+    share = chosen.variance(steps=steps) / m.device.variance(steps=steps) if m.device.pure else 1.0
+    if share > 1 / LIKE_VARIANCE:
+        return []
+    better = f'mechanism = "auto" would choose {chosen.name} in a new survey: '
+    if not m.memoized:
+        return [f"{better}a step needs {share:.2f} times as many people for the same error."]
+    often = "more" if chosen.guess(math.inf) > m.guess(math.inf) else "less"
+    return [
+        f"{better}a window of {window_steps} steps needs {share:.2f} times as many people for the same error, if values do not "
+        f"change. A guess from all reports is then right {often} often."
+    ]
 
 
 def _cohort(cohort: Cohort) -> list[str]:

@@ -29,6 +29,7 @@ DERIVED = (
     "stride",
     "field",
     "coins",
+    "log_odds",
 )  # keys of a level that follow from the other keys
 
 

@@ -50,6 +50,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         calibration: ``"exact"`` (default) or ``"paper"``, for mechanisms with a memo except L-SS and L-PS-GRR.
         memo_size: for L-SS, the number of values in a memo; by default the one with the least variance of many reports. A
             guesser who has all reports of a person is right less often with a larger memo.
+        guess_at_most: the largest allowed chance of a right guess of a value that never changes, from all reports of a device;
+            by default no limit. ``"auto"`` keeps to it; another mechanism is refused if its chance is larger.
         every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
         lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """
@@ -61,11 +63,14 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     eps: float | None = None
     calibration: Calibration | None = None
     memo_size: int | None = None
+    guess_at_most: Annotated[float, Meta(gt=0, le=1)] | None = None
     every_steps: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
-    def build(self, k: int, share: int, choices: int | None = None) -> Mechanism:
+    def build(self, k: int, share: int, choices: int | None = None, window_steps: int = 1) -> Mechanism:
         """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`.
+
+        ``"auto"`` is chosen for windows of `window_steps`.
 
         Raises:
             ValueError: if there is no such mechanism, or the level's keys do not fit it.
@@ -80,10 +85,22 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
             calibration=self.calibration,
             memo_size=self.memo_size,
             choices=choices,
+            **({"steps": window_steps, "guess_at_most": self.guess_at_most} if self.mechanism == "auto" else {}),
         )
-        if self.every_steps is None and self.lifetime_reports is None:
-            return built
-        return built.spaced(self.every_steps or 1, self.lifetime_reports)
+        if self.every_steps is not None or self.lifetime_reports is not None:
+            built = built.spaced(self.every_steps or 1, self.lifetime_reports)
+        self._check_guess(built)
+        return built
+
+    def _check_guess(self, built: Mechanism) -> None:
+        if self.guess_at_most is None:
+            return
+        chance = built.guess(built.lifetime_reports or math.inf)
+        if chance > self.guess_at_most * (1 + 1e-6):
+            raise ValueError(
+                f"guess_at_most must be at least {math.ceil(1e4 * chance) / 1e4:.4f} for {built.signature}, "
+                f"got {self.guess_at_most}"
+            )
 
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -270,9 +287,9 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         """The largest number of values that a person may choose; None without `choices`."""
         return len(self.values or ()) if isinstance(self.choices, str) else self.choices
 
-    def build(self, level: Level, share: int) -> Mechanism:
+    def build(self, level: Level, share: int, window_steps: int) -> Mechanism:
         """The mechanism of a level, with the budget divided by `share`; see `Level.build`."""
-        return level.build(self.k - (self.most or 0), share, self.most)
+        return level.build(self.k - (self.most or 0), share, self.most, window_steps)
 
     @cached_property
     def k(self) -> int:

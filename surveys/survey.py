@@ -199,7 +199,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                         raise ValueError('choices needs collection = "smp" or "spl", got rs+fd')
                     if level.mechanism in NUMERIC and attribute.values is not None:
                         raise ValueError(f"{level.mechanism} needs numbers: bins or size instead of values")
-                    tables_bytes += 8 * math.prod(attribute.build(level, self.share).table_shape)
+                    tables_bytes += 8 * math.prod(attribute.build(level, self.share, self.window_steps).table_shape)
                     if (level.every_steps or 1) > self.window_steps:
                         raise ValueError(
                             f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
@@ -277,7 +277,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def mechanisms(self) -> tuple[tuple[Mechanism, ...], ...]:
         """The mechanism of every attribute and level, by their indices; with fake data under rs+fd with several attributes."""
         d = len(self.attributes)
-        built = [[a.build(level, self.share) for level in a.levels] for a in self.attributes]
+        built = [[a.build(level, self.share, self.window_steps) for level in a.levels] for a in self.attributes]
         if self.collection == "rs+fd" and d > 1:
             built = [[m.with_fake_data(d) for m in levels] for levels in built]
         return tuple(map(tuple, built))

@@ -92,6 +92,12 @@ def best_sizes(k: int, eps_inf: float, eps_1: float, memo_size: int | None, omeg
     return min(reach, key=lambda sizes: memo_noise[sizes[0]] * noise[sizes[1]], default=(m, w))
 
 
+def least_memo_size(k: int, eps_inf: float, guess: float) -> int:
+    """The smallest m, at least 1, for which a guess from all reports is right with at most this chance; it may exceed k/2."""
+    rest = math.exp(-eps_inf)
+    return max(1, math.ceil((1 / guess - k * rest) / (1 - rest) * (1 - 1e-12)))
+
+
 class MemoizedSubsetReading(Reading):
     m: "LongitudinalSubset"
 
@@ -146,12 +152,21 @@ class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
 
     def _guess(self, t: float) -> Chance:
         """The best guess names a member of the memo. If this succeeds with probability s, as for a uniform memo, the guess is
-        right with probability (1 + (e^ε∞ - 1) s) / (k + (e^ε∞ - 1) m)."""
-        if t == 1 or t == math.inf:
-            return Chance(self.m.p / self.m.omega if t == 1 else self.m.p1 / self.m.memo_size)
-        member, rest = evidence.guess_bound(self.m.k, self._swapped(t), members=self.m.memo_size), math.exp(-self.m.eps_inf)
-        of_member = (rest + (1 - rest) * member) / (self.m.k * rest + (1 - rest) * self.m.memo_size)
-        return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), self.m.k)), exact=False)
+        right with probability (1 + (e^ε∞ - 1) s) / (k + (e^ε∞ - 1) m).
+
+        s is at least 1 - (k-m) ρ^t with ρ = 1 - (√h - √(h/θ))². ρ^t is Chernoff's bound of the chance that another value is in
+        as many reports as a given member. h is the chance that only the member is in a report, h/θ that only the other is.
+        """
+        k, m = self.m.k, self.m.memo_size
+        if t == 1:
+            return Chance(self.m.p / self.m.omega)
+        swapped, rest = self._swapped(t), math.exp(-self.m.eps_inf)
+        apart = swapped.favours * math.expm1(-swapped.eps / 2) ** 2
+        if t == math.inf or (k - m) * (1 - apart) ** t < guessing.SAME:
+            return Chance(self.m.p1 / m)
+        member = evidence.guess_bound(k, swapped, members=m)
+        of_member = (rest + (1 - rest) * member) / (k * rest + (1 - rest) * m)
+        return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), k)), exact=False)
 
 
 class LongitudinalSubset(Subsets, Longitudinal):

@@ -101,6 +101,7 @@ def kept_survey(place: str, kept: Kept) -> Survey:
     if survey.fingerprint.hex() != kept.fingerprint:
         raise KeptUnreadable(
             f"{place} holds survey {kept.fingerprint}, which this version reads as {survey.fingerprint.hex()}: "
-            f'write replaces = "{kept.fingerprint}" into the survey\'s file to end it'
+            f'if a level has mechanism = "auto", name its former mechanism; or write replaces = "{kept.fingerprint}" into the '
+            "survey's file to end it"
         )
     return survey

@@ -193,7 +193,10 @@ def canonical(toml: str, resolved: Json) -> str:
     return jcs(document)
 
 
-RESOLVED = ("k", "row_bytes", "coins", "g", "functions", "digits", "stride", "field", "omega", "width", "choices")
+RESOLVED = (
+    "k", "row_bytes", "coins", "g", "functions", "digits", "stride", "field", "omega", "memo_size", "log_odds", "width",
+    "choices",
+)  # fmt: skip
 
 
 def jcs(value: Any) -> str:

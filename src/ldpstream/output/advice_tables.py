@@ -52,12 +52,13 @@ def reasons(advice: Advice) -> list[str]:
         half = " (ε₁ was set to a half of ε∞)" if question.eps_1 is None else ""
         lost = (
             f"{of} lose at most {nats(m.eps_t(t))} if the value does not change, and any number of reports "
-            f"{nats(m.eps_inf)}{half}; {any_values}. If values change, give --eps with --every-steps."
+            f"{nats(m.eps_inf)}{half}; {any_values}. If values change, give --eps with --every-steps; "
+            "of the memoized mechanisms, L-OLH then loses least."
         )
     else:
         lost = f"{of} lose at most {nats(m.eps_t(t))}, also if values change."
     refused = [f"{name} is not possible: {why}." for name, why in advice.refused.items()]
-    return [reason(m, {option.m: option.errors[0] for option in advice.options}), lost, *refused]
+    return [reason(m, {option.m: option.errors[1] for option in advice.options}), lost, *refused]
 
 
 def stanza(advice: Advice) -> str:

@@ -21,12 +21,12 @@ from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.claims.guessing import SAME, Chance
-from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, SHORT_REPORTS, lightest
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, ONCE_CANDIDATES, lightest
 from ldpstream.planning.question import AdviceError, Question
 from ldpstream.surveys import SurveyError, parse_survey
 
 WINDOW = 24  # steps of a window
-FIRST = (*NUMERIC, *SHORT_REPORTS, *AUTO_CANDIDATES)  # of like mechanisms, the adviser prefers these: their reports are short
+FIRST = (*NUMERIC, *ONCE_CANDIDATES, *AUTO_CANDIDATES)  # of like mechanisms, the adviser prefers these: their reports are short
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Advice:
     """The answer to a question.
 
     Attributes:
-        options: the possible mechanisms; the smallest error of a step comes first.
+        options: the possible mechanisms; the smallest error of a window comes first.
         refused: the other mechanisms, with the reason.
         first: the advised mechanism.
     """
@@ -90,7 +90,7 @@ def advise(question: Question) -> Advice:
     for m in built:
         errors = tuple(math.sqrt(variance(question, m, shares, span)) for span in spans)
         found.append(Option(m, errors, m.guess(), m.guess(m.reports_in(question.steps))))
-    found.sort(key=lambda option: option.errors[0])
+    found.sort(key=lambda option: option.errors[1])
     marked = [replace(one, dominated=next((other.m.name for other in found if other.dominates(one)), "")) for one in found]
     return Advice(question, marked, refused, best(variances(question, built, shares)))
 
@@ -120,11 +120,11 @@ def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:
 def variances(
     question: Question, built: list[Mechanism], shares: FloatArray, middles: FloatArray | None = None
 ) -> dict[Mechanism, float]:
-    return {m: variance(question, m, shares, 1, middles) for m in built}
+    return {m: variance(question, m, shares, window(question), middles) for m in built}
 
 
 def best(found: Mapping[Mechanism, float]) -> Mechanism:
-    """The mechanism with the smallest variance of a step; of like ones, the one with the smaller weight.
+    """The mechanism with the smallest variance of a window; of like ones, the one with the smaller weight.
 
     `registry.lightest` is the rule.
     """
@@ -136,8 +136,8 @@ def reason(m: Mechanism, found: Mapping[Mechanism, float]) -> str:
     if len(found) == 1:
         return f"{m.name}: the only mechanism for this question."
     if found[m] == min(found.values()):
-        return f"{m.name}: the smallest exact variance."
-    return f"{m.name}: its exact variance is within 3 % of the smallest, and a false report has less weight."
+        return f"{m.name}: the smallest exact variance of a window."
+    return f"{m.name}: its exact variance of a window is within 3 % of the smallest, and a false report has less weight."
 
 
 def equal_shares(question: Question) -> FloatArray:
@@ -181,4 +181,5 @@ def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, An
     level |= m.epsilons()
     level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
     level |= {"lifetime_reports": m.lifetime_reports} if m.lifetime_reports else {}
+    level |= {"memo_size": size} if (size := m.parameters().memo_size) else {}
     return {"name": name, **domain, "level": [level]}

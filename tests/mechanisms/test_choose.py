@@ -1,0 +1,105 @@
+"""The automatic choice takes the most accurate candidate for what a survey publishes, and keeps to `guess_at_most`."""
+
+import math
+from itertools import product
+
+import pytest
+
+from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, LIKE_VARIANCE, ONCE_CANDIDATES, choose, choose_once
+from ldpstream.promises.promise import promise
+from ldpstream.surveys import Survey, SurveyError
+from tests.small_survey import small_survey
+
+PAIRS = ((0.5, 0.25), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (4.0, 1.0))
+
+
+@pytest.mark.parametrize("steps", [1, 8, 24])
+def test_auto_takes_the_most_accurate_window_to_three_per_cent(steps: int) -> None:
+    """Control: the choice for one step is not the choice for a window in some cases."""
+    differ = 0
+    for k, (eps_inf, eps_1) in product((2, 3, 5, 7, 10, 20, 50, 200), PAIRS):
+        chosen, reason = choose(k, eps_inf=eps_inf, eps_1=eps_1, steps=steps)
+        every = [mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1) for name in AUTO_CANDIDATES]
+        assert chosen.variance(steps=steps) <= LIKE_VARIANCE * min(m.variance(steps=steps) for m in every)
+        assert reason.startswith(
+            f"{chosen.name}: smallest variance of a {'step' if steps == 1 else f'window of {steps} steps'}"
+        )
+        differ += chosen.name != choose(k, eps_inf=eps_inf, eps_1=eps_1)[0].name
+    assert (differ > 0) == (steps > 1)
+
+
+def test_auto_with_eps_takes_the_most_accurate_report_to_three_per_cent() -> None:
+    taken = set()
+    for k, eps in product((2, 4, 5, 10, 30, 200, 2000), (0.25, 1.0, 2.0)):
+        chosen, _ = choose_once(k, eps=eps)
+        every = [mechanism(name, k, eps=eps) for name in ("GRR", "OLH", "SS", "OUE")]
+        assert chosen.variance() <= LIKE_VARIANCE * min(m.variance() for m in every)
+        assert mechanism("auto", k, eps=eps).signature == chosen.signature
+        taken.add(chosen.name)
+    assert taken == set(ONCE_CANDIDATES)
+    assert mechanism("auto", 5, eps=1.0, choices=2).name == "PS-GRR"
+
+
+def test_the_chance_of_a_guess_is_at_most_the_given_one() -> None:
+    """At the least possible chance, memos of half of the values are needed; just below it there is one error."""
+    free = choose(20, eps_inf=2.0, eps_1=1.0, steps=24)[0]
+    assert free.guess(math.inf) > 0.2
+    for limit in (0.2, 0.15, 0.1, 0.0881):
+        bound = choose(20, eps_inf=2.0, eps_1=1.0, steps=24, guess_at_most=limit)[0]
+        assert bound.guess(math.inf) <= limit
+        assert bound.variance(steps=24) >= free.variance(steps=24)
+        smaller = mechanism("L-SS", 20, eps_inf=2.0, eps_1=1.0, memo_size=(bound.parameters().memo_size or 2) - 1)
+        assert bound.name != "L-SS" or smaller.guess(math.inf) > limit
+    with pytest.raises(ValueError, match=r"guess_at_most must be at least 0.0881 for k=20 and eps_inf=2, got 0.088$"):
+        choose(20, eps_inf=2.0, eps_1=1.0, guess_at_most=0.088)
+
+
+# ---- in a survey
+
+
+def level(**keys: object) -> dict[str, object]:
+    return {"name": "standard", **keys}
+
+
+def test_a_survey_chooses_for_its_window_and_keeps_to_the_chance() -> None:
+    def asked(**keys: object) -> Survey:
+        losses = {"mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}
+        return small_survey({"name": "a", "size": 10, "level": [level(**losses, **keys)]}, window_steps=24)
+
+    survey, bounded = asked(), asked(guess_at_most=0.3)
+    [[free]], [[bound]] = survey.mechanisms, bounded.mechanisms
+    assert free.signature == choose(10, eps_inf=2.0, eps_1=1.0, steps=24)[0].signature
+    assert any("Chosen for you: L-SS: smallest variance of a window of 24 steps" in line for line in promise(survey))
+    assert any("If values change, name L-OLH in its place." in line for line in promise(survey))
+    assert bound.guess(math.inf) <= 0.3 < free.guess(math.inf)
+    assert "guess_at_most" not in bounded.canonical
+    with pytest.raises(SurveyError, match=r"guess_at_most must be at least 0.1762 for k=10 and eps_inf=2, got 0.1"):
+        asked(guess_at_most=0.1)
+
+
+@pytest.mark.parametrize(("keys", "least"), [
+    ({"mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0, "guess_at_most": 0.2}, "0.2615 for L-OLH"),
+    ({"mechanism": "GRR", "eps": 1.0, "lifetime_reports": 3, "guess_at_most": 0.2}, "for GRR"),
+    ({"mechanism": "GRR", "eps": 1.0, "guess_at_most": 0.9}, "1.0000 for GRR"),
+])  # fmt: skip
+def test_a_named_mechanism_with_a_larger_chance_is_refused(keys: dict[str, object], least: str) -> None:
+    with pytest.raises(SurveyError, match=rf"\(a, standard\): guess_at_most must be at least .*{least}"):
+        small_survey({"name": "a", "size": 10, "level": [level(**keys)]})
+
+
+def test_check_says_when_auto_would_choose_better() -> None:
+    def lines(**keys: object) -> list[str]:
+        survey = small_survey({"name": "a", "size": 20, "level": [level(**keys)]}, window_steps=24)
+        return [line for line in promise(survey) if "would choose" in line]
+
+    losses = {"eps_inf": 2.0, "eps_1": 1.0}
+    [line] = lines(mechanism="L-OLH", **losses)
+    assert line == (
+        '  mechanism = "auto" would choose L-SS in a new survey: a window of 24 steps needs 0.66 times as many people for the '
+        "same error, if values do not change. A guess from all reports is then right more often."
+    )
+    [line] = lines(mechanism="OUE", eps=1.0)
+    assert "would choose SS in a new survey: a step needs 0.88 times as many people" in line
+    for keys in ({"mechanism": "auto", **losses}, {"mechanism": "L-SS", **losses}, {"mechanism": "SS", "eps": 1.0}):
+        assert not lines(**keys)
