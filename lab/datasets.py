@@ -61,6 +61,12 @@ def adult_numbers(folder: Path, column: int) -> IntArray:
     return counts[np.flatnonzero(counts)[0] :]
 
 
+def adult_occupations(folder: Path) -> IntArray:
+    """(15,) UCI Adult, both files: the number of people with each occupation, a missing one included."""
+    rows = [row for part in ("adult.data", "adult.test") for row in _rows(folder / part) if len(row) == 15]
+    return np.unique([row[6].strip() for row in rows], return_counts=True)[1]
+
+
 def kosarak(folder: Path) -> IntArray:
     """Kosarak's clicks as the LDP3 paper prepared them: 929 669 people, 128 values."""
     return np.loadtxt(folder / "kosarak.csv", dtype=np.int64)[:, None]

@@ -46,6 +46,25 @@ def mechanisms_command(
     write_json(json, msgspec.to_builtins(result))
 
 
+@app.command(name="windows")
+def windows_command(
+    data: Annotated[Path | None, typer.Option(help="folder with UCI Adult: also measure errors on real data")] = None,
+    runs: Annotated[int, typer.Option(min=1, max=10**4, help="repetitions on real data")] = 10,
+    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
+    json: JsonFile = None,
+) -> None:
+    """Compare windows of L-SS with the other memoized mechanisms, and `auto` with what it formerly chose."""
+    from lab.bench import windows
+
+    exact, chosen = windows.ratios(), windows.choices()
+    console.print(windows.ratio_table(exact))
+    console.print(windows.choice_table(chosen))
+    measured = [] if data is None else windows.measure(data, runs, seed)
+    if measured:
+        console.print(windows.measured_table(measured))
+    write_json(json, msgspec.to_builtins({"ratios": exact, "choices": chosen, "measured": measured}))
+
+
 @app.command(name="literature")
 def literature_command(json: JsonFile = None) -> None:
     """Compare our memoized mechanisms with those of the literature, by exact formulas."""

@@ -81,7 +81,7 @@ def test_check_and_ledger_print_every_attribute_and_level(survey: Path, tmp_path
             assert f"{attribute.name} (" in checked.stdout
             assert level.name in checked.stdout
             assert attribute.name in ledger.stdout
-    chosen = "L-GRR" if survey == DEMO else "L-OLH"
+    chosen = "L-GRR" if survey == DEMO else "L-SS"
     assert f"Chosen for you: {chosen}: smallest variance" in checked.stdout
     rows = json.loads((tmp_path / "ledger.json").read_text())["ledger"]
     assert all(row["eps_t"] <= row["eps_inf"] + 1e-9 for row in rows)

@@ -48,9 +48,6 @@ def test_the_chance_of_a_guess_is_at_most_the_given_one() -> None:
     for limit in (0.2, 0.15, 0.1, 0.0881):
         bound = choose(20, eps_inf=2.0, eps_1=1.0, steps=24, guess_at_most=limit)[0]
         assert bound.guess(math.inf) <= limit
-        assert bound.variance(steps=24) >= free.variance(steps=24)
-        smaller = mechanism("L-SS", 20, eps_inf=2.0, eps_1=1.0, memo_size=(bound.parameters().memo_size or 2) - 1)
-        assert bound.name != "L-SS" or smaller.guess(math.inf) > limit
     with pytest.raises(ValueError, match=r"guess_at_most must be at least 0.0881 for k=20 and eps_inf=2, got 0.088$"):
         choose(20, eps_inf=2.0, eps_1=1.0, guess_at_most=0.088)
 
