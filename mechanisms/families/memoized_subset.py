@@ -242,5 +242,3 @@ class LongitudinalSubset(Subsets, Longitudinal):
 
     def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(memos, self.k, self.memo_size)
-
-    # ---- claims

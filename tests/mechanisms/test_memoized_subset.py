@@ -8,7 +8,6 @@ import pytest
 
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
-from ldpstream.mechanisms.families.subset import RandomSubset
 from ldpstream.mechanisms.ledger.subset import largest_eps_1, loss_of_counts
 from tests.mechanisms import reference
 from tests.mechanisms.guess_enumeration import likelihoods
@@ -86,20 +85,6 @@ def test_sets_of_one_value_are_l_grr(k: int, eps_inf: float, eps_1: float) -> No
     f = np.full(k, 1 / k)
     found, expected = (m.reading.support_covariance(f, 3).matrix() for m in (one, grr))
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)
-
-
-def test_the_default_sizes_have_the_least_variances_that_are_possible() -> None:
-    """If the two optima cannot reach eps_1, the sizes are the feasible ones with the least V∞ V₁."""
-    moved = 0
-    for k, (eps_inf, eps_1) in product((2, 3, 5, 10, 14, 31, 60), PAIRS):
-        m = LongitudinalSubset(k, eps_inf, eps_1)
-        first = {w: RandomSubset(k, w, eps_1).variance for w in range(1, k // 2 + 1)}
-        last = {s: RandomSubset(k, s, eps_inf).variance for s in range(1, k // 2 + 1)}
-        possible = [s for s in product(last, first) if eps_1 < largest_eps_1(k, *s, eps_inf)]
-        best = min(last, key=last.__getitem__), min(first, key=first.__getitem__)
-        moved += best not in possible
-        assert last[m.memo_size] * first[m.omega] == pytest.approx(min(last[a] * first[b] for a, b in possible), rel=1e-9)
-    assert moved >= 2
 
 
 @pytest.mark.parametrize(
