@@ -91,13 +91,18 @@ def papers(survey: Survey, language: Language, kept_s: int, served_s: int) -> di
 
 
 def missing(paper: str, written: str) -> list[str]:
-    """Returns the lines of a paper that a file lacks. In the file, any text may be in place of […], and lines may be wrapped.
+    """Returns the lines of a paper that a file lacks, or has in another order. In the file, any text may be in place of […],
+    lines may be wrapped, and other text may stand between them.
 
     The last line has the digest of the paper, so each change of the survey or of the texts is found.
     """
-    found = " ".join(written.split())
-    asked = (" ".join(line.split()) for line in paper.splitlines())
-    return [line for line in asked if not re.search(".*?".join(map(re.escape, line.split(UNKNOWN))), found)]
+    found, end, lacking = " ".join(written.split()), 0, []
+    for line in (" ".join(line.split()) for line in paper.splitlines()):
+        if here := re.compile(".*?".join(map(re.escape, line.split(UNKNOWN)))).search(found, end):
+            end = here.end()  # two tables may have the same row: each must be there
+        else:
+            lacking.append(line)
+    return lacking
 
 
 def _fill(text: str, facts: Facts) -> str:
@@ -166,8 +171,14 @@ def _losses(level: CheckedLevel, language: Language) -> Facts:
 
 
 def _questions(survey: Survey, memoized: bool | None = None) -> str:
-    asked = zip(survey.attributes, survey.mechanisms, strict=True)
-    return ", ".join(f"`{a.name}`" for a, ms in asked if memoized is None or any(m.memoized is memoized for m in ms))
+    """The questions with a level that has a memo, or has none; the names of these levels too, if the other levels differ."""
+    asked = []
+    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
+        levels = zip(attribute.levels, mechanisms, strict=True)
+        own = [level.name for level, m in levels if memoized is None or m.memoized is memoized]
+        names = "" if len(own) == len(mechanisms) else f" ({', '.join(own)})"
+        asked += [f"`{attribute.name}`{names}"] if own else []
+    return ", ".join(asked)
 
 
 def _answers(attribute: Attribute) -> str:
@@ -181,7 +192,7 @@ def _plain(text: str | None) -> str:
 
 
 def _number(text: str, language: Language) -> str:
-    return text.replace(".", language["decimal"])
+    return (f"{float(text):.0f}" if "e+" in text else text).replace(".", language["decimal"])
 
 
 def _right(chance: CheckedChance, language: Language) -> str:
