@@ -50,8 +50,9 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         calibration: ``"exact"`` (default) or ``"paper"``, for mechanisms with a memo except L-SS and L-PS-GRR.
         memo_size: for L-SS, the number of values in a memo; by default the one with the least variance of many reports. A
             guesser who has all reports of a person is right less often with a larger memo.
-        guess_at_most: the largest allowed chance of a right guess of a value that never changes, from all reports of a device;
-            by default no limit. ``"auto"`` keeps to it; another mechanism is refused if its chance is larger.
+        guess_at_most: the largest allowed chance of a right guess of a value that never changes, from all reports of this
+            attribute by a device that keeps its storage; by default no limit. Other attributes can add hints. ``"auto"`` keeps
+            to it; another mechanism is refused if its chance is larger.
         every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
         lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """

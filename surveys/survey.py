@@ -127,7 +127,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
 
     A change of a key gives the survey a new fingerprint. You may change the keys that devices need not know at any time:
     `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered`
-    and `aliases`.
+    and `aliases`; of a level with a named mechanism, `guess_at_most`.
 
     Attributes:
         name: letters, digits and ``. _ -``, at most 64 characters.
