@@ -39,6 +39,7 @@ from ldpstream.mechanisms.families.subset import (
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1
 
+MOST_LOG_ODDS = 709  # nats; the odds are a double in the checks of a device
 MOST_BITS = 2**16  # of the integers of a device, which have about 53 bits for each value of a set
 
 
@@ -200,10 +201,13 @@ class LongitudinalSubset(Subsets, Longitudinal):
         given = (s if s is None else integer(n, s, 1, self.k // 2) for n, s in (("memo_size", memo_size), ("omega", omega)))
         self.memo_size, w = best_sizes(self.k, self.eps_inf, self.eps_1, *given)
         limit = largest_eps_1(self.k, self.memo_size, w, self.eps_inf)
+        wrong = f"eps_1 must be in (0, {limit:g}) for L-SS with k={self.k}, eps_inf={self.eps_inf:g}, "
+        wrong += f"memo_size={self.memo_size} and omega={w}, got {self.eps_1!r}"
         if self.eps_1 >= limit:
-            sizes = f"k={self.k}, eps_inf={self.eps_inf:g}, memo_size={self.memo_size} and omega={w}"
-            raise ValueError(f"eps_1 must be in (0, {limit:g}) for L-SS with {sizes}, got {self.eps_1!r}")
+            raise ValueError(wrong)
         self._rounds = SubsetRounds.calibrated(self.k, self.memo_size, w, self.eps_inf, self.eps_1)
+        if self._rounds.log_theta > MOST_LOG_ODDS:
+            raise ValueError(f"{wrong}, which is too near the limit: the odds of a device must be at most e^{MOST_LOG_ODDS}")
         self.odds = Odds.of(math.expm1(self._rounds.log_theta))
         bits = self.k + min(self.memo_size, w) * 4 * len(self.odds.numerator)
         if bits > MOST_BITS:

@@ -60,7 +60,7 @@ class RandomSubset:
 
     @property
     def ratios(self) -> GainRatios:
-        return GainRatios(self.p * (self.k - self.size) / (self.size * (1 - self.p)))
+        return GainRatios(math.exp(self.eps))
 
     @property
     def blanket(self) -> Blanket:

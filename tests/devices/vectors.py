@@ -158,13 +158,12 @@ def _number(stream: Iterator[int]) -> int:
 
 
 def ledger() -> Iterator[Case]:
-    for name in EVERY:
-        for k, eps_1, eps_inf in ((2, 0.5, 1.0), (20, 1.0, 2.5), (300, 3.0, 8.0)):
-            m = _built(name, k, eps_1, eps_inf)
-            p = m.parameters()
-            for t in (1, 2, 10, 1000):
-                told = m.eps_t(t) if p.odds is None or t == 1 else m.eps_inf  # a device need not search for the worst reports
-                yield {"parameters": p, "t": t, "eps_t": told, "any_values": t * m.claims.eps_per_report}
+    sizes = (2, 0.5, 1.0), (20, 1.0, 2.5), (300, 3.0, 8.0)
+    for m in [_built(name, *size) for name in EVERY for size in sizes] + [_built("L-SS", 20, 36.0, 40.0)]:
+        p = m.parameters()
+        for t in (1, 2, 10, 1000):
+            told = m.eps_t(t) if p.odds is None or t == 1 else m.eps_inf  # a device need not search for the worst reports
+            yield {"parameters": p, "t": t, "eps_t": told, "any_values": t * m.claims.eps_per_report}
 
 
 def claims() -> Iterator[Case]:

@@ -111,3 +111,7 @@ def test_too_many_values_and_too_large_integers_get_one_clear_error() -> None:
         mechanism("L-SS", 1025, eps_inf=2.0, eps_1=1.0)
     with pytest.raises(ValueError, match="the integers of a device must have at most 65536 bits, got up to"):
         mechanism("L-SS", 1024, eps_inf=600.0, eps_1=590.0, memo_size=512, omega=512)
+    with pytest.raises(ValueError, match="too near the limit: the odds of a device must be at most e\\^709"):
+        mechanism("L-SS", 4, eps_inf=700.0, eps_1=700 - 1e-7)
+    assert mechanism("auto", 4, eps_inf=700.0, eps_1=700 - 1e-7).name != "L-SS"
+    assert built(4, 2, 2, 700.0, 699.0).memo.ratios.table(1).max() == 700

@@ -242,11 +242,12 @@ export const SUBSETS: Family = {
     }
     const largest = Math.max(...logs);
     const chances = logs.map((log) => Math.exp(log - largest));
-    const overlap = chances.reduce((sum, chance, j) => sum + j * chance, 0) / chances.reduce((sum, chance) => sum + chance, 0);
+    const mean = (of: (j: number) => number) => chances.reduce((sum, chance, j) => sum + of(j) * chance, 0) / chances.reduce((sum, chance) => sum + chance, 0);
+    const overlap = mean((j) => j);
     const { yes, no } = probabilities(memo["with_value"]!);
     const [inside, outside] = [overlap / size, (m.omega - overlap) / (m.k - size)]; // chances of a member of the memo, and of another value
     const p = yes * inside + no * outside;
-    const notP = yes * (1 - inside) + no * (1 - outside);
+    const notP = (yes * mean((j) => size - j)) / size + no * (1 - outside); // 1 - inside would cancel for large losses
     return Math.log(p / m.omega) - Math.log(notP / (m.k - m.omega));
   },
   lossOfMemos: (m) => Math.min(m.memos!.size, m.omega) * m.memos!.logOdds,

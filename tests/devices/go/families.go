@@ -239,13 +239,12 @@ func (s subsets) lossOfTwo(p *Parameters, memo, report coinSet) float64 {
 	for _, l := range logs {
 		largest = max(largest, l)
 	}
-	mean, sum := 0.0, 0.0
+	mean, missing, sum := 0.0, 0.0, 0.0
 	for j, l := range logs {
 		chance := math.Exp(l - largest)
-		mean, sum = mean+float64(j)*chance, sum+chance
+		mean, missing, sum = mean+float64(j)*chance, missing+(m-float64(j))*chance, sum+chance
 	}
-	mean /= sum
 	yes, no := memo["with_value"].probabilities()
-	a, b := mean/m, (omega-mean)/(k-m)
-	return math.Log(((yes*a + no*b) / omega) / ((yes*(1-a) + no*(1-b)) / (k - omega)))
+	a, notA, b := mean/sum/m, missing/sum/m, (omega-mean/sum)/(k-m)
+	return math.Log(((yes*a + no*b) / omega) / ((yes*notA + no*(1-b)) / (k - omega)))
 }
