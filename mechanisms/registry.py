@@ -7,12 +7,12 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
-from ldpstream.mechanisms.arguments import one_of
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer, one_of, real
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims.guessing import SAME
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset, least_memo_size
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset, best_sizes, least_memo_size
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.mechanisms.families.subset import SubsetSelection
@@ -189,22 +189,24 @@ def choose(
     >>> [choose(k, eps_inf=2.0, eps_1=1.0, steps=24)[0].name for k in (4, 7, 10, 20, 1000)]
     ['L-GRR', 'L-SS', 'L-SS', 'L-SS', 'L-SS']
     """
+    integer("steps", steps, 1, MAX_COUNT)
+    if guess_at_most is not None:
+        real("guess_at_most", guess_at_most, 1e-9, 1.0)
     losses: dict[str, Any] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration}
     built: list[Mechanism] = [LONGITUDINAL[name](k=k, **losses) for name in AUTO_CANDIDATES if name != "L-SS"]
     first = built[0]
     if calibration == "exact" and first.k <= LongitudinalSubset.most_values:
         needed = 1 if guess_at_most is None else least_memo_size(first.k, first.eps_inf, guess_at_most)
-        with suppress(ValueError):  # the integers of a device would be too large
-            own = LongitudinalSubset(first.k, eps_inf, eps_1)
-            larger = needed > own.memo_size
-            built.append(LongitudinalSubset(own.k, eps_inf, eps_1, min(needed, own.k // 2)) if larger else own)
+        with suppress(ValueError):  # the odds or the integers of a device would be too large
+            sizes = best_sizes(first.k, first.eps_inf, first.eps_1, least=needed, steps=steps)
+            built.append(LongitudinalSubset(first.k, eps_inf, eps_1, *sizes))
     built.sort(key=lambda m: AUTO_CANDIDATES.index(m.name))
     allowed = [m for m in built if guess_at_most is None or m.guess(math.inf) <= guess_at_most * (1 + SAME)]
     if not allowed:
         least = min(m.guess(math.inf) for m in built)
         raise ValueError(
-            f"guess_at_most must be at least {math.ceil(1e4 * least) / 1e4:.4f} for k={first.k} and eps_inf={eps_inf:g}, "
-            f"got {guess_at_most}"
+            f"guess_at_most must be at least {math.ceil(1e4 * least) / 1e4:.4f} for auto with k={first.k} and "
+            f"eps_inf={eps_inf:g}, got {guess_at_most}"
         )
     return _lightest_reason(allowed, steps)
 

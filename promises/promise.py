@@ -150,10 +150,13 @@ def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
         kind = "memoized" if m.memoized else "one-time"
         return [f"Chosen for you: {m.name}: the {kind} mechanism for several answers."] if level.mechanism == "auto" else []
     if m.memoized:
-        chosen, reason = choose(
-            m.k, eps_inf=m.eps_inf, eps_1=m.eps_1, steps=window_steps, guess_at_most=level.guess_at_most,
-            calibration=level.calibration or "exact",
-        )  # fmt: skip
+        try:
+            chosen, reason = choose(
+                m.k, eps_inf=m.eps_inf, eps_1=m.eps_1, steps=window_steps, guess_at_most=level.guess_at_most,
+                calibration=level.calibration or "exact",
+            )  # fmt: skip
+        except ValueError:  # no candidate keeps to guess_at_most
+            return []
     else:
         chosen, reason = choose_once(m.k, eps=m.epsilons()["eps"])
     if level.mechanism == "auto":

@@ -51,8 +51,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         memo_size: for L-SS, the number of values in a memo; by default the one with the least variance of many reports. A
             guesser who has all reports of a person is right less often with a larger memo.
         guess_at_most: the largest allowed chance of a right guess of a value that never changes, from all reports of this
-            attribute by a device that keeps its storage; by default no limit. Other attributes can add hints. ``"auto"`` keeps
-            to it; another mechanism is refused if its chance is larger.
+            attribute by a device that keeps its storage; by default no limit. Other attributes can add hints. With
+            `eps_inf`, ``"auto"`` keeps to it; else a mechanism with a larger chance is refused.
         every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
         lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """

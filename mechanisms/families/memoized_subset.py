@@ -77,20 +77,40 @@ class MemoizedSubsetRandomizer(Randomizer):
         return bits_row(out)
 
 
-def best_sizes(k: int, eps_inf: float, eps_1: float, memo_size: int | None, omega: int | None) -> tuple[int, int]:
+def best_sizes(
+    k: int,
+    eps_inf: float,
+    eps_1: float,
+    memo_size: int | None = None,
+    omega: int | None = None,
+    *,
+    least: int = 1,
+    steps: int | None = None,
+) -> tuple[int, int]:
     """The set sizes m and w that minimise V∞ and V₁, or those that are given.
 
-    If these sizes cannot reach eps_1, the sizes with the least V∞ V₁ that can; the optima if there are none.
+    If these sizes cannot reach eps_1, the best sizes that can: with the least variance of a window of `steps`, or by default
+    with the least V∞ V₁. If no sizes can, the optima.
+
+    Args:
+        least: the smallest m, unless `memo_size` is given; at most k/2 counts.
     """
-    m = min(best_omega(k, eps_inf), k // 2) if memo_size is None else memo_size
+    least = min(least, k // 2)
+    m = min(max(best_omega(k, eps_inf), least), k // 2) if memo_size is None else memo_size
     w = min(best_omega(k, eps_1), k // 2) if omega is None else omega
     if eps_1 < largest_eps_1(k, m, w, eps_inf):
         return m, w
-    ms, ws = ([given] if given else list(range(1, k // 2 + 1)) for given in (memo_size, omega))
+    ms = [memo_size] if memo_size else list(range(least, k // 2 + 1))
+    ws = [omega] if omega else list(range(1, k // 2 + 1))
     reach = [(a, b) for a in ms for b in ws if eps_1 < largest_eps_1(k, a, b, eps_inf)]
     memo_noise = {a: RandomSubset(k, a, eps_inf).variance for a in ms}
     noise = {b: RandomSubset(k, b, eps_1).variance for b in ws}
-    return min(reach, key=lambda sizes: memo_noise[sizes[0]] * noise[sizes[1]], default=(m, w))
+
+    def cost(sizes: tuple[int, int]) -> float:
+        last, first = memo_noise[sizes[0]], noise[sizes[1]]
+        return last * first if steps is None else last + (first - last) / steps
+
+    return min(reach, key=cost, default=(m, w))
 
 
 def least_memo_size(k: int, eps_inf: float, guess: float) -> int:

@@ -1,26 +1,31 @@
 """The automatic choice takes the most accurate candidate for what a survey publishes, and keeps to `guess_at_most`."""
 
 import math
+from contextlib import suppress
 from itertools import product
 
 import pytest
 
 from ldpstream.mechanisms import mechanism
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, LIKE_VARIANCE, ONCE_CANDIDATES, choose, choose_once
 from ldpstream.promises.promise import promise
 from ldpstream.surveys import Survey, SurveyError
 from tests.small_survey import small_survey
 
-PAIRS = ((0.5, 0.25), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (4.0, 1.0))
+PAIRS = ((0.5, 0.25), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (4.0, 1.0), (3.0, 2.4))
 
 
 @pytest.mark.parametrize("steps", [1, 8, 24])
 def test_auto_takes_the_most_accurate_window_to_three_per_cent(steps: int) -> None:
     """Control: the choice for one step is not the choice for a window in some cases."""
     differ = 0
-    for k, (eps_inf, eps_1) in product((2, 3, 5, 7, 10, 20, 50, 200), PAIRS):
+    for k, (eps_inf, eps_1) in product((2, 3, 5, 7, 10, 20, 31, 50, 100, 200), PAIRS):
         chosen, reason = choose(k, eps_inf=eps_inf, eps_1=eps_1, steps=steps)
         every = [mechanism(name, k, eps_inf=eps_inf, eps_1=eps_1) for name in AUTO_CANDIDATES]
+        for sizes in product(range(1, min(k // 2, 3) + 1), range(1, min(k // 2, 14) + 1)):  # all that are near the best
+            with suppress(ValueError):
+                every.append(LongitudinalSubset(k, eps_inf, eps_1, *sizes))
         assert chosen.variance(steps=steps) <= LIKE_VARIANCE * min(m.variance(steps=steps) for m in every)
         assert reason.startswith(
             f"{chosen.name}: smallest variance of a {'step' if steps == 1 else f'window of {steps} steps'}"
@@ -48,7 +53,7 @@ def test_the_chance_of_a_guess_is_at_most_the_given_one() -> None:
     for limit in (0.2, 0.15, 0.1, 0.0881):
         bound = choose(20, eps_inf=2.0, eps_1=1.0, steps=24, guess_at_most=limit)[0]
         assert bound.guess(math.inf) <= limit
-    with pytest.raises(ValueError, match=r"guess_at_most must be at least 0.0881 for k=20 and eps_inf=2, got 0.088$"):
+    with pytest.raises(ValueError, match=r"guess_at_most must be at least 0.0881 for auto with k=20 and eps_inf=2, got 0.088$"):
         choose(20, eps_inf=2.0, eps_1=1.0, guess_at_most=0.088)
 
 
@@ -71,7 +76,7 @@ def test_a_survey_chooses_for_its_window_and_keeps_to_the_chance() -> None:
     assert any("If values change, name L-OLH in its place." in line for line in promise(survey))
     assert bound.guess(math.inf) <= 0.3 < free.guess(math.inf)
     assert "guess_at_most" not in bounded.canonical
-    with pytest.raises(SurveyError, match=r"guess_at_most must be at least 0.1762 for k=10 and eps_inf=2, got 0.1"):
+    with pytest.raises(SurveyError, match=r"guess_at_most must be at least 0.1762 for auto with k=10 and eps_inf=2, got 0.1"):
         asked(guess_at_most=0.1)
 
 
@@ -100,3 +105,4 @@ def test_check_says_when_auto_would_choose_better() -> None:
     assert "would choose SS in a new survey: a step needs 0.88 times as many people" in line
     for keys in ({"mechanism": "auto", **losses}, {"mechanism": "L-SS", **losses}, {"mechanism": "SS", "eps": 1.0}):
         assert not lines(**keys)
+    assert not lines(mechanism="L-BLH", guess_at_most=0.087, **losses)  # auto reaches 0.0881

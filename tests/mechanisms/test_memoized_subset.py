@@ -79,28 +79,17 @@ def test_sets_of_one_value_are_l_grr(k: int, eps_inf: float, eps_1: float) -> No
         assert one.guess(t) >= grr.guess(t) * (1 - 1e-9)
     for chance in (1, math.inf):
         assert one.guess(chance) == pytest.approx(grr.guess(chance), rel=1e-12)
-    assert one.claims.equal_chances() == pytest.approx(
-        mechanism("L-GRR", k, eps_inf=eps_inf, eps_1=eps_1).claims.equal_chances()
-    )
+    assert one.claims.equal_chances() == pytest.approx(grr.claims.equal_chances())
     f = np.full(k, 1 / k)
     found, expected = (m.reading.support_covariance(f, 3).matrix() for m in (one, grr))
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "message"),
-    [
-        (
-            {"memo_size": 2, "omega": 5},
-            r"eps_1 must be in \(0, 1.26853\) for L-SS with k=20, eps_inf=2, memo_size=2 and omega=5",
-        ),
-        ({"memo_size": 6, "omega": 2}, r"eps_1 must be in \(0, 1.11632\) for L-SS"),
-        ({"memo_size": 11}, r"memo_size must be an integer in \[1, 10\], got 11"),
-        ({"omega": 0}, r"omega must be an integer in \[1, 10\], got 0"),
-        ({"memo_size": True}, "memo_size must be an integer"),
-        ({"calibration": "exact"}, "L-SS does not take calibration"),
-    ],
-)
+@pytest.mark.parametrize(("sizes", "message"), [
+    ({"memo_size": 2, "omega": 5}, r"eps_1 must be in \(0, 1.26853\) for L-SS with k=20, eps_inf=2, memo_size=2 and omega=5"),
+    ({"memo_size": 6, "omega": 2}, r"eps_1 must be in \(0, 1.11632\) for L-SS"),
+    ({"omega": 0}, r"omega must be an integer in \[1, 10\], got 0"),
+])  # fmt: skip
 def test_sizes_that_cannot_be_reached_get_one_clear_error(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         mechanism("L-SS", 20, eps_inf=2.0, eps_1=1.9, **sizes)
