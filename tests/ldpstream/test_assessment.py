@@ -170,7 +170,7 @@ def files(tmp_path: Path, run_command: RunCommand) -> Files:
 
 
 def test_completed_and_wrapped_papers_fit_their_survey(files: Files) -> None:
-    assert files.check() == (0, [])
+    assert files.command("assessment", files.survey, "--check", files.folder)[1].count("places marked […] are left") == 3
     for paper in PAPERS:
         path = files.folder / f"{paper}.md"
         path.write_text("Our own words.\n\n" + path.read_text().replace("[…]", "Office, 3 streets").replace(", ", ",\n"))

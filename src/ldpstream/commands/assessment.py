@@ -12,6 +12,8 @@ from ldpstream.output.terminal import fail, tell
 
 app = typer.Typer()
 
+MOST_LINES = 5  # of a paper in one error
+
 
 @app.command(name="assessment")
 def assessment_command(
@@ -29,9 +31,11 @@ def assessment_command(
     for name, paper in assessment.papers(survey, texts, kept_ms(survey) // 1000, KEPT_MS // 1000).items():
         if check is not None:
             path = check / f"{name}.md"
-            if lacking := assessment.missing(paper, path.read_text(encoding="utf-8", errors="replace")):
-                fail(f"{path}: does not fit {survey_file}, lacks: {' / '.join(lacking)}")
-            tell(f"{path}: fits {survey_file}")
+            written = path.read_text(encoding="utf-8", errors="replace")
+            if lacking := assessment.missing(paper, written):
+                more = f", and {len(lacking) - MOST_LINES} more" if len(lacking) > MOST_LINES else ""
+                fail(f"{path}: does not fit {survey_file}, lacks: {' / '.join(lacking[:MOST_LINES])}{more}")
+            tell(f"{path}: fits {survey_file}; {written.count(assessment.UNKNOWN)} places marked {assessment.UNKNOWN} are left")
         elif out is not None:
             out.mkdir(exist_ok=True)
             if (path := out / f"{name}.md").exists():
