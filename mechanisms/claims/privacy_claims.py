@@ -74,7 +74,8 @@ class Claims(ABC):
     def eps_t(self, t: int) -> float:
         """Exact privacy loss of t reports of an unchanged value, in nats.
 
-        With fake data, the result is an upper bound for t answers, each with one report for every attribute.
+        For L-SS with many values it may be the bound ε∞ (`ledger.eps_t_subset`). With fake data, the result is an upper bound
+        for t answers, each with one report for every attribute.
 
         Raises:
             ValueError: if t is not an integer in [1, 2^62].
