@@ -14,7 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 INDEX, GLOSSARY = ROOT / "docs" / "README.md", ROOT / "docs" / "reference" / "glossary.md"
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "devices/typescript/README.md", "surveys/samples")
+PAGES = (
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "devices/typescript/README.md", "surveys/samples",
+    "promises/papers",
+)  # fmt: skip
 
 
 def navigation(index: str) -> str:

@@ -16,14 +16,15 @@ def test_the_site_has_every_page_and_refuses_a_link_that_leads_nowhere(tmp_path:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     for page in DOCS:
         made = tmp_path / "html" / page.relative_to(ROOT).with_suffix("")
-        text = (made.parent if made.name == "README" else made).joinpath("index.html").read_text()
+        folder = made.parent if made.name == "README" else made
+        text = (folder / "index.html").read_text()
+        assert all((folder / to).exists() for to in re.findall(r'href="(?!#|\w+:)([^"#]+)', text))
         assert not re.search(r'<(?:script|link)[^>]*="https?:|class="mermaid"', text)  # a reader's browser asks no other host
     wrong = tmp_path / "pages" / "docs" / "howto" / "serve.md"
+    before = wrong.read_text()
     for link in ("[x](nowhere.md)", "[x](operate.md#nowhere)"):
-        before = wrong.read_text()
         wrong.write_text(f"{before}\n{link}\n")
         assert build_site.build(tmp_path).returncode != 0
-        wrong.write_text(before)
 
 
 def test_the_index_names_every_page_once() -> None:
