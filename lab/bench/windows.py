@@ -103,13 +103,13 @@ def measure(folder: Path, runs: int, seed: int, steps: int = 24) -> list[Measure
 
 
 def ratio_table(rows: Sequence[Ratio]) -> Table:
-    shown = table("V_T of L-SS / best of L-GRR, L-OLH, L-OSUE; [m, w]", "ε∞, ε₁", "T", *(f"k={k}" for k in SHOWN))
+    shown = table("V_T of L-SS / best of L-GRR, L-OLH, L-OSUE; beside ε∞ and ε₁: m,w", "T", *(str(k) for k in SHOWN))
     for eps_inf, eps_1 in PAIRS:
+        of_pair = [row for row in rows if (row.eps_inf, row.eps_1) == (eps_inf, eps_1)]
+        shown.add_row(f"{eps_inf:g}, {eps_1:g}", *(f"{r.memo_size},{r.omega}" for r in of_pair if r.steps == 1))
         for steps in (1, 8, 24, MANY):
-            cells = [row for row in rows if (row.eps_inf, row.eps_1, row.steps) == (eps_inf, eps_1, steps)]
-            sizes = [f" [{row.memo_size},{row.omega}]" if steps == 1 else "" for row in cells]
-            texts = (f"{row.ratio:.2f}{size}" for row, size in zip(cells, sizes, strict=True))
-            shown.add_row(f"{eps_inf:g}, {eps_1:g}", "∞" if steps == MANY else str(steps), *texts)
+            name = "∞" if steps == MANY else str(steps)
+            shown.add_row(name, *(f"{row.ratio:.2f}" for row in of_pair if row.steps == steps))
     return shown
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
-from ldpstream.mechanisms.ledger.subset import largest_eps_1, loss_of_counts
+from ldpstream.mechanisms.families.subset import RandomSubset
+from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1, loss_of_counts
 from tests.mechanisms import reference
 from tests.mechanisms.guess_enumeration import likelihoods
 
@@ -104,3 +105,55 @@ def test_too_many_values_and_too_large_integers_get_one_clear_error() -> None:
         mechanism("L-SS", 4, eps_inf=700.0, eps_1=700 - 1e-7)
     assert mechanism("auto", 4, eps_inf=700.0, eps_1=700 - 1e-7).name != "L-SS"
     assert built(4, 2, 2, 700.0, 699.0).memo.ratios.table(1).max() == 700
+
+
+def test_the_exact_case_of_large_sets_is_above_many_random_reports() -> None:
+    """At random counts of 24 values, no loss exceeds eps_t. Control: it exceeds the loss of t equal reports."""
+    rng, exceeded = np.random.default_rng(5), False
+    for m, w, eps_inf, eps_1, t in ((4, 8, 1.0, 0.3, 5), (6, 6, 1.5, 0.3, 7), (2, 9, 2.0, 0.8, 6)):
+        rounds = SubsetRounds.calibrated(24, m, w, eps_inf, eps_1)
+        claimed = LongitudinalSubset(24, eps_inf, eps_1, m, w).eps_t(t)
+        equal = float(loss_of_counts(rounds, t, 0, np.array([[t] * (w - 1) + [0] * (23 - w)], np.int64))[0])
+        for of_u, evenness in product((0, 1, 2), (0.05, 1.0, 500.0)):
+            spread = rng.dirichlet(np.full(22, evenness), 500) * (t * w - t - of_u)
+            counts = np.minimum(np.floor(spread), t).astype(np.int64)
+            for row in counts:  # the rest of the total, one by one
+                for _ in range(t * w - t - of_u - int(row.sum())):
+                    row[rng.choice(np.flatnonzero(row < t))] += 1
+            losses = loss_of_counts(rounds, t, of_u, counts)
+            assert losses.max() <= claimed * (1 + 1e-9)
+            exceeded |= bool(losses.max() > equal)
+    assert exceeded
+
+
+def test_a_window_has_the_variances_of_one_and_of_many_reports() -> None:
+    """V_T = V∞ + (V₁ - V∞)/T, from subset selection with ε₁ and with ε∞."""
+    for k, eps_inf, eps_1 in ((10, 2.0, 1.0), (50, 4.0, 2.0), (200, 1.0, 0.5)):
+        m = LongitudinalSubset(k, eps_inf, eps_1)
+        first, last = RandomSubset(k, m.omega, eps_1).variance, RandomSubset(k, m.memo_size, eps_inf).variance
+        for t in (1, 8, 24, 10**6):
+            assert m.variance(n=1, steps=t) == pytest.approx(last + (first - last) / t, rel=1e-9)
+        assert m.guess(math.inf) == pytest.approx(math.exp(eps_inf) / (m.memo_size * math.exp(eps_inf) + k - m.memo_size))
+        assert m.guess(1) == pytest.approx(math.exp(eps_1) / (m.omega * math.exp(eps_1) + k - m.omega))
+
+
+def test_the_default_sizes_have_the_least_variances_that_are_possible() -> None:
+    """If the two optima cannot reach eps_1, the sizes are the feasible ones with the least V∞ V₁."""
+    moved = 0
+    for k, (eps_inf, eps_1) in product((2, 3, 5, 10, 14, 31, 60), PAIRS):
+        m = LongitudinalSubset(k, eps_inf, eps_1)
+        first = {w: RandomSubset(k, w, eps_1).variance for w in range(1, k // 2 + 1)}
+        last = {s: RandomSubset(k, s, eps_inf).variance for s in range(1, k // 2 + 1)}
+        possible = [s for s in product(last, first) if eps_1 < largest_eps_1(k, *s, eps_inf)]
+        best = min(last, key=last.__getitem__), min(first, key=first.__getitem__)
+        moved += best not in possible
+        assert last[m.memo_size] * first[m.omega] == pytest.approx(min(last[a] * first[b] for a, b in possible), rel=1e-9)
+    assert moved >= 2
+
+
+def test_the_largest_eps_1_is_sharp() -> None:
+    for k, m, w, eps_inf in ((4, 1, 2, 2.0), (20, 2, 5, 2.0), (20, 6, 2, 2.0), (50, 13, 13, 1.0), (9, 4, 1, 0.1)):
+        limit = largest_eps_1(k, m, w, eps_inf)
+        assert built(k, m, w, eps_inf, limit * (1 - 1e-9)).eps_1 < limit
+        with pytest.raises(ValueError, match="eps_1 must be in"):
+            built(k, m, w, eps_inf, limit)
