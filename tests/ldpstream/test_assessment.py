@@ -227,11 +227,19 @@ def test_a_sentence_that_no_longer_holds_is_found(files: Files) -> None:
     assert (status, said.split("lacks: ")[1].startswith("<!--")) == (2, True)
 
 
-def test_existing_papers_stay(files: Files) -> None:
-    (files.folder / "assessment.md").write_text("completed")
+def test_existing_papers_stay_and_get_no_company(files: Files) -> None:
+    for paper in PAPERS:
+        (files.folder / f"{paper}.md").unlink()
+    last = files.folder / f"{PAPERS[-1]}.md"
+    last.write_text("completed")
     status, _, (said,) = files.command("assessment", files.survey, "--out", files.folder)
     assert (status, "exists, and people may have completed it" in said) == (2, True)
-    assert (files.folder / "assessment.md").read_text() == "completed"
+    assert ([*files.folder.iterdir()], last.read_text()) == ([last], "completed")
+
+
+def test_papers_are_written_or_compared(files: Files) -> None:
+    status, (said,) = files.check("--out", files.folder.with_name("more"))
+    assert (status, "not both" in said, files.folder.with_name("more").exists()) == (2, True, False)
 
 
 def test_a_bad_survey_or_language_gets_one_line(files: Files, tmp_path: Path) -> None:

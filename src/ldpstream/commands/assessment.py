@@ -28,7 +28,14 @@ def assessment_command(
 
     survey = surveys.load_survey(survey_file)
     texts = assessment.read_language(language or assessment.ENGLISH)
-    for name, paper in assessment.papers(survey, texts, kept_ms(survey) // 1000, KEPT_MS // 1000).items():
+    papers = assessment.papers(survey, texts, kept_ms(survey) // 1000, KEPT_MS // 1000)
+    if out is not None:
+        if check is not None:
+            fail("give --out to write the papers, or --check to compare them, not both")
+        if taken := [path for name in papers if (path := out / f"{name}.md").exists()]:
+            fail(f"{taken[0]}: exists, and people may have completed it; name another folder, or compare it with --check")
+        out.mkdir(exist_ok=True)
+    for name, paper in papers.items():
         if check is not None:
             path = check / f"{name}.md"
             written = path.read_text(encoding="utf-8", errors="replace")
@@ -37,10 +44,7 @@ def assessment_command(
                 fail(f"{path}: does not fit {survey_file}, lacks: {' / '.join(lacking[:MOST_LINES])}{more}")
             tell(f"{path}: fits {survey_file}; {written.count(assessment.UNKNOWN)} places marked {assessment.UNKNOWN} are left")
         elif out is not None:
-            out.mkdir(exist_ok=True)
-            if (path := out / f"{name}.md").exists():
-                fail(f"{path}: exists, and people may have completed it; name another folder, or compare it with --check")
-            write_output(path, paper)
+            write_output(path := out / f"{name}.md", paper)
             tell(f"{path}: complete {paper.count(assessment.UNKNOWN)} places marked {assessment.UNKNOWN}")
         else:
             tell(paper)
