@@ -137,6 +137,16 @@ def test_counts_that_rise_together_raise_alarms_as_rarely_as_stated(name: str, k
         assert sum(found[0] <= math.log(0.001) for found in independent if found) > binom.ppf(1 - 1e-6, rounds, 0.001)
 
 
+def test_reports_that_people_repeat_are_no_further_evidence_of_too_much_support() -> None:
+    """Control: as reports of five times as many people, they are."""
+    m = mechanism("L-OLH", 6, eps_inf=2.0, eps_1=1.0)
+    counts = np.zeros(m.table_shape, np.int64)
+    counts[0, 0] = 20  # supports every value
+    once = fit(m, m.table(20, counts)).tests["total"]
+    assert fit(m, m.table(100, 5 * counts), steps=5).tests["total"] == pytest.approx(once)
+    assert fit(m, m.table(100, 5 * counts)).tests["total"] < once / 2
+
+
 def test_the_bound_for_correlated_counts_holds() -> None:
     """Compares 4000 sums Σ min(z, 0)² of normal numbers with one correlation with the bound, at several levels."""
     rng = np.random.default_rng(6)
