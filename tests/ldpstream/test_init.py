@@ -159,7 +159,7 @@ def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) ->
     )
     assert survey.attributes[0].bins == tuple(range(36))  # seven bins of 5, each in five parts
     assert "# integers in 35 bins;" in out.read_text()
-    assert "# SW: the smallest exact variance.\n" in out.read_text()
+    assert "# SW: the smallest exact variance of a window.\n" in out.read_text()
     demo = ["demo", "--survey", str(out), "--data", str(data), "--steps", "24", "--json", str(tmp_path / "found.json")]
     for command in (["check", str(out)], ["check", str(out), "--people", "600"], demo):
         ran = CliRunner().invoke(app, command)

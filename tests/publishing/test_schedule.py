@@ -120,7 +120,7 @@ def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypat
         with monkeypatch.context() as patch:
             for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
                 for name in ("eps_sequence", "guess", "guess_any_values", "guess_hint"):
-                    patch.setattr(m, name, None)
+                    patch.setattr(m.claims, name, None)
             made = [p for p in schedule.run(due) if p.span == "step"]
         assert len(made) == len(SURVEY.attributes)
         for p, losses in zip(made, expected[step * len(made) :], strict=False):
