@@ -40,7 +40,7 @@ class Mechanism(ABC):
     `Reading._channel_term`               None: likelihood of supports    the table determines more   channel terms
     `Reading._covariance_factors`         independent bits                supports depend on each     the enumerated second
                                                                           other                       moment
-    `Reading.unshared_variances`          entry by entry                  a vector mixes entries      the second moment
+    `Reading._unshared_variances`         entry by entry                  a vector mixes entries      the second moment
     `Reading.supported_together`          at uniform frequencies          supports rise together      rates of false alarms
                                                                           more at others
     `Reading.fit_tests`                   total, floor and least support  loose: forgeries escape     forged reports

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lab.bench.windows import former
 from lab.panels import Curve, Panel
 from lab.papers import allomfree_surveys
 from lab.papers.allomfree_printed import COLUMNS_1, COLUMNS_2, MISPRINTED, TABLE_1, TABLE_2, digit
 from lab.papers.allomfree_surveys import ENCODINGS, EPSILONS, PAPER, RATIOS
 from lab.papers.reproduction import Job, Outcome, Plan, Row, Target
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, mechanism
-from ldpstream.mechanisms.registry import choose
 
 N = 10_000
 OURS = "L-OLH, g chosen exactly"
@@ -49,7 +49,7 @@ def _paper(name: str, k: int, eps_inf: float, eps_1: float) -> float:
 
 def _best(name: str, k: int, eps_inf: float, eps_1: float) -> float:
     if name == "L-GRR":
-        return choose(k, eps_inf=eps_inf, eps_1=eps_1)[0].variance(n=N)
+        return former(k, eps_inf, eps_1).variance(n=N)
     return mechanism("L-OSUE", k, eps_inf=eps_inf, eps_1=eps_1).variance(n=N)
 
 

@@ -175,6 +175,10 @@ class Reading:
         """The part `own` of `support_covariance`, for frequencies of any shape."""
         if self.m.fakes > 1:
             return self.m.device.reading.unshared_variances(self.encoded(frequencies), steps)
+        return self._unshared_variances(frequencies, steps)
+
+    def _unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+        """The same without fake data."""
         own = self.support_variances(frequencies, steps)
         for sign, row in self._covariance_factors(frequencies, steps):
             own = own - sign * row**2

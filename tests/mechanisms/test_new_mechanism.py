@@ -255,7 +255,7 @@ class HadamardReading(Reading):
         kept = (-1, steps * (self.m.p - self.m.q) * frequencies)
         return [kept, *((int(np.sign(size)), row) for size, row in zip(sizes, rows, strict=True))]
 
-    def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
+    def _unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
         return self.support_variances(frequencies, steps) + (steps * (self.m.p - self.m.q) * frequencies) ** 2
 
     def supported_together(self, steps: int) -> float:
@@ -288,7 +288,6 @@ class HadamardResponse(OneTime):
     name = "hadamard"
     randomizer = HadamardRandomizer
     read_by = HadamardReading
-    marks = None
 
     def __init__(self, k: int, eps: float) -> None:
         self.k, self.eps_1 = integer("k", k, 2, 2**24), epsilon("eps", eps)

@@ -14,8 +14,10 @@ from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.grr import LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss, table_delta
 
+from .reference import grid
 from .table_enumeration import LOSSES, Distribution, delta, exact, table_distribution
 
 ONE_TIME = [
@@ -32,12 +34,18 @@ LONGITUDINAL = [
     *((mechanism(name, 3, eps_inf=2.0, eps_1=1.0), 5) for name in ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")),
     *((mechanism("L-BLH", k, eps_inf=2.0, eps_1=1.0), 6) for k in (2, 3)),
     *((mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=3), 5) for k in (2, 3)),
+    *((LongitudinalSubset(k, 2.0, 0.8, m, w), 5) for k, m, w in ((4, 1, 2), (4, 2, 2), (5, 2, 1))),
 ]  # fmt: skip
 REPORTS = ONE_TIME + LONGITUDINAL
 
 
 def bounds(blanket: Blanket, n: int) -> list[float]:
     return [table_delta(blanket, n, eps) for eps in LOSSES]
+
+
+def test_every_mechanism_that_states_a_blanket_is_compared() -> None:
+    stated = {m.name for m in [*grid(), mechanism("SW", 4, eps=1.0)] if m.claims.blanket is not None}
+    assert stated == {m.name for m, _ in REPORTS}
 
 
 def blanket_of(m: Mechanism) -> Blanket:
@@ -237,6 +245,8 @@ def test_tables_of_answers_with_fake_data_lose_no_more_than_true_answers(n: int)
 def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     for name, once in (("L-GRR", "GRR"), ("L-SUE", "SUE"), ("L-SOUE", "SUE"), ("L-OSUE", "OUE"), ("L-OUE", "OUE")):
         assert mechanism(name, 7, eps_inf=2.0, eps_1=0.5).claims.memo_blanket == mechanism(once, 7, eps=2.0).claims.blanket
+    sets = LongitudinalSubset(7, 2.0, 0.5, memo_size=2, omega=3)
+    assert sets.claims.memo_blanket == mechanism("SS", 7, eps=2.0, omega=2).claims.blanket
     m = mechanism("L-OLH", 100, eps_inf=2.0, eps_1=1.0)
     assert isinstance(m, LongitudinalHashing)
     assert m.claims.memo_blanket == mechanism("OLH", 100, eps=2.0, g=m.g).claims.blanket
