@@ -1,4 +1,4 @@
-"""The formulas of docs/howto/sets.md, compared with enumerations of all sets, members and sequences of reports."""
+"""The formulas of docs/explained/sets.md, compared with enumerations of all sets, members and sequences of reports."""
 
 import math
 from itertools import product
@@ -15,7 +15,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.grr import probabilities
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling, SetMechanism
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "howto" / "sets.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "explained" / "sets.md").read_text()
 N, M, T, EPS, EPS_INF = 3, 2, 3, 1.2, 2.0
 D = N + M
 ONCE, CHAIN = PaddedSampling(N, EPS, M), LongitudinalPaddedSampling(N, EPS_INF, EPS, M)
