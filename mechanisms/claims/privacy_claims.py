@@ -17,7 +17,7 @@ from ldpstream.mechanisms.claims.ratios import Ratios
 
 
 class ClaimedMechanism(Protocol):
-    """What the claims need to know of their `Mechanism`."""
+    """The part of a `Mechanism` that its claims use."""
 
     k: int
     p: float

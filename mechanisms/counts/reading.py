@@ -18,7 +18,7 @@ Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to varian
 
 
 class CountedMechanism(Protocol):
-    """What a reading needs to know of its `Mechanism`."""
+    """The part of a `Mechanism` that its reading uses."""
 
     k: int
     p: float
