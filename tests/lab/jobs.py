@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
-
 
 def square(x: int, seed: int, log: str) -> int:
     """Appends x to the log and returns x² + seed."""
@@ -15,9 +13,3 @@ def square(x: int, seed: int, log: str) -> int:
 def fail(x: int) -> None:
     """Always fails."""
     raise ValueError(f"no {x}")
-
-
-def threads() -> int:
-    """Number of threads of this process after a matrix product that is large enough for several threads."""
-    square = np.ones((500, 500))
-    return int((square @ square)[0, 0] > 0) and len(list(Path("/proc/self/task").iterdir()))

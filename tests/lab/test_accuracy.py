@@ -5,35 +5,11 @@ import pytest
 
 from lab.bench.accuracy.cells import few_cells, grid
 from lab.bench.accuracy.shapes import FEW, SYNTHETIC
-from lab.bench.coverage import NOMINAL, SHARES, WINDOW, Runs, coverage_table, measure_one, measure_shape, shaped_table
+from lab.bench.coverage import WINDOW, coverage_table, measure_one, measure_shape, shaped_table
 from lab.bench.coverage_cells import _Held, cells_table, few_table, lowest_table, measure_cells, runs_of
 from lab.bench.estimators import measure as bench_estimators
 from lab.bench.estimators import timing_table
 from ldpstream.estimators import Estimate
-
-SLACK = 4 * np.sqrt(NOMINAL * (1 - NOMINAL) / 200)  # four standard deviations of the coverage of 200 independent intervals
-
-
-@pytest.mark.parametrize("steps", [1, 4])
-def test_local_hashing_intervals_hold_the_truth_95_percent(steps: int) -> None:
-    """The ten intervals of a run depend on each other, but the 200 runs are independent.
-
-    For each estimator, the share of intervals has a smaller standard deviation than that of 200 intervals alone. It therefore
-    is more than `SLACK` from its mean with a probability below 1e-4.
-    """
-    for row in measure_one("L-OLH", steps, 200, seed=3):
-        assert abs(row.covered - NOMINAL) < SLACK
-        assert 0.9 < row.spread < 1.1 or row.estimator == "eb"  # wider for the uncertainty of the prior
-
-
-def test_narrow_intervals_are_caught() -> None:
-    noise = np.random.default_rng(4).normal(0, 0.01, (200, SHARES.size))
-    right, narrow = Runs(SHARES), Runs(SHARES)
-    for moved in noise:
-        right.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.01), 1))
-        narrow.add(Estimate(SHARES + moved, np.full(SHARES.size, 0.0066), 1))
-    assert abs(right.coverage("", "", 1).covered - NOMINAL) < SLACK
-    assert abs(narrow.coverage("", "", 1).covered - NOMINAL) > SLACK
 
 
 def test_the_timings_are_complete() -> None:

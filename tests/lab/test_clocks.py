@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from lab.bench import clocks
-from lab.bench.clocks import OFFSETS_MIN, ClockRow, deliver, measure
-from ldpstream.surveys import seal
+from lab.bench.clocks import OFFSETS_MIN, ClockRow, measure
 
 DEVICE = (Path(__file__).parents[2] / "docs" / "howto" / "device.md").read_text()
 
@@ -37,11 +34,3 @@ def test_the_documented_shares_are_those_of_the_simulation(rows: list[ClockRow])
         shares = [other.lost for other in same if other.offset_min] + [same[-1].lost_once]
         assert same[-1].offset_min == OFFSETS_MIN[-1] == 10
         assert [cell.strip() for cell in line.strip("|").split("|")[2:]] == [f"{100 * share:.2f} %" for share in shares]
-
-
-def test_an_early_report_needs_one_retry_and_a_late_one_never_counts() -> None:
-    survey = clocks._survey(3600, 0)
-    envelope = seal(survey, 0, 0, 5, survey.mechanisms[0][0].simulate(np.zeros(1, np.int64), np.random.default_rng(1)))
-    assert deliver(survey, envelope, survey.opens_ms(5) - 600_000) == (2, True)
-    assert deliver(survey, envelope, survey.opens_ms(5)) == (1, True)
-    assert deliver(survey, envelope, survey.closes_ms(5)) == (1, False)

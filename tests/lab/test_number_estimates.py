@@ -13,7 +13,6 @@ from lab.bench.number_estimates import (
     measure,
     ratio_table,
 )
-from lab.bench.wavelets import wavelets
 
 
 def test_the_small_grid_does_not_depend_on_the_processes() -> None:
@@ -35,15 +34,3 @@ def test_no_mechanism_is_better_than_the_least() -> None:
     y = np.where(rng.random(x.size) < 0.5 + (2 * x - 1) / (2 * c), c, -c) / 2 + 0.5
     assert y.var() == pytest.approx(means.duchi(1.0), rel=0.01)
     assert y.mean() == pytest.approx(0.5, abs=0.01)
-
-
-def test_wavelets_are_unbiased_before_the_projection() -> None:
-    """The projection changes nothing here: all shares are far above the noise. False alarm below 1e-4: 7 standard errors."""
-    f, n, runs, rng = np.array([0.3, 0.05, 0.1, 0.15, 0.05, 0.05, 0.1, 0.2]), 400_000, 20, np.random.default_rng(4)
-    found = np.array([wavelets(rng.multinomial(n, f), 2.0, rng) for _ in range(runs)])
-    error = found.std(axis=0, ddof=1) / np.sqrt(runs)
-    assert found.min() > 0
-    assert (np.abs(found.mean(axis=0) - f) < 7 * error).all()  # t with 19 degrees of freedom, eight shares
-    assert (np.abs(found.mean(axis=0) - f[::-1]) > 7 * error).any()
-    with pytest.raises(ValueError, match="a power of 2 of bins, got 12"):
-        wavelets(np.ones(12, int), 2.0, rng)

@@ -5,7 +5,7 @@ import pytest
 
 from lab.datasets import generated
 from lab.papers import allomfree, allomfree_surveys
-from lab.papers.allomfree_printed import DATASETS, TABLE_1
+from lab.papers.allomfree_printed import TABLE_1
 from lab.papers.allomfree_surveys import BEST, METHODS, averaged_mse, mechanisms_of
 from lab.papers.reproduction import Outcome, Plan, Target
 
@@ -56,22 +56,3 @@ def test_the_mean_error_of_the_matrix_inversion_is_known(method: str) -> None:
     chance = float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
     assert abs(np.mean(runs) - expected) < 5 * chance
     assert abs(np.mean(runs) - 1.5 * expected) > 5 * chance
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the data small and the runs few."""
-    monkeypatch.setattr(allomfree_surveys, "dataset", lambda name, data: TINY)
-    monkeypatch.setattr(allomfree_surveys, "QUICK", dict.fromkeys(DATASETS, 3))
-    monkeypatch.setattr(allomfree_surveys, "RUNS", dict.fromkeys(DATASETS, 2))
-
-
-@pytest.mark.usefixtures("tiny")
-@pytest.mark.parametrize("best", [True, False])
-def test_a_table_has_a_gain_in_each_cell(best: bool) -> None:
-    found = outcome(TARGETS["allomfree-table-3"], Plan(quick=True, best=best))
-    assert len(found.rows) == 4 * 2 * 2
-    assert found.rows[0].label == "Nursery, over L-SUE, ε∞ = 1.0"
-    assert (found.rows[0].published, found.rows[-1].published) == (12.36, 35.60)
-    assert all(row.note == "tiny generated, 3 runs" and row.spread > 0 for row in found.rows)
-    assert all((row.best is not None) == best for row in found.rows)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from lab.panels import Curve, Panel, draw_panels
-from lab.papers.__main__ import TARGETS, app
+from lab.papers.__main__ import app
 from lab.papers.reproduction import Job, Outcome, Plan, ReproductionError, Row, Target, reproduce
 from lab.papers.reproduction_tables import document, markdown, outcome, summary
-from lab.processes import THREADS
 
-from .jobs import fail, square, threads
+from .jobs import fail, square
 
 
 def squares(log: Path, numbers: Sequence[int]) -> Target:
@@ -54,16 +52,6 @@ def test_a_job_with_alone_runs_last_and_every_time(tmp_path: Path) -> None:
     bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7}, alone=True)], lambda *_: Outcome([]))
     with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
         reproduce([bad], Plan(), tmp_path / "kept", processes=1)
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs a kernel that lists a process's threads")
-def test_a_job_uses_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in THREADS:
-        monkeypatch.delenv(name, raising=False)
-    target = Target("threads", "", lambda _: [Job(threads, {})], lambda _, results: Outcome([Row(label="", ours=results[0])]))
-    (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=1)
-    assert found.outcome.rows[0].ours == 2  # one works, the other waits for the end of the parent process
-    assert not any(name in os.environ for name in THREADS)
 
 
 def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> None:
@@ -104,14 +92,6 @@ def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
     assert read.notes == ["That was all."]
     draw_panels(found.outcome.panels, "Squares", tmp_path / "squares.png")
     assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_every_target_has_a_unique_name_and_is_listed() -> None:
-    names = [target.name for target in TARGETS]
-    assert len(set(names)) == len(names)
-    shown = CliRunner().invoke(app, ["--list"])
-    assert shown.exit_code == 0
-    assert [line.split()[0] for line in shown.stdout.splitlines()] == names
 
 
 @pytest.mark.parametrize("arguments", [["no-such-table"], ["--data", "/no/such/folder"]])

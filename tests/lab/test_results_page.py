@@ -70,16 +70,6 @@ def test_the_pages_show_every_result(folder: Path) -> None:
     assert (folder / "docs" / "evidence" / "results" / "ldp3-table-1.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_note_that_results_share_stands_once(folder: Path) -> None:
-    results_page.main(folder)
-    text = read(folder, "paper_ldp3.md")
-    assert text.count("A shared sentence.") == 1
-    assert "[A] A shared sentence." in text
-    assert text.count("Notes of the whole page: A.") == 2
-    assert "[1] a misprint" in text  # the first result's own notes keep their numbers
-    assert "An own sentence." in text
-
-
 def test_the_documents_introductions_are_the_codes() -> None:
     for file, about in results_page.PAGES.items():
         assert (results_page.DOCS / file).read_text() == results_page.page(about, {}, (results_page.DOCS / file).read_text())

@@ -4,30 +4,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from lab.bench.stream_memos import QUICK, Setting, evolving, measure_memos, memoized, spaced_reports
+from lab.bench.stream_memos import QUICK, Setting, evolving, measure_memos, spaced_reports
 from lab.bench.stream_tables import memo_table
-from ldpstream.mechanisms import LONGITUDINAL, Longitudinal, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, mechanism
 
 SMALL = Setting(2000, 10, 24, 0.25, 6, (2.0,))
-
-
-@pytest.mark.parametrize("name", LONGITUDINAL)
-def test_a_memo_is_kept_while_its_value_is_unchanged(name: str) -> None:
-    """For unchanged values, the histograms of two steps differ only by the noise of the second round.
-
-    Both histograms have the same noise from the memos.
-
-    The mean of 200 squared errors has a relative standard deviation of about 0.1: a difference of 0.45 has a probability below
-    1e-4.
-    Control: without memos the variance would be `variance() / 10`, less than half.
-    """
-    m = mechanism(name, k=10, eps_inf=2.0, eps_1=1.0)
-    assert isinstance(m, Longitudinal)
-    rng, values = np.random.default_rng(2), np.tile(np.arange(2000) % 10, (10, 1))
-    errors = np.array([memoized(m, values, rng).mean(axis=0) - 0.1 for _ in range(20)])
-    stated = m.variance(0.1, 2000, 10) - 0.1 * 0.9 / 2000  # the values are fixed
-    assert np.mean(errors**2) == pytest.approx(stated, rel=0.45)
-    assert m.variance(0.1, 2000) / 10 < 0.5 * stated
 
 
 @pytest.mark.parametrize("name", ["OUE", "OLH"])
