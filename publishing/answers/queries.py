@@ -1,4 +1,4 @@
-"""The queries of the API: one model for each kind of answer. `api.routes` adds `zone` to the queries of CSV files."""
+"""The queries of the API: one model for each kind of answer."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ Top = Annotated[
 class StatusQuery(BaseModel):
     """Selects a span."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     span: Span = Field("window", description="one step alone, the window that ends with this step, or the filtered curve")
 

@@ -11,7 +11,6 @@ page contacts no other host.
     GET /api/v1/attributes/{attribute}/numbers        mean and percentiles over time (also numbers.csv)
     GET /api/v1/attributes/{attribute}/table          a cross table (also table.csv)
     GET /api/v1/attributes/{attribute}/comparison     differences between two times or two cohorts (also comparison.csv)
-    GET /api/v1/events                                server-sent events: `published` when new estimates are found
     GET /openapi.json                                 OpenAPI description of these requests
 
 A process with several surveys serves these requests, except the last, below `/surveys/NAME`. It also serves:
@@ -24,7 +23,7 @@ Errors are problem documents (RFC 9457):
 
     404    something does not exist, or does not exist yet
     405    the method is not GET or HEAD
-    422    a parameter is not allowed; below /api/ also if it is unknown or repeated
+    422    a parameter is unknown or not allowed
     503    the store of results does not answer, or is damaged
 """
 
@@ -36,11 +35,11 @@ from fastapi import Depends, Path, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ldpstream.publishing.answers.responses import NotFound
 from ldpstream.publishing.answers.summaries import Surveys
 from ldpstream.publishing.api.errors import Api, describe, handle_errors
-from ldpstream.publishing.api.requests import HeadAsGet, known_parameters
 from ldpstream.publishing.api.routes import PAGE, Served, routes
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.web import SecurityHeaders
@@ -53,6 +52,18 @@ SECURITY = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+
+
+class HeadAsGet:
+    """Answers HEAD like GET; the server sends no body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
 
 
 def create_api(only: Served) -> Api:
@@ -105,7 +116,7 @@ def _api(title: str) -> Api:
     api = Api(
         title=title, version="1", docs_url=None, redoc_url=None,
         description="Histograms estimated from locally private reports, and their privacy losses.",
-        dependencies=[Depends(known_parameters)], redirect_slashes=False,
+        redirect_slashes=False,
     )  # fmt: skip
     api.add_middleware(HeadAsGet)
     api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)

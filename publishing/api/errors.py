@@ -13,6 +13,8 @@ from ldpstream.publishing.answers.responses import NotAllowed, NotFound
 from ldpstream.runtime.versions import running_version
 from ldpstream.runtime.web import with_formats
 
+STATUS: dict[type[Exception], int] = {NotFound: 404, NotAllowed: 422, StoreDamaged: 503}  # the error's text is the detail
+
 
 class Api(FastAPI):
     """FastAPI with a format for the numbers in the OpenAPI document. Without a width, client generators assume 32 bits."""
@@ -34,21 +36,15 @@ def handle_errors(api: FastAPI) -> None:
         first = error.errors()[0]
         return _problem(422, f"{first['loc'][-1]}: {first['msg']}, got {first['input']!r}")
 
-    @api.exception_handler(NotFound)
-    async def missing(_: Request, error: NotFound) -> Response:
-        return _problem(404, str(error))
-
-    @api.exception_handler(NotAllowed)
-    async def not_allowed(_: Request, error: NotAllowed) -> Response:
-        return _problem(422, str(error))
-
     @api.exception_handler(StoreUnavailable)
     async def away(_: Request, error: StoreUnavailable) -> Response:
         return _problem(503, "the store of results does not answer")
 
-    @api.exception_handler(StoreDamaged)
-    async def damaged(_: Request, error: StoreDamaged) -> Response:
-        return _problem(503, str(error))
+    async def described(_: Request, error: Exception) -> Response:
+        return _problem(STATUS[type(error)], str(error))
+
+    for kind in STATUS:
+        api.add_exception_handler(kind, described)
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:

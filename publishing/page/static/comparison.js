@@ -5,7 +5,7 @@ import { explained } from "./explain.js";
 import { MOST_ROWS, select } from "./histogram.js";
 import { named, value } from "./quantiles.js";
 import { about, asked, comparisonQuery, fileName, path, state, subject } from "./state.js";
-import { periodOf, withZone } from "./times.js";
+import { periodOf } from "./times.js";
 
 const BASIS = {
   inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
@@ -62,7 +62,7 @@ export function drawComparison(c, h) {
   const query = comparisonQuery();
   query.set("step", c.after.step);
   query.delete("top"); // the files have all values
-  $("comparison-csv").href = path("comparison.csv", withZone(query));
+  $("comparison-csv").href = path("comparison.csv", query);
   $("comparison-json").href = path("comparison", query);
 }
 

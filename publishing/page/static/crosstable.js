@@ -2,7 +2,7 @@
 import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
 import { explained } from "./explain.js";
 import { path, state, tableQuery } from "./state.js";
-import { periodOf, withZone } from "./times.js";
+import { periodOf } from "./times.js";
 
 const STRONGEST = 45; // per cent of the accent colour: the text stays readable in both themes
 const DIGITS = 1;
@@ -89,6 +89,6 @@ export function drawTable(t) {
   table($("cross-table"), head, [...rows, last]);
   const query = tableQuery();
   query.set("step", t.step);
-  $("cross-csv").href = path("table.csv", withZone(query));
+  $("cross-csv").href = path("table.csv", query);
   $("cross-json").href = path("table", query);
 }

@@ -3,7 +3,7 @@ import { jumpText } from "./alerts.js";
 import { colour, colourOf, dashOf, lineChart, slotsOf, stepsChart } from "./charts.js";
 import { $, capital, element, grouped, percent, points, silence, table } from "./dom.js";
 import { about, fileName, path, seriesQuery, state, subject } from "./state.js";
-import { opens, periodOf, stepAt, withZone } from "./times.js";
+import { opens, periodOf, stepAt } from "./times.js";
 
 let shown = null;
 
@@ -66,7 +66,7 @@ export function drawCurves(s, actions) {
   words(s, jumps.length, here.length, joined.length);
   $("earlier").replaceChildren(...(state.period ? [] : s.earlier).map((part) => element("li", earlierText(part))));
   const query = seriesQuery();
-  $("series-csv").href = path("series.csv", withZone(query));
+  $("series-csv").href = path("series.csv", query);
   $("series-json").href = path("series", query);
 }
 

@@ -4,7 +4,7 @@ import { barChart, colour, colourOf } from "./charts.js";
 import { $, capital, element, grouped, percent, plural, silence, table, TOO_FEW } from "./dom.js";
 import { explained } from "./explain.js";
 import { about, asked, fileName, histogramQuery, order, path, shownValues, state, subject } from "./state.js";
-import { periodOf, withZone } from "./times.js";
+import { periodOf } from "./times.js";
 
 const WITHHELD = {
   bias: "Intervals would not cover the truth: this estimate is biased. Matrix inversion has intervals.",
@@ -138,7 +138,7 @@ export function drawHistogram(h, actions) {
   const query = histogramQuery();
   query.set("step", h.step);
   query.delete("top"); // the files have all values
-  $("histogram-csv").href = path("histogram.csv", withZone(query));
+  $("histogram-csv").href = path("histogram.csv", query);
   $("histogram-json").href = path("histogram", query);
 }
 

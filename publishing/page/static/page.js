@@ -1,4 +1,4 @@
-// The live page: reads the API of this host, draws, and listens for publications.
+// The live page: reads the API of this host, draws, and asks for new estimates every two seconds.
 import { drawAlerts, isLate } from "./alerts.js";
 import { fits } from "./charts.js";
 import * as comparison from "./comparison.js";
@@ -17,6 +17,7 @@ import {
 import { LOCAL, duration, fieldText, fieldTime, moment, nextZone, opens, periodOfStep, stepAt, useSurvey, zoneName } from "./times.js";
 
 const shown = { status: null, histogram: null, series: null, numbers: null, comparison: null, table: null };
+const POLL_MS = 2000;
 let problem = null; // text about the parts of the address that the page cannot show
 let connected = true;
 let ahead = 0; // the server's clock minus ours, in ms
@@ -213,7 +214,6 @@ function say(text, how = "lost") {
 // Shows the age of the numbers and the time of the next estimate.
 function tick() {
   const { status } = shown;
-  if (!connected) { forget(); refresh(); }
   if (!status || !connected) return;
   keepFocus(() => drawAlerts(status, now(), actions.choose));
   const due = status.due_ms === null ? "" : `, next estimate ${status.due_ms > now() ? `due ${moment(status.due_ms)}` : "due now"}`;
@@ -222,6 +222,18 @@ function tick() {
   const age = state.survey.simulated ? "simulated time" : `${duration(Math.max(0, now() - end))} ago`;
   const silent = status.attributes.every((overview) => overview.step_reports === 0);
   say(`Latest step ended ${moment(end)} ${zoneName()} (${age}; step ${status.latest_step})${due}`, isLate(status, now()) || silent ? "late" : "live");
+}
+
+let seen; // the ETag of the estimates shown
+
+// Asks whether there are new estimates. The browser sends the ETag of the answer that it has, and then gets no body.
+async function poll() {
+  const answer = await fetch(`api/v1/status?span=${state.span}`).catch(() => null);
+  const tag = answer?.headers.get("ETag") ?? null;
+  if (tag !== seen || !connected) { forget(); await refresh(); }
+  seen = tag;
+  tick();
+  setTimeout(poll, POLL_MS);
 }
 
 // ---- theme, time zone, links
@@ -372,15 +384,7 @@ async function start() {
   readState();
   addEventListener("popstate", () => { histogram.unread(); readState(); refresh(); });
   new ResizeObserver(() => { if (!fits($("histogram"))) redraw(); }).observe($("histogram"));
-  await refresh();
-  const events = new EventSource("api/v1/events");
-  let first = true;
-  events.addEventListener("published", ({ data }) => {
-    if (!first || Number(data) !== (state.latest ?? -1)) { forget(); refresh(); } // the first event repeats the step that we have read
-    first = false;
-  });
-  events.addEventListener("error", () => { connected = false; say("connection lost, retrying"); });
-  return setInterval(tick, 5000);
+  return poll();
 }
 
 start();

@@ -4,7 +4,7 @@ import { thinned } from "./curves.js";
 import { $, capital, element, silence } from "./dom.js";
 import { explained } from "./explain.js";
 import { asked, fileName, numbersQuery, path, state, subject } from "./state.js";
-import { opens, periodOf, withZone } from "./times.js";
+import { opens, periodOf } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
 // Why the numbers do not follow from the bars of the histogram.
@@ -45,7 +45,7 @@ export function drawQuantiles(s, view, period) {
   if (known && asked().choices) $("quantiles-hint").textContent = `How many values a person chooses on average, with 95 % intervals. ${thinned(s)}`;
   else $("quantiles-hint").textContent = known ? `In the attribute's unit, with 95 % intervals. ${thinned(s)}The values count the numbers of a bin as evenly spread. The intervals hold wherever the numbers lie in their bins. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
   $("quantiles").setAttribute("aria-label", `${title()} of ${subject(s)} over time. The list and the CSV have the numbers.`);
-  $("quantiles-csv").href = path("numbers.csv", withZone(numbersQuery()));
+  $("quantiles-csv").href = path("numbers.csv", numbersQuery());
   $("quantiles-json").href = path("numbers", numbersQuery());
 }
 

@@ -80,10 +80,3 @@ export function timeLabels(ticks, increment) {
     return label;
   });
 }
-
-// CSV files have UTC; a reader elsewhere also gets the local times.
-export const withZone = (query) => {
-  const asked = new URLSearchParams(query);
-  if (LOCAL !== "UTC") asked.set("zone", LOCAL);
-  return asked;
-};

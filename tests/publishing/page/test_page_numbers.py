@@ -35,7 +35,7 @@ def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], ope
     with page.expect_download() as download:
         page.locator("#quantiles-csv").click()
     lines = download.value.path().read_text().splitlines()
-    assert lines[0].startswith("step,reports,complete,number,value,low,high,truth")
+    assert lines[0].startswith("step,start,end,reports,complete,number,value,low,high,truth,")
     assert len(lines) == 1 + 6 * len(NUMBERS)
     page.locator("#step").fill("2")
     for legend in ("#quantiles-period", "#legend-period"):
