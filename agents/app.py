@@ -35,7 +35,7 @@ from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.stall_detector import Watchdog
-from ldpstream.engines.kafka.redis_connection import SharedClient
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import TopicKeeper
 from ldpstream.engines.kafka.topics import check_session, group_id
@@ -67,7 +67,7 @@ class AgentApp(faust.App):
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
         self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
-        self.redis = SharedClient(settings)
+        self.redis = connect(settings)
         self.stopping, self._survey_watch = threading.Event(), watch
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
         surveys = watch.listed()

@@ -6,12 +6,12 @@ A single survey file is read only at the start.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+import redis
 import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
-from ldpstream.engines.kafka.redis_connection import SharedClient
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import Settings, SettingsError
@@ -91,7 +91,7 @@ class CountedSurveys:
             await self._dispatcher.remove(survey)
 
 
-def check_survey(settings: Settings, survey: Survey, group: str, client: SharedClient, keeper: SurveyKeeper) -> None:
+def check_survey(settings: Settings, survey: Survey, group: str, client: redis.Redis, keeper: SurveyKeeper) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
     Raises:
@@ -105,19 +105,21 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: SharedC
 
 
 def check_redis(store: RedisCountStore) -> None:
-    """Checks that Redis grants our rights and does not evict counts. If Redis does not answer, only logs a warning.
+    """Checks that Redis accepts our login and a write, and does not evict counts.
+
+    If Redis does not answer, only logs a warning.
 
     Raises:
-        StoreRefused: if Redis denies the login or a right that we need.
+        StoreRefused: if Redis denies the login or the right to write.
         SettingsError: if Redis would evict counts when its memory is full.
     """
     try:
-        store.check_counting()
+        store.check_writes(0)
         policy = store.evicts()
     except StoreRefused:
         raise
     except StoreUnavailable as error:
-        log.warning("Redis does not answer; our rights and its eviction policy are not checked", error=str(error))
+        log.warning("Redis does not answer; our login and its eviction policy are not checked", error=str(error))
         return
     if policy is not None:
         raise SettingsError(

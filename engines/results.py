@@ -86,7 +86,3 @@ class ResultStore(ABC):
 
     def resign(self) -> None:  # noqa: B027  # see `renew`
         """Releases the lease, so that another estimator can lead at once."""
-
-    def balance(self) -> bool:
-        """Passes the lease to another estimator that should have it. Returns True if it was passed."""
-        return False

@@ -116,7 +116,7 @@ class Settings(BaseSettings):
     kafka_key_file: File | None = None
     """PEM file of the client certificate's key, not encrypted"""
     redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
-    """URL of the count store: one server, Sentinels or a Cluster; agents and estimators"""
+    """URL of the count store: one server or Sentinels; agents and estimators"""
     redis_user: Name | None = None
     """user of Redis, if the URL names none"""
     redis_password: Secret | None = None
@@ -251,7 +251,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{PREFIX}REDIS_PASSWORD is needed for the user of Redis")
         if self.redis_sentinel_user and not self.redis_sentinel_password:
             raise ValueError(f"{PREFIX}REDIS_SENTINEL_USER needs {PREFIX}REDIS_SENTINEL_PASSWORD")
-        if self.redis_sentinel_password and url.kind != "sentinel":
+        if self.redis_sentinel_password and not url.service:
             raise ValueError(f"{PREFIX}REDIS_SENTINEL_PASSWORD has no effect: {PREFIX}REDIS names no Sentinels")
         self._check_tls("redis", url.tls, f"with a URL in {PREFIX}REDIS that does not begin with rediss")
         return self

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
 
-from ldpstream.engines.kafka.redis_connection import ERRORS, Client, Command, check_rights, store_error
+import redis
+
+from ldpstream.engines.kafka.redis_connection import ERRORS, store_error
 from ldpstream.engines.results import ResultStore, Row
-from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 
 LEASE_MS = 5_000  # the leader renews the lease before an attribute of a step, if 0.25 s have passed (`schedule.RENEW_S`)
@@ -40,25 +41,9 @@ _RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1
 # KEYS: lease. ARGV: name of the estimator.
 _RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
-# KEYS: lease, rival. ARGV: name of the estimator, duration in ms.
-_BALANCE = """
-local function rank(name) return redis.sha1hex(KEYS[1] .. name) end
-local leader, rival = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
-if leader == ARGV[1] then
-  if not rival or rank(rival) <= rank(leader) then return 0 end
-  redis.call('DEL', KEYS[2])
-  redis.call('SET', KEYS[1], rival, 'PX', ARGV[2])
-  return 1
-end
-if leader and rank(ARGV[1]) > rank(leader) and (not rival or rank(ARGV[1]) >= rank(rival)) then
-  redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
-end
-return 0
-"""
-
 
 class RedisResults(ResultStore):
-    """Results in Redis, five keys per survey. The keys contain the fingerprint, so surveys never mix:
+    """Results in Redis, four keys per survey. The keys contain the fingerprint, so surveys never mix:
 
         ldpstream:{name:fingerprint}:progress      JSON of `Progress`
         ldpstream:{name:fingerprint}:estimates     hash: `Publication.key` -> JSON, of the last `retention_steps` steps. If this
@@ -66,7 +51,6 @@ class RedisResults(ResultStore):
         ldpstream:{name:fingerprint}:filters       hash: attribute -> state of the filter (`LocalLevel.to_bytes`)
         ldpstream:{name:fingerprint}:leader        name of the leading estimator (the lease); expires after 5 s, during a
                                                    take-over after 60 s
-        ldpstream:{name:fingerprint}:rival         name of an estimator that should lead instead (`balance`); expires after 5 s
 
     Raises:
         StoreUnavailable: from every method, if Redis does not answer, or refuses the request.
@@ -74,7 +58,7 @@ class RedisResults(ResultStore):
 
     kind = "redis"
 
-    def __init__(self, survey: Survey, client: Client) -> None:
+    def __init__(self, survey: Survey, client: redis.Redis) -> None:
         prefix = f"ldpstream:{{{survey.name}:{survey.fingerprint.hex()}}}"
         self._client, self._progress_key, self._estimates_key = client, f"{prefix}:progress", f"{prefix}:estimates"
         self._filters_key = f"{prefix}:filters"
@@ -85,25 +69,8 @@ class RedisResults(ResultStore):
         self.filters_remedy = "delete it, and the filtered curves start anew"
         self._save = client.register_script(_SAVE)
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
-        self._rival_key = f"{prefix}:rival"
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
-        self._renew, self._balance = client.register_script(_RENEW), client.register_script(_BALANCE)
-
-    def check(self, settings: Settings) -> None:
-        """Raises StoreRefused if Redis refuses a command or our login; the error names the reason."""
-        progress, estimates, filters = self._progress_key, self._estimates_key, self._filters_key
-        saved: list[Command] = [("EVALSHA", "", 3, progress, estimates, filters), ("GET", progress), ("SET", progress, 0)]
-        saved += [("HGETALL", filters), ("HSET", filters, 0, 0)]
-        kept: list[Command] = [
-            ("HMGET", estimates, 0),
-            ("HGETALL", estimates),
-            ("HSET", estimates, 0, 0),
-            ("HDEL", estimates, 0),
-        ]
-        led: list[Command] = [("EVALSHA", "", 2, self._leader_key, self._rival_key)]
-        for key in (self._leader_key, self._rival_key):
-            led += [("GET", key), ("SET", key, 0, "PX", 1), ("DEL", key)]
-        check_rights(self._client, settings, [*saved, *kept, *led])
+        self._renew = client.register_script(_RENEW)
 
     def progress(self) -> bytes | None:
         with _reachable():
@@ -133,15 +100,6 @@ class RedisResults(ResultStore):
     def renew(self) -> None:
         with _reachable():
             self._renew(keys=[self._leader_key], args=[self._name, LEASE_MS])
-
-    def balance(self) -> bool:
-        """Passes the lease to an announced estimator of higher rank, or announces this one to a leader of lower rank.
-
-        Returns:
-            True if this estimator passed its lease to the rival.
-        """
-        with _reachable():
-            return bool(self._balance(keys=[self._leader_key, self._rival_key], args=[self._name, LEASE_MS]))
 
     def resign(self) -> None:
         with _reachable():

@@ -1,23 +1,21 @@
 """The count store in Redis: one hash per Kafka partition.
 
-    ldpstream:{<survey>:<fingerprint>:<partition>}:counts
-        format                              `FORMAT`; a hash without it has format 1
-        next_offset                         first offset that is not yet counted
-        newest_ms                           latest append time among the counted records
-        rejected                            JSON: number of rejected envelopes by reason
-        log_id                              id of the log to which the offset belongs
-        missing                             JSON of `Missing`; empty if no record is missing
-        writer                              random name of the counting run that wrote the checkpoint
-        keys                                JSON: number of report keys by generation
-        pane:<attribute>:<level>:<step>:<cohort>    CountTable.to_bytes()
-    ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
-        a string: the report keys of a generation, 8 bytes each; agents read and write it, `ldpstream move` writes it
-    ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
-        a step: the panes of all steps before this step have been removed; a separate key, because agents do not write it
-    ldpstream:<survey>:<fingerprint>:partitions
-        the partitions that have a hash or will soon get a hash
-
-The braces are a hash tag of Redis Cluster: the keys with the same braces are on one node.
+ldpstream:{<survey>:<fingerprint>:<partition>}:counts
+    format                              `FORMAT`; a hash without it has format 1
+    next_offset                         first offset that is not yet counted
+    newest_ms                           latest append time among the counted records
+    rejected                            JSON: number of rejected envelopes by reason
+    log_id                              id of the log to which the offset belongs
+    missing                             JSON of `Missing`; empty if no record is missing
+    writer                              random name of the counting run that wrote the checkpoint
+    keys                                JSON: number of report keys by generation
+    pane:<attribute>:<level>:<step>:<cohort>    CountTable.to_bytes()
+ldpstream:{<survey>:<fingerprint>:<partition>}:keys:<generation>
+    a string: the report keys of a generation, 8 bytes each; agents read and write it, `ldpstream move` writes it
+ldpstream:{<survey>:<fingerprint>:<partition>}:pruned
+    a step: the panes of all steps before this step have been removed; a separate key, because agents do not write it
+ldpstream:<survey>:<fingerprint>:partitions
+    the partitions that have a hash or will soon get a hash
 """
 
 import json
@@ -26,6 +24,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
+
+import redis
 
 from ldpstream.engines.checkpoint import (
     ALL_STEPS,
@@ -38,7 +38,7 @@ from ldpstream.engines.checkpoint import (
 )
 from ldpstream.engines.count_store import CountStore, StoreDamaged
 from ldpstream.engines.formats import check_format
-from ldpstream.engines.kafka.redis_connection import TIMEOUT_S, Client, Command, SharedClient, check_rights, store_errors
+from ldpstream.engines.kafka.redis_connection import TIMEOUT_S, connect, store_errors
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
@@ -107,52 +107,24 @@ return 1
 
 
 class RedisCountStore(CountStore):
-    """A count store in Redis: a single server, a server behind Sentinels, or a Cluster. The store connects at first use.
+    """A count store in Redis: a single server, or a server behind Sentinels. The store connects at first use.
 
     Args:
         client: a client that several stores share, and that `close` leaves open; None if the store makes its own client.
     """
 
     def __init__(
-        self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: SharedClient | Client | None = None
+        self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: redis.Redis | None = None
     ) -> None:
         self.survey = survey
         self._settings, self._shares = settings, client is not None
-        self._client = SharedClient(settings, timeout_s) if client is None else client
+        self._redis = connect(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
         self._alone = False  # True after Redis was found to have no counts under the survey's former fingerprints
 
-    @property
-    def _redis(self) -> Client:
-        return self._client.get() if isinstance(self._client, SharedClient) else self._client
-
     def close(self) -> None:
         if not self._shares:
-            self._client.close()
-
-    def check_counting(self) -> None:
-        """Checks that Redis grants an agent's rights.
-
-        Raises:
-            StoreRefused, StoreUnavailable: as for `check_rights`.
-        """
-        counts, partitions, keys = self._key(0), self._partitions_key, self._keys_keys(0, [0])[0]
-        written: list[Command] = [("HSET", counts, "next_offset", 0), ("HDEL", counts, "pane:0:0:0"), ("SADD", partitions, 0)]
-        written += [("EVALSHA", "", 2, counts, keys), ("GET", keys), ("SET", keys, ""), ("APPEND", keys, ""), ("DEL", keys)]
-        check_rights(self._redis, self._settings, [*self._reading, *written, ("INFO", "memory")])
-
-    def check_estimating(self) -> None:
-        """Checks that Redis grants an estimator's rights to the counts; otherwise as `check_counting`."""
-        pruned = self._pruned_key(0)
-        counts = self._key(0)
-        needed: list[Command] = [("EVALSHA", "", 2, counts, pruned), ("GET", pruned), ("SET", pruned, 0)]
-        check_rights(self._redis, self._settings, [*self._reading, ("HDEL", counts, "pane:0:0:0"), *needed])
-
-    @property
-    def _reading(self) -> list[Command]:
-        counts = self._key(0)
-        scripts: list[Command] = [("EVALSHA", "", 1, counts), ("HMGET", counts, "next_offset"), ("HKEYS", counts)]
-        return [*scripts, ("HGET", counts, "next_offset"), ("SMEMBERS", self._partitions_key)]
+            self._redis.close()
 
     def evicts(self) -> str | None:
         """Returns Redis's eviction policy if it may evict keys without an expiry; else None."""

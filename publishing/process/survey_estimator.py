@@ -25,7 +25,6 @@ TICK_MS, SHORTEST_TICK_MS = 200, 20
 MOST_TICKS = 10  # with many surveys, the pause of a waiting survey is at most 2 s
 RETRY_MS = 2_000
 REFUSED_MS = 30_000  # pause before the next try, if Kafka, Redis or our limits refuse a survey
-BALANCE_MS = 2_000
 WARN_S = 60.0
 
 
@@ -58,7 +57,7 @@ class SurveyEstimator:
         self._topic: EstimatesTopic | None = None
         self._vitals: Vitals | None = None
         self._schedule: Schedule | None = None
-        self._balanced_ms = self.next_turn_ms = 0
+        self.next_turn_ms = 0
         self._warned, self._warned_s = "", 0.0
         self.trouble: str | None = "starting"  # the reason why the last turn failed; None if it did not
         self._topic_lost = False
@@ -133,9 +132,6 @@ class SurveyEstimator:
             self._load.set(0)
             if self._topic is not None:
                 self._topic.close()
-        if not self._alone and now_ms - self._balanced_ms >= BALANCE_MS:
-            self._balanced_ms = now_ms
-            self.results.store.balance()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
 
     def _note(self, load: float) -> None:

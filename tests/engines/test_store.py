@@ -350,7 +350,7 @@ def test_a_redis_without_the_database_or_scripts_is_refused() -> None:
         for url, reason in ((node.url, "unknown command"), (f"{node.url.rpartition('/')[0]}/99", "DB index is out of range")):
             store = RedisCountStore(SURVEY, Settings(redis=url))
             with pytest.raises(StoreRefused, match=f"^Redis at [^:]+:[0-9]+: {reason}[^,]*$"):
-                store.check_estimating()
+                store.commit(0, None, checkpoint(1))
             store.close()
 
 

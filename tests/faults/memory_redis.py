@@ -82,9 +82,9 @@ class MemoryRedis:
             self._restore(self._past.pop())
 
     def lose_shard(self, shard: int, n: int | None) -> None:
-        """Restores one node to its state n writes ago; empties the node if `n` is None.
+        """Restores the keys of one partition to their state n writes ago; deletes them if `n` is None.
 
-        A node holds one partition's counts. The node with the number after the last partition holds the results.
+        The number after the last partition stands for the results.
         """
         if n is not None and not self._past:
             return

@@ -295,9 +295,9 @@ class KillEstimator(Operation):
 
 @dataclass(frozen=True)
 class LoseShard(Operation):
-    """One node of a Redis Cluster restarts without its last writes. If `lost` is None, the node restarts empty.
+    """The keys of one partition lose their last writes. If `lost` is None, somebody deletes the keys.
 
-    The node holds one partition's counts. The node with the number after the last partition holds progress and estimates.
+    The number after the last partition stands for the keys of the progress and the estimates.
     """
 
     shard: int

@@ -71,7 +71,7 @@ def test_late_pruning_keeps_tables_that_were_counted_again(kind: type[MemoryCoun
 
 @pytest.mark.parametrize(("kind", "right"), [(MemoryCountStore, True), (Unmarked, False)])
 def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCountStore], right: bool) -> None:
-    """Example: a Redis Cluster fails over and loses only the progress."""
+    """Example: somebody deletes the key of the progress."""
     steps = SURVEY.window_steps + 4
     store = kind(SURVEY)
     log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS

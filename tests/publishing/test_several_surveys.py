@@ -209,33 +209,6 @@ def client() -> Iterator[redis.Redis]:
         yield made
 
 
-def leaders(estimators: list[list[RedisResults]]) -> list[int]:
-    """Returns which estimator leads each survey. Exactly one may lead."""
-    found = [[i for i, estimator in enumerate(estimators) if estimator[survey].lead()] for survey in range(len(SURVEYS))]
-    assert all(len(one) == 1 for one in found)
-    return [one[0] for one in found]
-
-
-def test_estimators_share_the_surveys_and_the_leader_of_a_survey_settles(client: redis.Redis) -> None:
-    first, second = ([RedisResults(survey, client) for survey in SURVEYS] for _ in range(2))
-    for estimator, name in ((first, "one"), (second, "two")):  # the names decide; fixed names make the test exact
-        for results in estimator:
-            results._name = name
-    assert all(results.lead() for results in first)
-    assert not any(results.balance() for results in first)  # alone
-    assert not any(results.lead() for results in second)
-    before = leaders([first, second])
-    for _ in range(3):
-        given = [results.balance() for estimator in (second, first) for results in estimator]
-    assert not any(given)  # after the first exchange, nobody gives a survey away
-    shares = leaders([first, second])
-    assert set(before) == {0}
-    assert 10 <= sum(shares) <= 30
-    for results in second:
-        results.resign()
-    assert set(leaders([first])) == {0}  # the survivor leads all
-
-
 def test_renewing_never_takes_a_lease(client: redis.Redis) -> None:
     survey = replace(SURVEY, name="renewed")
     one, two = RedisResults(survey, client), RedisResults(survey, client)

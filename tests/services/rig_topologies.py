@@ -1,111 +1,18 @@
-"""Groups of redis-servers: a Cluster of three masters, and a master with a replica and a Sentinel."""
+"""Redis-servers under a Sentinel: a master with a replica."""
 
 import contextlib
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import redis
 
 from .rig import LOOPBACK, PATIENCE_S, Pausable, RedisNode, free_ports, temporary_folder, wait_until
 
-SLOTS = 16384
-# Other nodes and the Sentinel treat a node as dead after this time without an answer. Even a busy machine answers sooner.
+# The Sentinel treats a node as dead after this time without an answer. Even a busy machine answers sooner.
 DEAD_MS = 60_000
 KILLED_MS = 3000  # the same time, once a test has killed the master
-
-
-class _Together(ABC):
-    """Nodes that start and end together; a context manager."""
-
-    def __init__(self) -> None:
-        self._started = contextlib.ExitStack()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self._started.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
-        self._started.close()
-
-    @abstractmethod
-    def start(self) -> None:
-        """Starts the nodes, and returns when the whole group answers."""
-
-
-class RedisClusterNodes(_Together):
-    """A Redis Cluster of masters without replicas. Each master has an equal share of the slots.
-
-    Args:
-        n_nodes: number of nodes.
-        make: creates a node with the given `options` of redis-server.
-    """
-
-    def __init__(self, n_nodes: int = 3, make: Callable[..., RedisNode] = RedisNode) -> None:
-        super().__init__()
-        self.nodes: list[RedisNode] = []
-        self._buses: list[int] = []
-        for _ in range(n_nodes):
-            (bus,) = free_ports(1)
-            options = ["--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-node-timeout", str(DEAD_MS)]
-            self.nodes.append(make(options=options))
-            self._buses.append(bus)
-
-    @property
-    def hosts(self) -> str:
-        """`host:port,…` of all nodes."""
-        return ",".join(f"{host}:{port}" for host, port in (node.address for node in self.nodes))
-
-    @property
-    def url(self) -> str:
-        """URL of the cluster, without user and password."""
-        return f"{self.nodes[0].url.partition('://')[0]}+cluster://{self.hosts}"
-
-    def start(self) -> None:
-        for node in self.nodes:
-            self._started.enter_context(node)
-        share = -(-SLOTS // len(self.nodes))
-        for number, node in enumerate(self.nodes):
-            with node.client() as client:
-                client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
-                first = number * share
-                client.execute_command("CLUSTER ADDSLOTSRANGE", first, min(first + share, SLOTS) - 1)
-                host, port = self.nodes[0].address
-                if number:
-                    client.execute_command("CLUSTER MEET", host, port, self._buses[0])
-        for node in self.nodes:
-            with node.client() as client:
-                wait_until(partial(self._whole, client), lambda: "the nodes know each other")
-
-    def _whole(self, client: Any) -> bool:
-        about = client.execute_command("CLUSTER INFO")
-        return about["cluster_state"] == "ok" and int(about["cluster_known_nodes"]) == len(self.nodes)
-
-    def owner(self, slot: int) -> RedisNode:
-        """Returns the node that holds a slot."""
-        with self.nodes[0].client() as client:
-            shares = client.execute_command("CLUSTER SLOTS")
-        [port] = {place[1] for first, last, place, *_replicas in shares if first <= slot <= last}
-        return next(node for node in self.nodes if node.address[1] == port)
-
-    def move(self, slot: int, target: RedisNode) -> None:
-        """Moves a slot with its keys to another node, as when a cluster grows."""
-        source = self.owner(slot)
-        with source.client() as giver, target.client() as taker:
-            ids = {node: client.execute_command("CLUSTER MYID") for node, client in ((source, giver), (target, taker))}
-            taker.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", ids[source])
-            giver.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", ids[target])
-            for key in giver.execute_command("CLUSTER GETKEYSINSLOT", slot, 1000):
-                giver.migrate(*target.address, key, 0, 5000)
-            for client in (taker, giver):
-                client.execute_command("CLUSTER SETSLOT", slot, "NODE", ids[target])
 
 
 class SentinelNode(Pausable):
@@ -142,7 +49,7 @@ class SentinelNode(Pausable):
         self._wait_for_port(time.monotonic() + PATIENCE_S)
 
 
-class WatchedRedis(_Together):
+class WatchedRedis:
     """A master, its replica, and a Sentinel that promotes the replica when the master fails.
 
     Args:
@@ -151,7 +58,7 @@ class WatchedRedis(_Together):
     """
 
     def __init__(self, service: str = "counts", sentinel_password: str | None = None) -> None:
-        super().__init__()
+        self._started = contextlib.ExitStack()
         self.service = service
         at_once = ["--repl-diskless-sync-delay", "0"]
         self.master = RedisNode(options=at_once)
@@ -164,7 +71,18 @@ class WatchedRedis(_Together):
         """URL of the master, found through the Sentinel."""
         return f"redis+sentinel://{self.sentinel.address}/{self.service}/0"
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._started.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+        self._started.close()
+
+    def _start(self) -> None:
         for node in (self.master, self.replica):
             self._started.enter_context(node)
         with self.replica.client() as client:

@@ -180,7 +180,7 @@ def test_an_emptied_redis_gets_its_history_from_the_topic(site: Site) -> None:
 
 
 def test_losing_the_progress_alone_does_no_harm(site: Site) -> None:
-    """One emptied node of a Redis Cluster can cause this loss. The tables of the oldest steps are already pruned."""
+    """An operator who deletes the key of the progress causes this loss. The tables of the oldest steps are already pruned."""
     assert site.one.run(STEPS - 1)
     with redis.Redis.from_url(site.settings.redis.get_secret_value()) as client:
         client.delete(site.one.results.store.progress_name, site.one.results.store.where)

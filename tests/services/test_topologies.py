@@ -1,49 +1,26 @@
-"""On a Redis Cluster or behind Sentinels, the count store behaves as in memory, also during slot moves and failovers."""
+"""Behind Sentinels, the count store behaves as in memory, also during failovers."""
 
-import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
-from redis.crc import key_slot
 
 from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.engines.checkpoint import STORED_KEY_BYTES
-from ldpstream.engines.count_store import StoreRefused
-from ldpstream.engines.kafka.redis_connection import connect
-from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.estimators.filter.local_level import LocalLevel
-from ldpstream.publishing.estimates.conclusions import conclude
-from ldpstream.publishing.progress import Progress
-from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys import load_survey
 from tests.agents.samples import during, make_survey
 from tests.conftest import give_up
 from tests.faults.memory_store import MemoryCountStore
 
 from .agent_site import MakeSite
-from .certificates import Authority
-from .rig import PATIENCE_S, free_ports, missing, wait_until
-from .rig_secure import SecureRedisNode
-from .rig_topologies import RedisClusterNodes, WatchedRedis
-from .secure_site import DEMO, REDIS_RULES, check_agent, check_estimator, exercise_agent, exercise_estimator
+from .rig import PATIENCE_S, missing, wait_until
+from .rig_topologies import WatchedRedis
 
 SURVEY = make_survey("topologies")
 PARTITIONS = 9
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[RedisClusterNodes]:
-    """A Cluster of three masters."""
-    if reason := missing(kafka=False):
-        give_up(reason)
-    with RedisClusterNodes() as nodes:
-        yield nodes
 
 
 @pytest.fixture
@@ -113,98 +90,6 @@ def retried(ask: Callable[[], object], timeout_s: float = PATIENCE_S) -> object:
             time.sleep(0.05)
 
 
-# ---- Cluster
-
-
-def test_a_cluster_behaves_like_memory_while_slots_move(cluster: RedisClusterNodes) -> None:
-    rng = np.random.default_rng(20261121)
-    with closing(RedisCountStore(SURVEY, Settings(redis=cluster.url))) as store:
-        stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
-        operate(stores, rng, 60)
-        keys = [store._key(partition) for partition in range(PARTITIONS)]
-        owners = {key: cluster.owner(key_slot(key.encode())) for key in keys}
-        assert len(set(owners.values())) > 1  # with one owner the test would prove nothing
-        for key in (*keys[:3], store._partitions_key):
-            slot = key_slot(key.encode())
-            others = [node for node in cluster.nodes if node is not cluster.owner(slot)]
-            cluster.move(slot, others[int(rng.integers(2))])
-            operate(stores, rng, 5)
-        with closing(RedisCountStore(SURVEY, Settings(redis=cluster.url))) as another:
-            assert_equal([stores[0], another])
-
-
-def test_a_cluster_stores_results(cluster: RedisClusterNodes) -> None:
-    with closing(connect(Settings(redis=cluster.url))) as client:
-        results = KeptResults(SURVEY, RedisResults(SURVEY, client))
-        empty = [[m.empty_table() for m in SURVEY.mechanisms[0]]]
-        publication, progress = conclude(SURVEY, 0, 0, "step", empty, True), Progress(first_step=0, next_step=1)
-        assert results.progress() is None
-        states = {"a": LocalLevel(2).to_bytes(), "größe": LocalLevel(3).to_bytes()}
-        assert results.filters() == {}
-        assert results.save([publication], None, progress, states)
-        assert not results.save([], None, progress, {"a": b"refused"})
-        assert results.progress() == progress
-        assert results.history() == [publication]
-        assert results.filters() == states
-        assert results.save([], progress, Progress(first_step=0, next_step=2))
-        assert results.filters() == states
-
-
-def test_the_store_recovers_after_a_cluster_node_was_down(cluster: RedisClusterNodes) -> None:
-    rng = np.random.default_rng(3)
-    survey = Settings(redis=cluster.url)
-    with closing(RedisCountStore(make_survey("away"), survey, timeout_s=10)) as store:
-        stores: list[CountStore] = [MemoryCountStore(store.survey), store]
-        operate(stores, rng, 20)
-        node = cluster.owner(key_slot(store._key(0).encode()))
-        node.kill()
-        try:
-            for _ in range(3):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable, match=r"^Redis at cluster [^\n]*$"):
-                    store.load(0)
-                assert time.monotonic() - began < PATIENCE_S
-        finally:
-            node.start()
-        retried(store.snapshot)
-        operate(stores, rng, 20)
-
-
-def test_an_unreachable_cluster_raises_a_one_line_error() -> None:
-    ports = free_ports(2)
-    url = f"redis+cluster://me:s3cr3t@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}"
-    with (
-        closing(RedisCountStore(SURVEY, Settings(redis=url))) as store,
-        pytest.raises(StoreUnavailable, match=r"^Redis at cluster 127[^\n]*Connection refused[^\n]*$") as caught,
-    ):
-        store.positions()
-    assert "s3cr3t" not in str(caught.value)
-
-
-def test_a_cluster_with_tls_and_users_needs_two_more_rights(tmp_path: Path) -> None:
-    if reason := missing(kafka=False):
-        give_up(reason)
-    survey, authority = load_survey(DEMO), Authority(tmp_path)
-    more = ("+cluster|slots", "+command")
-    rules = {role: rule.replace("NAME", survey.name) for role, rule in REDIS_RULES.items()}
-    users = {role: ("secret", " ".join([*more, rule])) for role, rule in rules.items()}
-    users |= {f"no-{i}": ("secret", f"{more[1 - i]} {rules['agent']}") for i in range(2)}
-    with RedisClusterNodes(make=functools.partial(SecureRedisNode, authority, users)) as nodes:
-
-        def who(name: str) -> Settings:
-            return Settings(redis=nodes.url, redis_user=name, redis_password="secret", redis_ca_file=authority.file)
-
-        check_agent(survey, who("agent"))
-        exercise_agent(survey, who("agent"))
-        check_estimator(survey, who("estimator"))
-        exercise_estimator(survey, who("estimator"))
-        for i in range(2):
-            with pytest.raises(StoreRefused):
-                check_agent(survey, who(f"no-{i}"))
-        with pytest.raises(StoreRefused, match="invalid username-password pair"):
-            check_agent(survey, who("nobody"))
-
-
 # ---- Sentinel
 
 
@@ -250,38 +135,34 @@ def test_a_sentinel_may_require_a_password() -> None:
     if reason := missing(kafka=False):
         give_up(reason)
     with WatchedRedis(sentinel_password="sesame") as watched:
-        for password, said in (("sesame", None), ("s3cr3t", "invalid username-password"), (None, "requires a password")):
+        for password, said in (("sesame", None), ("s3cr3t", "no Sentinel that answers"), (None, "no Sentinel that answers")):
             settings = Settings(redis=watched.url, redis_sentinel_password=password)
             with closing(RedisCountStore(SURVEY, settings)) as store:
                 if said is None:
-                    store.check_counting()
+                    store.heads()
                     continue
-                with pytest.raises(StoreRefused, match=said) as caught:
-                    store.check_counting()
+                with pytest.raises(StoreUnavailable, match=said) as caught:
+                    store.heads()
                 assert "s3cr3t" not in str(caught.value)
         unknown = Settings(redis=watched.url.replace("/counts", "/other"), redis_sentinel_password="sesame")
         with (
             closing(RedisCountStore(SURVEY, unknown)) as store,
             pytest.raises(StoreUnavailable, match="no Sentinel that answers knows a master other"),
         ):
-            store.check_counting()
+            store.heads()
 
 
 # ---- agents
 
 
-@pytest.mark.parametrize("topology", ["cluster", "sentinel"])
-def test_an_agent_counts_exactly_on_each_topology(
-    topology: str, kafka: str, cluster: RedisClusterNodes, watched: WatchedRedis, make_site: MakeSite
-) -> None:
-    site, rng = make_site(kafka, cluster.url if topology == "cluster" else watched.url), np.random.default_rng(7)
+def test_an_agent_counts_exactly_during_a_failover(kafka: str, watched: WatchedRedis, make_site: MakeSite) -> None:
+    site, rng = make_site(kafka, watched.url), np.random.default_rng(7)
     with site.producer() as producer:
         site.send(producer, rng, 200)
         worker = site.start()
         site.until(lambda: site.counted() == site.n_sent)
-        if topology == "sentinel":
-            watched.await_replica()
-            watched.fail_over()
+        watched.await_replica()
+        watched.fail_over()
         site.send(producer, rng, 200)
     site.until(lambda: retried(site.counted) == site.n_sent)
     site.check()

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
+import redis
 from kafka import KafkaAdminClient
 
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer
-from ldpstream.engines.kafka.redis_connection import Client
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
@@ -25,12 +25,12 @@ class Cluster:
     def __init__(
         self,
         settings: Settings,
-        redis: Client,
+        client: redis.Redis,
         admin: KafkaAdminClient,
         markers: MarkerProducer,
         check_topics: Callable[[Survey], None],
     ) -> None:
-        self._settings, self._redis, self._admin, self._markers = settings, redis, admin, markers
+        self._settings, self._redis, self._admin, self._markers = settings, client, admin, markers
         self._check_topics = check_topics
 
     def count_store(self, survey: Survey) -> RedisCountStore:
@@ -44,8 +44,7 @@ class Cluster:
 
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
         self._check_topics(survey)
-        self.count_store(survey).check_estimating()
-        RedisResults(survey, self._redis).check(self._settings)
+        self.count_store(survey).heads()  # raises StoreRefused if Redis denies our login
         position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
         return position, KafkaPublisher(survey, self._settings, reader)
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event
 
+import redis
 import structlog
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.engines.kafka.log_position import MarkerProducer, connect_admin
-from ldpstream.engines.kafka.redis_connection import Client, connect
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import check_broker
 from ldpstream.estimators import compiled
@@ -65,11 +66,11 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
         else:
             check_topics(*watch.listed())
 
-    def reach_redis() -> Client:
+    def reach_redis() -> redis.Redis:
         client = connect(settings, timeout_s=10)
         if watch.only_file is not None:
             (survey,) = watch.listed()
-            RedisCountStore(survey, settings, client=client).check_estimating()
+            RedisCountStore(survey, settings, client=client).heads()
         return client
 
     kafka_at = f"Kafka at {settings.kafka}"

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+import redis
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
@@ -30,7 +31,7 @@ from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
-from ldpstream.engines.kafka.redis_connection import Client, connect
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import write_kept
@@ -82,12 +83,12 @@ def move(data: Path, settings: Settings) -> list[Moved]:
         surveys = list(_surveys(folder))
         if not surveys:
             raise FolderError(f"{folder.file}: holds no survey")
-        redis = opened.enter_context(closing(connect(settings)))
+        client = opened.enter_context(closing(connect(settings)))
         for survey, _ in surveys:
             ensure_topics(settings, survey)
         admin = opened.enter_context(closing(connect_admin(settings)))
         markers = opened.enter_context(closing(MarkerProducer(settings)))
-        moves = [_Move(*one, folder, settings, redis, admin, markers) for one in surveys]
+        moves = [_Move(*one, folder, settings, client, admin, markers) for one in surveys]
         for one in moves:
             one.check()
         for one in moves:
@@ -107,7 +108,7 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 class _Move:
     def __init__(
-        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, redis: Client, admin: KafkaAdminClient,
+        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, client: redis.Redis, admin: KafkaAdminClient,
         markers: MarkerProducer,
     ) -> None:  # fmt: skip
         self._kept = kept
@@ -115,8 +116,8 @@ class _Move:
         self._reader, self._admin, self._from = StoredReader(survey), admin, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, settings, admin, markers)
         self._store, self._to = (
-            RedisCountStore(survey, settings, client=redis),
-            KeptResults(survey, RedisResults(survey, redis), self._reader),
+            RedisCountStore(survey, settings, client=client),
+            KeptResults(survey, RedisResults(survey, client), self._reader),
         )
         self._counts, self._results = (
             FolderCountStore(folder, survey),
