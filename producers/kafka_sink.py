@@ -1,6 +1,7 @@
 """A sink for envelopes: a Kafka topic."""
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from kafka.errors import KafkaError
 from ldpstream.engines.kafka.clients import Producer, hearing
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.producers.sinks import SinkError
-from ldpstream.runtime.errors import wait_for
+from ldpstream.runtime.errors import Stopped, wait_for
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -22,6 +23,7 @@ CONNECT_MS = 5_000
 REQUEST_MS = 10_000
 DELIVERY_MS = 30_000  # a shorter outage of the broker only causes a delay
 CLOSE_S = 5.0
+PATIENCE_S = 60.0  # longest wait for the first answer
 BATCH_BYTES = 256 * 1024  # of a partition; only one batch of a partition is in flight, so small batches are slow
 LINGER_MS = 5
 MAX_WAITING_BYTES = 64 * 2**20  # the library's buffer has no limit
@@ -108,7 +110,7 @@ def await_kafka_sink(
     """Returns a sink to the survey's topic as soon as Kafka answers. Creates the topic if it is missing.
 
     Raises:
-        Stopped: if `wait` returns True before Kafka answers.
+        SinkError: if Kafka does not answer within a minute, or before `wait` returns True.
         TopicError: if Kafka refuses our requests, or the topic is unsuitable.
     """
 
@@ -119,4 +121,8 @@ def await_kafka_sink(
     def unreachable(error: Exception) -> bool:
         return isinstance(error, Unreachable | SinkError)  # a refusal is a TopicError, raised by the check of the topics
 
-    return wait_for(f"Kafka at {settings.kafka}", ask, wait, say, unreachable)
+    place, end_s = f"Kafka at {settings.kafka}", time.monotonic() + PATIENCE_S
+    try:
+        return wait_for(place, ask, lambda seconds: wait(seconds) or time.monotonic() > end_s, say, unreachable)
+    except Stopped:
+        raise SinkError(f"{place} did not answer, and no report was sent") from None

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from ldpstream.producers import kafka_sink
+from ldpstream.producers.sinks import SinkError
 from ldpstream.runtime.process import start_child
+from ldpstream.runtime.settings import Settings
+from ldpstream.surveys import load_survey
 from tests.services.rig import free_ports, get, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +21,7 @@ DEMO = ROOT / "surveys" / "samples" / "demo.toml"
 DEADLINE_S = 240
 FAUST = ["-m", "faust", "-A", "ldpstream.agents.app", "worker", "-l", "warn"]
 STARTS = [
-    ("produce", signal.SIGINT), ("produce", signal.SIGTERM), ("agent", signal.SIGINT), ("estimate", signal.SIGTERM),
+    ("produce", signal.SIGINT), ("agent", signal.SIGINT), ("estimate", signal.SIGTERM),
     ("gateway", signal.SIGTERM), ("faust", signal.SIGTERM),
 ]  # fmt: skip
 
@@ -66,8 +70,18 @@ def test_every_process_waits_for_an_unreachable_kafka(waiting: Waiting, name: st
     if name != "produce":
         assert (waiting.status("/health"), waiting.status("/ready")) == (200, 503)
     waiting.process.send_signal(end)
-    assert waiting.process.wait(DEADLINE_S) == 0, waiting.log.read_text()
+    assert waiting.process.wait(DEADLINE_S) == (2 if name == "produce" else 0), waiting.log.read_text()
     said = waiting.log.read_text()
+    assert (name == "produce") is (f"ldpstream: Kafka at {waiting.address} did not answer, and no report was sent\n" in said)
     assert said.count("waiting for Kafka") == 1
     assert "Traceback" not in said
     assert list(waiting.folder.iterdir()) == []
+
+
+def test_produce_gives_up_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    (closed,) = free_ports(1)
+    monkeypatch.setattr(kafka_sink, "PATIENCE_S", 0.0)
+    said = list[str]()
+    with pytest.raises(SinkError, match=rf"^Kafka at 127\.0\.0\.1:{closed} did not answer, and no report was sent$"):
+        kafka_sink.await_kafka_sink(load_survey(DEMO), Settings(kafka=f"127.0.0.1:{closed}"), lambda _: False, said.append)
+    assert len(said) == 1

@@ -1,4 +1,4 @@
-"""`ldpstream try` uses the ports of the settings, and passes on what the simulated devices say.
+"""`ldpstream try` uses the ports of the settings, and tells why its service ended.
 
 `tests/services/test_try.py` runs the whole pipeline.
 """
@@ -16,51 +16,20 @@ from ldpstream.runtime.settings import load_settings
 from ldpstream.services.demo import Demo
 from ldpstream.services.trial.child import Child, TrialError
 from ldpstream.services.trial.ports import LOOPBACK, free_port
-from ldpstream.services.trial.trial import Ports, Trial, chosen_port
+from ldpstream.services.trial.trial import Ports, chosen_port
 from ldpstream.surveys import load_survey
 
 
-class Devices(Child):
-    """Devices whose log is written by the test; they end at the third look."""
-
-    def __init__(self, folder: Path) -> None:
-        self.log, self.looks = folder / "produce.log", 0
-
-    def finished(self) -> bool:
-        """See `Child.finished`. The log grows at each look."""
-        self.looks += 1
-        with self.log.open("a") as log:
-            log.write(
-                ("ldpstream: step 0 closed\nsteps 1/3\nldpstream: st", "ep 1 closed\n", "ldpstream: bye\n", "")[self.looks - 1]
-            )
-        return self.looks >= 3
-
-    def check(self) -> None:
-        """Ends the trial at the fourth look."""
-        if self.looks >= 4:
-            raise TrialError("over")
-
-
 def test_a_process_that_ends_early_says_so_and_is_gone(tmp_path: Path) -> None:
-    child = Child("serve", ["ldpstream", "serve", "nowhere.toml"], {}, tmp_path)
+    child = Child(["serve", "nowhere.toml"], {}, tmp_path)
     with pytest.raises(TrialError, match=r"^serve ended unexpectedly; its log ends: ldpstream: nowhere\.toml: cannot be read"):
         child.wait_until(lambda: False)
-    with pytest.raises(TrialError):
-        child.finished()
-    waits = Child("waits", ["http.server", str(free_port()), "--bind", LOOPBACK], {}, tmp_path)
-    assert not waits.finished()
+    (tmp_path / "demo.toml").write_text(DEMO_SURVEY.read_text())
+    waits = Child(["agent", "demo.toml"], {"KAFKA": f"{LOOPBACK}:{free_port()}"}, tmp_path)
+    waits.wait_until(lambda: "waiting for Kafka" in waits.log.read_text())
     waits.close()
-    assert waits._process.returncode is not None
-
-
-def test_the_devices_lines_are_told_once(tmp_path: Path) -> None:
-    told, devices = list[str](), Devices(tmp_path)
-    trial = Trial(tmp_path / "survey.toml", 1, [], tmp_path, Ports(), told.append)
-    nobody = free_port()
-    with pytest.raises(TrialError, match="over"):
-        trial._watch(nobody, [devices], devices)
-    said = [f"The devices say: {line}" for line in ("step 0 closed", "step 1 closed", "bye")]
-    assert told == [*said, "The devices have sent all their steps. The page stays until Ctrl-C."]
+    with pytest.raises(TrialError, match="agent ended"):
+        waits.check()
 
 
 @pytest.mark.parametrize(

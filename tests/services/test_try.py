@@ -59,14 +59,10 @@ def running(kernels: None, tmp_path: Path, options: list[str]) -> Iterator[tuple
     process.wait(PATIENCE_S)
 
 
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [([], (" serve ", " produce ")), (["--relay"], (" serve ", " produce ", "ldpstream.services.trial.relay "))],
-    ids=["serve", "relay"],
-)
+@pytest.mark.parametrize("options", [[], ["--relay"]], ids=["serve", "relay"])
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes by /proc")
 def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
-    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, names: tuple[str, ...], options: list[str]
+    running: tuple[subprocess.Popen[bytes], int, int], tmp_path: Path, options: list[str]
 ) -> None:
     trial, page, gateway = running
 
@@ -84,8 +80,7 @@ def test_the_whole_pipeline_runs_until_ctrl_c_and_leaves_nothing(
     assert b"<html" in (get(page, "/") or b"")
     assert get(gateway, "/ready") is not None
     started = children(trial.pid)
-    assert [sum(name in line for line in started.values()) for name in names] == [1] * len(names), started
-    assert len(started) == len(names)
+    assert [" serve " in line for line in started.values()] == [True], started
     folder = Path(os.readlink(f"/proc/{next(iter(started))}/cwd"))
     assert folder.is_relative_to(tempfile.gettempdir())
     trial.send_signal(signal.SIGINT)

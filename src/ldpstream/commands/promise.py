@@ -57,8 +57,9 @@ def _print_forecast(
     survey: "Survey", people: int, width: float | None, colluding: int, delta: float | None, json: Path | None
 ) -> None:
     from ldpstream.output import forecast_tables
-    from ldpstream.planning.forecast import WIDTH, PeopleDocument, forecast, pair_forecasts
+    from ldpstream.planning.forecast import WIDTH, PeopleDocument, forecast
     from ldpstream.promises.crowds import DELTA
+    from ldpstream.promises.pair_costs import cost_lines
     from ldpstream.promises.second_promise import conditions, second_promise
 
     wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
@@ -69,17 +70,14 @@ def _print_forecast(
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.forecast_table(survey, rows, wished))
-    pairs = pair_forecasts(survey, rows)
-    for line in (
-        *forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *forecast_tables.pair_lines(pairs),
-    ):  # fmt: skip
+    for line in (*forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *cost_lines(survey)):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.second_promise_table(people, hidden))
     for line in conditions(survey, people, colluding, added):
         console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
         survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
-        forecast=rows, pairs=pairs, relay_required=survey.relay is not None, second_promise=hidden,
+        forecast=rows, relay_required=survey.relay is not None, second_promise=hidden,
     )  # fmt: skip
     write_json(json, document)
 

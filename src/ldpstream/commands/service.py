@@ -1,11 +1,9 @@
 """The commands of the services: `agent`, `estimate`, `gateway` and its `relay-key`, and of simulated devices, `produce`."""
 
-from base64 import b64encode
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,14 +11,11 @@ import typer
 from ldpstream.commands.arguments import DataFile, FirstStep, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import console, fail, progress_bar, say, tell
-from ldpstream.producers.sinks import Sink
+from ldpstream.output.terminal import console, progress_bar, say, tell
 from ldpstream.services.signals import ends_on_signal
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
-    from ldpstream.device.routes import Relay
-    from ldpstream.runtime.settings import Settings
-    from ldpstream.surveys import Survey
+    pass
 
 app = typer.Typer()
 
@@ -51,6 +46,7 @@ def produce(
     from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
     from ldpstream.runtime.clock import now_ms
     from ldpstream.runtime.settings import load_settings
+    from ldpstream.services.sinks import sink_of
     from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
@@ -62,12 +58,7 @@ def produce(
 
     # between two steps the command ends by itself; while it sends or retries, the deadline ends it
     stop = ends_on_signal(PRODUCE_STOP_S, last_words=write_answers, late_status=lambda signum: 128 + signum)
-    if relay is not None and gateway is None:
-        fail("--relay needs --gateway: the gateway behind the relay")
-    if gateway is None:
-        sink = kafka_sink(survey, settings, stop)
-    else:
-        sink = gateway_sink(gateway, settings) if relay is None else relay_sink(survey, relay, gateway, settings)
+    sink = sink_of(survey, settings, gateway, relay, stop.wait, say)
     population = Population(survey, source, seed)
     now = survey.step_at(now_ms())
     first = f"the people join at step {now}" if now >= 0 else "the people wait for it"
@@ -89,40 +80,6 @@ def produce(
     reports = sum(row["reports"] for row in answered)
     console.print(f"{plural(reports, 'report')} acknowledged by the {by}.")
     write_answers()
-
-
-def kafka_sink(survey: "Survey", settings: "Settings", stop: Event) -> Sink:
-    from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
-
-    return await_kafka_sink(survey, settings, stop.wait, say)
-
-
-def gateway_sink(url: str, settings: "Settings") -> Sink:
-    from ldpstream.gateway.credentials import token_to_send
-    from ldpstream.producers.gateway_sink import GatewaySink
-
-    return GatewaySink(url, token_to_send(settings))
-
-
-def relay_sink(survey: "Survey", url: str, gateway: str, settings: "Settings") -> Sink:
-    from ldpstream.gateway.credentials import token_to_send
-    from ldpstream.producers.relay_sink import RelaySink
-
-    return RelaySink(survey, relay_of(url, gateway, settings), token_to_send(settings))
-
-
-def relay_of(url: str, gateway: str, settings: "Settings") -> "Relay":
-    from ldpstream.device.routes import Relay
-    from ldpstream.gateway.relay_keys import read_keys
-    from ldpstream.runtime.clock import now_ms
-
-    if settings.gateway_relay_keys_file is None:
-        fail("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: the gateway's file of relay keys")
-    keys = b64encode(read_keys(settings.gateway_relay_keys_file).published(now_ms() / 1000)).decode()
-    try:
-        return Relay(url, gateway=gateway, keys=keys)
-    except ValueError as error:
-        fail(str(error))
 
 
 @app.command()

@@ -12,7 +12,6 @@ import typer
 
 from ldpstream import surveys
 from ldpstream.commands.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, SurveyOrDemo, values
-from ldpstream.output.outputs import OutputError
 from ldpstream.output.terminal import tell
 
 app = typer.Typer()
@@ -47,20 +46,13 @@ def try_command(
     from ldpstream.runtime.settings import load_settings
 
     survey, settings = surveys.load_survey(survey_file), load_settings()
-    if data is not None:  # the devices read the file again; a mistake ends the command here
-        if data.exists() and not data.is_file():
-            raise OutputError(f"{data}: must be a file, since the simulated devices read it again")
-        values(survey, data, first_step, 0, STEPS, SEED, missing)
-    from ldpstream.services.trial.trial import Ports, Trial
-
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
-    devices = ["--users", str(users), "--steps", str(STEPS), "--seed", str(SEED)]
-    devices += [] if first_step is None else ["--first-step", str(first_step)]
-    devices += [] if missing is None else ["--missing", missing]
-    devices += [] if data is None else ["--data", str(data.absolute())]
+    source = values(survey, data, first_step, users, STEPS, SEED, missing)
+    from ldpstream.services.trial.trial import Ports, Trial
+
     with until_ctrl_c(), temporary_folder() as folder:
-        Trial(survey_file, step_seconds, devices, folder, Ports.of(settings), tell, relay).run()
+        Trial(survey_file, step_seconds, source, folder, Ports.of(settings), tell, relay).run()
 
 
 @contextmanager

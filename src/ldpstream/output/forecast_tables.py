@@ -6,9 +6,8 @@ from ldpstream.estimators.filter.changes import RUN_LENGTH
 from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.output.terminal import table
-from ldpstream.planning.forecast import FILTER_STEPS, Forecast, PairForecast
+from ldpstream.planning.forecast import FILTER_STEPS, Forecast
 from ldpstream.promises.crowds import SecondPromise
-from ldpstream.promises.pair_costs import cost_text
 from ldpstream.promises.second_promise import loss_up
 from ldpstream.surveys import Survey
 
@@ -77,21 +76,6 @@ def points(share: float | None) -> str:
     if share is None:
         return "–"
     return "> 100 %" if share > 1 else f"{float(f'{100 * share:.2g}'):g} %"
-
-
-def pair_lines(pairs: list[PairForecast]) -> list[str]:
-    def at_least(association: float | None) -> str:
-        return "none" if association is None else f"{association:.2g} or more"
-
-    lines = [
-        f"{p.attribute}, {p.level}: the test of independence finds, in 8 of 10 cases, an association of {p.first} and "
-        f"{p.second} of {at_least(p.window_association)} in the window, {at_least(p.step_association)} in one step. With the "
-        f"pair, {cost_text(p.people_factor)}."
-        for p in pairs
-    ]
-    if lines:
-        lines.append("Associations are Cramér's V: 0 for independent attributes, 1 if one attribute determines the other.")
-    return lines
 
 
 def second_promise_table(people: int, rows: list[SecondPromise]) -> Table:

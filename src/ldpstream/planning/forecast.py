@@ -23,19 +23,16 @@ from scipy.optimize import brentq
 
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.filter.step_noise import LONG
-from ldpstream.estimators.pairs import detectable_association
 from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.promises.crowds import SecondPromise
-from ldpstream.promises.pair_costs import people_factor
 from ldpstream.surveys import Attribute, Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
 FILTER_STEPS = 100  # T
 UNSURE = 1.5  # U
 WIDTH = 0.01  # default of the wished half-width
-TEST_SIZE, TEST_POWER = 0.05, 0.8  # size and power of the test of independence
 
 Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
@@ -93,25 +90,6 @@ class Forecast(Struct, frozen=True, kw_only=True):
     least_jump: float
 
 
-class PairForecast(Struct, frozen=True, kw_only=True):
-    """Forecast for a pair, if all its people choose this level.
-
-    Attributes:
-        people_factor: the largest factor by which the pair raises the number of people that another attribute needs for the
-            same precision. None if the survey without the pair would not be valid.
-        step_association, window_association: the smallest association (Cramér's V) that the test of independence finds in 8 of
-            10 cases. None if the test finds no association so often.
-    """
-
-    attribute: str
-    level: str
-    first: str
-    second: str
-    people_factor: float | None
-    step_association: float | None
-    window_association: float | None
-
-
 class PeopleDocument(Struct, frozen=True, kw_only=True):
     """The document of `check --people --json`; `docs/reference/people.schema.json` is its schema.
 
@@ -128,7 +106,6 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     people: int
     width: float
     forecast: list[Forecast]
-    pairs: list[PairForecast]
     colluding: int
     relay_required: bool
     second_promise: list[SecondPromise]
@@ -225,31 +202,3 @@ def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | No
     if limit + POWER * error(1) >= 1:
         return None
     return float(brentq(lambda f: f - limit - POWER * error(f), 0, 1))
-
-
-def pair_forecasts(survey: Survey, rows: list[Forecast]) -> list[PairForecast]:
-    found = []
-    levels = [(i, level, m) for i, a in enumerate(survey.attributes) for level, m in zip(a.levels, survey.mechanisms[i])]
-    for row, (i, level, m) in zip(rows, levels, strict=True):
-        members = survey.members(i)
-        if members is None:
-            continue
-        first, second = (survey.attributes[member] for member in members)
-        step, window = (
-            _association(m, row.spans[span].half_width, reports, (first.k, second.k))
-            for span, reports in (("step", 1), ("window", m.reports_in(survey.window_steps)))
-        )
-        found.append(
-            PairForecast(
-                attribute=row.attribute, level=level.name, first=first.name, second=second.name,
-                people_factor=people_factor(survey, i), step_association=step, window_association=window,
-            )
-        )  # fmt: skip
-    return found
-
-
-def _association(m: Mechanism, half_width: float, reports: int, shape: tuple[int, int]) -> float | None:
-    noise = m.reading.support_covariance(np.full(m.k, 1 / m.k), reports)
-    variance = (half_width / INTERVAL) ** 2 * float((noise.own / noise.variances)[0])
-    found = detectable_association(variance, shape, TEST_SIZE, TEST_POWER)
-    return found if found <= 1 else None

@@ -1,4 +1,4 @@
-"""The processes of a trial."""
+"""A process of a trial."""
 
 import os
 import subprocess
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from ldpstream.output.terminal import SAYS
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import PREFIX
 from ldpstream.services.trial.ports import LOOPBACK
@@ -24,19 +23,19 @@ class TrialError(UserError, RuntimeError):
 
 
 class Child:
-    """A Python module that runs as a process of its own, until it ends or `close` ends it.
+    """A command of ldpstream that runs as a process of its own, until it ends or `close` ends it.
 
     Args:
         settings: the settings of ldpstream, without the prefix ``LDPSTREAM_``; other settings have their defaults.
         folder: folder of the log.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], settings: Mapping[str, str], folder: Path) -> None:
-        self.name, self.log = name, folder / f"{name}.log"
+    def __init__(self, arguments: Sequence[str], settings: Mapping[str, str], folder: Path) -> None:
+        self.name, self.log = arguments[0], folder / f"{arguments[0]}.log"
         with self.log.open("wb") as log:
             self._process = start_child(
-                [sys.executable, "-m", *arguments], cwd=folder, env=environment(settings), stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, start_new_session=True,
+                [sys.executable, "-m", "ldpstream", *arguments], cwd=folder, env=environment(settings),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
     def wait_until(self, ready: Callable[[], bool]) -> None:
@@ -52,17 +51,6 @@ class Child:
         """Raises `TrialError` with the end of the log if the process has ended."""
         if self._process.poll() is not None:
             raise self._failed("ended unexpectedly")
-
-    def finished(self) -> bool:
-        """True if the process has ended with status 0. Raises `TrialError` if it ended with another status."""
-        if self._process.poll():
-            self.check()
-        return self._process.returncode is not None
-
-    def said(self) -> list[str]:
-        """The lines of `output.terminal.say` so far."""
-        lines = self.log.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]  # drops a partial line
-        return [line.removeprefix(SAYS) for line in lines if line.startswith(SAYS)]
 
     def close(self) -> None:
         """Ends the process by SIGTERM, or by SIGKILL if it still runs 15 s later."""

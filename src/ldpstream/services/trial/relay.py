@@ -1,13 +1,10 @@
 """A small relay for trials on this machine. It hides nothing: relay and gateway have the same operator.
 
-    python -m ldpstream.services.trial.relay PORT GATEWAY_PORT
-
 The relay forwards the body of a POST to the gateway's `/ohttp`, without the device's headers, and returns the answer. It
 keeps no log. docs/howto/relay.md names relays for real surveys.
 """
 
 import http.client
-import sys
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final, NamedTuple
@@ -65,8 +62,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Keeps no log."""
-
-
-if __name__ == "__main__":
-    with TrialRelay(int(sys.argv[1]), int(sys.argv[2])) as server:
-        server.serve_forever()

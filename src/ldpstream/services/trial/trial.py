@@ -3,23 +3,33 @@
 import json
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Never
 
 from ldpstream.gateway.relay_keys import rotate
 from ldpstream.mechanisms.wording import plural
+from ldpstream.producers.population import Population
+from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
+from ldpstream.producers.sinks import SinkError
+from ldpstream.producers.values import ValueSource
+from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.rehearse import rehearse
+from ldpstream.services.sinks import sink_of
 from ldpstream.services.trial.child import Child, get
-from ldpstream.services.trial.ports import LOOPBACK, free_port, is_free, port_or_free
+from ldpstream.services.trial.ports import LOOPBACK, port_or_free
+from ldpstream.services.trial.relay import TrialRelay
 
 PAGE_PORT: int = Settings.model_fields["page_port"].default
 GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default
-LOOK_S = 0.5  # time between two looks at the processes
+LOOK_S = 0.5  # time between two looks at the service
+SEED = 1  # of the simulated devices
 
 Tell = Callable[[str], None]
 
@@ -49,76 +59,86 @@ def tokens_file(folder: Path) -> str:
 
 
 class Trial:
-    """The processes of `ldpstream try`.
+    """The service of `ldpstream try`, and its simulated devices.
 
     Args:
         survey_file: the survey; the trial runs a rehearsal of it.
-        devices: options of `ldpstream produce`.
+        source: the values of the devices' people.
         relay: True to require a relay, and to run one.
     """
 
     def __init__(
-        self, survey_file: Path, step_seconds: int, devices: Sequence[str], folder: Path, wanted: Ports, tell: Tell,
-        relay: bool = False,
-    ) -> None:  # fmt: skip
-        self._source, self._step_seconds, self._devices = survey_file, step_seconds, list(devices)
+        self, survey_file: Path, step_seconds: int, source: ValueSource, folder: Path, wanted: Ports, tell: Tell, relay: bool
+    ) -> None:
+        self._survey_file, self._step_seconds, self._source = survey_file, step_seconds, source
         self._folder, self._wanted, self._tell, self._relay = folder, wanted, tell, relay
+        self._told = -1  # the latest step that the user was told of
 
     def run(self) -> Never:
-        """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends every process.
+        """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends the service.
 
         Raises:
-            TrialError: if a process does not start, or ends early.
+            TrialError: if the service does not start, or ends early.
         """
+        page = chosen_port("the page", self._wanted.page, self._tell)
+        gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
+        now = self._folder / "now.toml"
+        survey = rehearse(self._survey_file, now, self._step_seconds, time.time(), self._relay)
+        files = {"GATEWAY_TOKENS_FILE": tokens_file(self._folder)}
+        if self._relay:
+            rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
+            files["GATEWAY_RELAY_KEYS_FILE"] = str(keys)
+        ports = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway), "METRICS_PORT": "0", "GATEWAY_RELAYS": LOOPBACK}
+        self._tell("The service starts …")
         with ExitStack() as stack:
-            page = chosen_port("the page", self._wanted.page, self._tell)
-            gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
-            now = self._folder / "now.toml"
-            rehearse(self._source, now, self._step_seconds, time.time(), self._relay)
-            settings = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway), "GATEWAY_TOKENS_FILE": tokens_file(self._folder)}
-            if self._relay:
-                rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
-                settings |= {"GATEWAY_RELAY_KEYS_FILE": str(keys), "GATEWAY_RELAYS": LOOPBACK}
-
-            def child(name: str, *arguments: str, metrics_port: int = 0) -> Child:
-                made = Child(name, arguments, settings | {"METRICS_PORT": str(metrics_port)}, self._folder)
-                stack.callback(made.close)
-                return made
-
-            self._tell("The service starts …")
-            metrics, data = free_port(), str(self._folder / "data")
-            service = child("serve", "ldpstream", "serve", str(now), "--data", data, metrics_port=metrics)
-            children = [service]
-            service.wait_until(lambda: get(metrics, "/ready") is not None)
-            way = ["--gateway", f"http://{LOOPBACK}:{gateway}"]
-            if self._relay:
-                port = free_port()
-                relay = child("relay", "ldpstream.services.trial.relay", str(port), str(gateway))
-                relay.wait_until(lambda: not is_free(port))
-                children.append(relay)
-                url = f"http://{LOOPBACK}:{port}/"
-                way += ["--relay", url]
-                self._tell(f"A relay for trials listens on {url} and protects nobody: docs/howto/relay.md names others.")
-            devices = child("produce", "ldpstream", "produce", str(now), *self._devices, *way)
+            command = ["serve", str(now), "--data", str(self._folder / "data")]
+            service = stack.enter_context(closing(Child(command, files | ports, self._folder)))
+            service.wait_until(lambda: get(gateway, "/ready") is not None)
+            relay = stack.enter_context(relay_to(gateway, self._tell)) if self._relay else None
+            settings = Settings.model_validate({name.lower(): path for name, path in files.items()})
+            pause = partial(self._pause, service, page)
+            sink = stack.enter_context(
+                closing(sink_of(survey, settings, f"http://{LOOPBACK}:{gateway}", relay, pause, self._tell))
+            )
             self._tell(f"The live page: http://{LOOPBACK}:{page}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
-            self._watch(page, children, devices)
+            population, size = Population(survey, self._source, SEED), 1 if self._relay else ENVELOPE_BYTES
+            try:
+                for _ in produce_live(survey, population, sink, now_ms, pause, self._say, size):
+                    pass
+            except SinkError:
+                service.check()  # tells why
+                raise
+            self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
+            while True:
+                pause(LOOK_S)
 
-    def _watch(self, page: int, children: Sequence[Child], devices: Child) -> Never:
-        told, heard, reporting = -1, 0, True
+    def _say(self, line: str) -> None:
+        self._tell(f"The devices say: {line}")
+
+    def _pause(self, service: Child, page: int, seconds: float) -> bool:
+        """Waits, and tells of new estimates. Returns False: the devices go on."""
+        end = time.monotonic() + seconds
         while True:
-            for running in children:
-                running.check()
-            ended = devices.finished()
-            for line in devices.said()[heard:]:
-                heard += 1
-                self._tell(f"The devices say: {line}")
-            if reporting and ended:
-                reporting = False
-                self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
+            service.check()
             status = json.loads(get(page, "/api/v1/status?span=step") or b'{"attributes": [], "latest_step": null}')
             step, reports = status["latest_step"], sum(one["reports"] for one in status["attributes"])
-            if step is not None and step > told and reports:
-                told = step
+            if step is not None and step > self._told and reports:
+                self._told = step
                 self._tell(f"Step {step}: {plural(reports, 'report')} counted and published.")
-            time.sleep(LOOK_S)
+            if (left_s := end - time.monotonic()) <= 0:
+                return False
+            time.sleep(min(left_s, LOOK_S))
+
+
+@contextmanager
+def relay_to(gateway: int, tell: Tell) -> Iterator[str]:
+    """Runs a relay for trials until the context ends, and yields its URL."""
+    with TrialRelay(0, gateway) as relay:
+        Thread(target=relay.serve_forever, daemon=True).start()
+        url = f"http://{LOOPBACK}:{relay.server_port}/"
+        tell(f"A relay for trials listens on {url} and protects nobody: docs/howto/relay.md names others.")
+        try:
+            yield url
+        finally:
+            relay.shutdown()
