@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -170,39 +169,3 @@ def test_mounted_files_exist_and_prometheus_scrapes_all() -> None:
     scraped = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
     [found] = scraped[0]["dns_sd_configs"]
     assert set(found["names"]) == {name for name, s in OURS.items() if s["command"][0] in {"agent", "estimate", "gateway"}}
-
-
-class Strict(yaml.SafeLoader):  # type: ignore[misc]  # PyYAML has no types
-    """YAML loader that refuses duplicate keys. Other loaders keep the last key or fail."""
-
-
-def strictly(loader: Strict, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [key.value for key, _ in node.value]
-    assert len(keys) == len(set(keys)), f"given twice{node.start_mark}"
-    made: dict[Any, Any] = loader.construct_mapping(node, deep=True)
-    return made
-
-
-Strict.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, strictly)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "deploy").rglob("*.yaml")), ids=lambda path: path.stem)
-def test_no_key_or_variable_is_given_twice(path: Path) -> None:
-    for document in yaml.load_all(path.read_text(), Strict):
-        names = [[entry["name"] for entry in listed] for listed in environments(document)]
-        assert all(len(listed) == len(set(listed)) for listed in names), names
-
-
-def environments(found: Any) -> Iterator[list[dict[str, Any]]]:
-    """Yields the environment variables of each container in a document, as a list."""
-    children = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-    if isinstance(found, dict) and isinstance(found.get("env"), list):
-        yield found["env"]
-    for child in children:
-        yield from environments(child)
-
-
-def test_a_duplicate_key_is_detected() -> None:
-    with pytest.raises(AssertionError, match="given twice"):
-        yaml.load("a: 1\na: 2\n", Strict)
-    assert list(environments({"x": [{"env": [{"name": "a"}]}]})) == [[{"name": "a"}]]

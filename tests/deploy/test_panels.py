@@ -141,10 +141,6 @@ def test_a_service_without_an_estimate_says_so(past: Past) -> None:
 # ---- controls: the same check notices each of these faults
 
 
-def no_such_metric(panel: Board) -> None:
-    panel["targets"][0]["expr"] = panel["targets"][0]["expr"].replace("ldpstream_fit_z", "ldpstream_no_such")
-
-
 def no_such_label(panel: Board) -> None:
     panel["targets"][0]["legendFormat"] = "{{no_such}}"
 
@@ -153,35 +149,13 @@ def no_such_property(panel: Board) -> None:
     panel["fieldConfig"]["defaults"]["custom"]["noSuch"] = 1
 
 
-def no_such_field(panel: Board) -> None:
-    panel["fieldConfig"]["overrides"] = [{"matcher": {"id": "byName", "options": "no such"}, "properties": []}]
-
-
-def no_such_column(panel: Board) -> None:
-    panel["transformations"] = [{"id": "sortBy", "options": {"sort": [{"field": "no such"}]}}]
-
-
-def no_such_transformation(panel: Board) -> None:
-    panel["transformations"] = [{"id": "noSuch", "options": {}}]
-
-
-def no_such_number(panel: Board) -> None:
-    panel |= {"type": "stat", "options": {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "/no such/"}}}
-    panel["fieldConfig"]["defaults"].pop("custom")
-
-
 def no_such_panel(panel: Board) -> None:
     panel["type"] = "no-such-panel"
 
 
 FAULTS = {
-    no_such_metric: ("empty", ""),
     no_such_label: ("drawn", "label no_such"),
     no_such_property: ("drawn", "property custom.noSuch"),
-    no_such_field: ("drawn", "field no such"),
-    no_such_column: ("drawn", "field no such"),
-    no_such_transformation: ("drawn", "transformation noSuch"),
-    no_such_number: ("empty", ""),
     no_such_panel: ("error", ""),
 }
 

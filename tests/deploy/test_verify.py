@@ -20,9 +20,8 @@ from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
-from tests.deploy.manifests import ROOT, refused
+from tests.deploy.manifests import refused
 from tests.deploy.verify import cluster, compose, image, names, production, reach, stores, traffic
-from tests.deploy.verify.denied import check_denied
 from tests.deploy.verify.engine import DOCKERFILE, Engine, VerifyError, run
 from tests.deploy.verify.node import Cluster
 from tests.deploy.verify.secure_stores import SecureStores
@@ -62,12 +61,6 @@ def test_the_replacements_cover_all_services(capsys: pytest.CaptureFixture[str])
     assert {service["image"] for service in changed["services"].values()} == {image.FULL, image.GATEWAY, stores.IMAGE}
     assert yaml.safe_dump(changed).count("ports: !reset []") == 3  # page, gateway, Prometheus
     assert capsys.readouterr().out.count("cannot be pulled") == 3
-
-
-def test_the_selectors_of_an_alert() -> None:
-    found = compose.selectors()
-    assert found["LdpstreamEstimateIncomplete"] == {'ldpstream_estimate_complete{span="step"}'}
-    assert all(found.values())
 
 
 def test_only_the_listed_alerts_read_estimators_metrics_without_data() -> None:
@@ -137,23 +130,6 @@ def test_kubernetes_accepts_the_names_and_the_strangers() -> None:
     assert [reason for one in objects if (reason := refused(one)) is not None] == []
 
 
-def test_connections_against_the_policies_are_found() -> None:
-    made = {(source, *target): source in allowed for target, allowed in reach.ALLOWED.items() for source in reach.SOURCES}
-    assert reach.differences(made) == []
-    made["gateway", "ldpstream-redis", 6379] = True
-    made["agent", "kube-dns", 53] = False
-    assert reach.differences(made) == ["gateway reaches ldpstream-redis:6379", "agent does not reach kube-dns:53"]
-
-
-def test_every_attempt_without_a_right_must_be_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    secure = SecureStores(NoCluster(tmp_path), tmp_path)
-    monkeypatch.setattr("tests.deploy.verify.denied._in_kafka", lambda *_: [("write", ValueError, lambda: None)])
-    monkeypatch.setattr("tests.deploy.verify.denied._in_redis", lambda *_: [])
-    monkeypatch.setattr("tests.deploy.verify.denied._strangers", lambda *_: [])
-    with pytest.raises(VerifyError, match=r"^write: not denied$"):
-        check_denied(secure, load_survey(production.DEMO))
-
-
 def test_the_overlay_of_production_has_no_image_to_pull(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         give_up("no kubectl on PATH")
@@ -202,9 +178,3 @@ def test_a_complete_publication_without_all_reports_is_found() -> None:
     assert len(traffic.falsely_complete(survey, more, [*steps, window])) == 3
     late = conclude(survey, 0, 0, "step", [[tables[0]]], False)
     assert traffic.falsely_complete(survey, more, [late]) == []
-
-
-def test_every_target_of_the_makefile_is_a_module() -> None:
-    [names] = re.findall(r"(?m)^(verify-.*): \$\(VENV\)", (ROOT / "Makefile").read_text())
-    for name in names.split():
-        assert (ROOT / "tests" / "deploy" / "verify" / f"{name.removeprefix('verify-')}.py").exists()

@@ -1,6 +1,6 @@
 """Checkers of manifests and dashboards. Our lock files do not list them; they are fetched once into a cache outside the tree.
 
-    python -m tests.deploy.tools      fetches the missing checkers (needs only npm and pip)
+    python -m tests.deploy.tools      fetches the missing checkers (needs only npm)
 
 - models of custom resources, as npm packages. Each kind of resource has a validator, compiled from its operator's schema, for
   types, patterns and required keys. Each kind also has a TypeScript interface; the TypeScript compiler refuses keys outside the
@@ -8,7 +8,6 @@
 - Grafana's panel components, bundled by esbuild into one script of 3.6 MB. A lock file pins all packages. An empty package
   replaces packages that our panels do not need (maps, code editors, calendars).
 - the TypeScript compiler and the bundler of the TypeScript device, pinned by the device's lock file
-- checkov, in a separate virtual environment, because checkov's hundred dependencies would constrain our own dependencies
 """
 
 import shutil
@@ -28,7 +27,6 @@ MODELS = {
     "@kubernetes-models/strimzi-kafka-operator": "1.0.1",
     "typescript": "5.9.3",
 }
-CHECKOV = "3.3.30"
 INSTALL_S = 600  # limit of one attempt to fetch a checker; other downloads run at the same time
 PANELS = Path(__file__).parent / "grafana"
 TYPESCRIPT = Path(__file__).resolve().parents[2] / "devices" / "typescript"
@@ -60,21 +58,6 @@ def models() -> Path:
         _run(["npm", "install", *quiet, *wanted])
 
     return fetched("crd-models-" + "-".join(MODELS.values()), install)
-
-
-def checkov() -> list[str]:
-    """Returns the command that runs checkov.
-
-    Raises:
-        ToolError: if pip cannot fetch checkov.
-    """
-
-    def install(folder: Path) -> None:
-        _run([sys.executable, "-m", "venv", str(folder)])
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, "--no-compile", f"checkov=={CHECKOV}"])  # checkov runs once, and imports a part of its modules
-
-    return [str(fetched(f"checkov-{CHECKOV}", install) / "bin" / "python"), "-m", "checkov.main"]
 
 
 def panel_bundle() -> Path:
@@ -156,7 +139,6 @@ def main() -> int:
     """Fetches all checkers. On an error, prints the error to standard error and exits with status 1."""
     try:
         models()
-        checkov()
         panel_bundle()
         typescript_modules()
     except ToolError as error:

@@ -1,27 +1,22 @@
 """Builds both images with a container engine and runs them as the manifests do: `make verify-image`.
 
-The report has sizes, start-up and stop times, software bills of materials, licences, and known vulnerabilities of the locked
-packages. The bills of materials go to the folder `verify-image` of the cache. The command fails if a process has a right too
-many, is not healthy, or ends late.
+The report has sizes, start-up and stop times. The command fails if a process has a right too many, is not healthy, or ends
+late.
 """
 
 import json
 import re
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from deploy.local.cache import cache_dir
 from deploy.local.kafka_jars import JarsError
 from tests.deploy.manifests import ROOT
-from tests.deploy.tools import fetched
-from tests.deploy.verify.engine import Engine, VerifyError, engine, run
+from tests.deploy.verify.engine import Engine, VerifyError, engine
 
 IMAGES = {"ldpstream-verify": None, "ldpstream-gateway-verify": "gateway"}  # tag: target of the Dockerfile
 FULL, GATEWAY = IMAGES
@@ -32,9 +27,6 @@ GRACE_S = 15  # the least grace in compose.yaml and in the manifests
 HEALTHY_S = 1200  # only a fault reaches this limit, also on a busy machine
 LARGEST = 8  # packages named in the report
 LINES = 40  # lines of a container's log that an error shows
-TOOLS = ("cyclonedx-bom==7.5.0", "pip-licenses==5.5.5", "pip-audit==2.10.1")
-COPYLEFT = re.compile(r"GPL|General Public|Affero|Mozilla|MPL|SSPL|BUSL|proprietary", re.IGNORECASE)
-
 # Waits in the container until a path answers 200, at most for the seconds given, and prints the time.
 WAIT = """
 import sys, time, urllib.request, urllib.error
@@ -196,57 +188,6 @@ def sizes(docker: Engine, image: str) -> str:
     return f"{whole:.0f} MB; without the base {ours} MB; largest packages in MB: {largest}"
 
 
-def bill(docker: Engine, image: str, tools: Sequence[str], folder: Path) -> None:
-    """Writes a software bill of materials and the licences of an image's packages, and says what stands out."""
-    with tempfile.TemporaryDirectory() as scratch:
-        run([sys.executable, "-m", "venv", "--without-pip", scratch])
-        [packages] = Path(scratch).glob("lib/python*/site-packages")
-        container = docker.docker("create", image)
-        try:
-            docker.docker("cp", f"{container}:{PACKAGES}/.", packages)
-        finally:
-            docker.docker("rm", container)
-        python = f"{scratch}/bin/python"
-        run([*tools, "cyclonedx_py", "environment", "--output-reproducible", "-o", folder / f"{image}.cdx.json", python])
-        text = run([*tools, "piplicenses", "--python", python, "--from=mixed", "--format=json"])
-    (folder / f"{image}.licences.json").write_text(text)
-    licences = {entry["Name"]: entry["License"] for entry in json.loads(text)}
-    count = len(json.loads((folder / f"{image}.cdx.json").read_text())["components"])
-    copyleft = sorted(f"{name} ({text})" for name, text in licences.items() if COPYLEFT.search(text))
-    unknown = sorted(name for name, text in licences.items() if text.upper() == "UNKNOWN")
-    named = f"copyleft: {', '.join(copyleft) or 'none'}; no licence: {', '.join(unknown) or 'none'}"
-    say(f"- {image}: {count} packages; {named}")
-
-
-def audit(tools: Sequence[str], lock: str) -> None:
-    """Says which locked packages have known vulnerabilities, or that the service of pip-audit did not answer.
-
-    Raises:
-        VerifyError: if there is a vulnerability.
-    """
-    command = [*tools, "pip_audit", "--require-hashes", "--disable-pip", "--progress-spinner=off", "--format=json"]
-    done = subprocess.run([*command, "-r", str(ROOT / lock)], capture_output=True, text=True, check=False)
-    try:
-        packages = json.loads(done.stdout)["dependencies"]
-    except ValueError:
-        say(f"- {lock}: not checked; pip-audit failed: {' '.join(done.stderr.split())[-200:]}")
-        return
-    checked = [package for package in packages if "skip_reason" not in package]
-    found = [f"{package['name']} {bug['id']}" for package in checked for bug in package["vulns"]]
-    if found:
-        raise VerifyError(f"{lock}: known vulnerabilities: {', '.join(found)}")
-    if not checked:
-        say(f"- {lock}: not checked; pip-audit's service answered for none of the {len(packages)} packages")
-    else:
-        say(f"- {lock}: no known vulnerability in {len(checked)} of {len(packages)} packages")
-
-
-def install_tools(folder: Path) -> None:
-    """Installs the tools that write bills of materials, list licences and look up vulnerabilities."""
-    run([sys.executable, "-m", "venv", folder])
-    run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS])
-
-
 def verify(docker: Engine) -> None:
     say(f"Engine: {docker.describe()}")
     for image, target in IMAGES.items():
@@ -257,16 +198,6 @@ def verify(docker: Engine) -> None:
     for process in PROCESSES:
         check_process(docker, process)
     check_commands(docker)
-    folder = cache_dir() / "verify-image"
-    folder.mkdir(parents=True, exist_ok=True)
-    say(f"Software bills of materials and licences, in {folder}:")
-    name = "audit-" + "-".join(tool.partition("==")[2] for tool in TOOLS)
-    tools = [str(fetched(name, install_tools) / "bin" / "python"), "-m"]
-    for image in IMAGES:
-        bill(docker, image, tools, folder)
-    say("Known vulnerabilities:")
-    for lock in ("requirements.lock", "requirements-gateway.lock"):
-        audit(tools, lock)
 
 
 if __name__ == "__main__":
