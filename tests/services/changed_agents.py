@@ -5,7 +5,6 @@ hangs            the consumer's thread hangs while the file HANG exists. Each he
 shut-out METHOD  the group refuses the coordinator's METHOD while the file SHUT exists; each refusal adds a line to the file
 unhurried        commits only after a stop signal, and has minutes for that commit
 slow-clock       every wall clock of the process is a minute behind
-waits            waits between its checks and its start: makes the file CHECKED, then waits for the file GO
 """
 
 import sys
@@ -77,18 +76,6 @@ def unhurried() -> None:
     patch.object(app, "Counting", Unhurried).start()
 
 
-def waits() -> None:
-    prepare = app.AgentApp.prepare
-
-    def prepare_and_wait(self: app.AgentApp) -> None:
-        prepare(self)
-        Path("CHECKED").touch()
-        while not Path("GO").exists():
-            time.sleep(0.05)
-
-    patch.object(app.AgentApp, "prepare", prepare_and_wait).start()
-
-
 def slow_clock() -> None:
     seconds, nanoseconds = time.time, time.time_ns
     time.time, time.time_ns = lambda: seconds() - 60, lambda: nanoseconds() - 60 * 10**9
@@ -96,7 +83,7 @@ def slow_clock() -> None:
 
 if __name__ == "__main__":
     changes: dict[str, Callable[..., None]] = {
-        "hangs": hangs, "shut-out": shut_out, "slow-clock": slow_clock, "unhurried": unhurried, "waits": waits,
+        "hangs": hangs, "shut-out": shut_out, "slow-clock": slow_clock, "unhurried": unhurried,
     }  # fmt: skip
     changes[sys.argv[1]](*sys.argv[2:])
     sys.argv[1:] = []

@@ -19,7 +19,6 @@ from deploy.local.kafka_jars import JarsError
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
-from tests.devices.conftest import typescript as typescript  # a fixture for devices in a browser
 
 from .agent_site import MakeSite, Site, new_site
 from .rig import KafkaNode, RedisNode, Services, missing

@@ -1,7 +1,5 @@
 """Devices that post every envelope several times, through several gateways, while processes are killed.
 
-    python -m tests.services.retries --posts 100000
-
 Every device posts one envelope or a batch with one `Idempotency-Key`, to gateways chosen at random, until a gateway accepts
 the envelopes. Then the device posts the same body again, once or twice. Meanwhile gateways, agents and the broker are killed
 or frozen, Redis loses its data, and the topic gets more partitions.
@@ -11,17 +9,14 @@ that the service must have. A report that is counted more often is *doubled*; an
 *lost*. `repeated in the log` is the number of records that the agents had to leave out.
 """
 
-import argparse
 import http.client
 import random
 import secrets
 import signal
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -35,7 +30,7 @@ from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey, seal
 from tests.faults.invariant import numbers_of
 
-from .agent_site import PARTITIONS, Site, new_site
+from .agent_site import PARTITIONS, Site
 from .rig import COLLECTS, PATIENCE_S, Gateway, KafkaNode, RedisNode, freeze, wait_until, with_collector
 
 GATEWAYS, CLIENTS = 3, 8
@@ -243,24 +238,3 @@ def differences(wanted: Numbers, stored: Numbers) -> Counter[str]:
         found["doubled"] += max(0, -difference)
         found["tables that differ"] += wanted.get(key) != stored.get(key)
     return found
-
-
-def main() -> None:
-    """Runs the trial with its own Kafka and Redis, and prints the numbers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--posts", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--every", type=float, nargs=2, default=(3.0, 10.0), metavar="S", help="time between two faults")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, KafkaNode() as kafka, RedisNode() as store:
-        site = new_site(Path(folder), kafka.bootstrap, store.url, STEP_S)
-        try:
-            for name, number in sorted(run(site, kafka, store, given.posts, tuple(given.every), given.seed).items()):
-                print(f"{name:24} {number:>10,}")
-        finally:
-            for worker in site.workers:
-                worker.kill()
-
-
-if __name__ == "__main__":
-    main()

@@ -162,24 +162,6 @@ def test_an_agent_stops_in_time_while_the_broker_is_down(
     site.check()
 
 
-def test_an_agent_waits_for_a_broker_lost_after_the_checks(
-    kafka_node: KafkaNode, redis_url: str, make_site: MakeSite, tmp_path: Path
-) -> None:
-    """The agent logs one line for each attempt, and no traceback."""
-    site, rng = make_site(kafka_node.bootstrap, redis_url), np.random.default_rng(5)
-    send_sound(site, rng, 60)
-    worker = site.start(changed=("waits",))
-    site.until((tmp_path / "CHECKED").exists)
-    kafka_node.stop()
-    (tmp_path / "GO").touch()
-    site.until(lambda: worker.log.read_text().count("Kafka cannot be reached, trying again") >= 2)
-    assert worker.process.poll() is None
-    kafka_node.start()
-    site.until(lambda: site.counted() == site.n_sent)
-    site.check()
-    site.check_logs()
-
-
 def test_a_hang_ends_the_process_and_an_outage_does_not(
     kafka_node: KafkaNode, redis_url: str, make_site: MakeSite, tmp_path: Path
 ) -> None:

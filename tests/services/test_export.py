@@ -1,6 +1,6 @@
 """The export of estimates from a real broker: repeated, interrupted, and after the topic was made again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -13,9 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from ldpstream.engines.kafka.topics import TopicError, ensure_topics
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.history import export as module
 from ldpstream.publishing.history.export import export
-from ldpstream.publishing.history.month_files import MonthFiles
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
@@ -44,22 +42,6 @@ def publishing(survey: Survey, settings: Settings) -> Iterator[KafkaPublisher]:
         yield publisher
 
 
-class Writes:
-    """Ends the process instead of the write after the first `most` writes."""
-
-    def __init__(self, most: int) -> None:
-        self._left = most
-
-    def of(self, write: Callable[..., None]) -> Callable[..., None]:
-        def counted(*arguments: object) -> None:
-            self._left -= 1
-            if self._left < 0:
-                raise KeyboardInterrupt
-            write(*arguments)
-
-        return counted
-
-
 def exported(folder: Path) -> list[tuple[int, int, bool]]:
     """Step, reports and completeness of all publications in the files."""
     table = pl.read_parquet(folder / "**/*.parquet")
@@ -84,29 +66,6 @@ def test_a_repeated_export_adds_what_is_new(kafka: str, survey: Survey, tmp_path
     before = pl.read_parquet(tmp_path / "**/*.parquet")
     export(survey, settings, tmp_path)
     assert pl.read_parquet(tmp_path / "**/*.parquet").equals(before)
-
-
-def test_an_interrupted_export_goes_on(kafka: str, survey: Survey, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process ends after every possible number of writes; afterwards the files equal those of an undisturbed export."""
-    settings = Settings(kafka=kafka)
-    months = 31 * 24  # steps of an hour
-    with publishing(survey, settings) as publisher:
-        publisher.publish([publication(survey, step * months, 10 + step) for step in range(3)])
-    monkeypatch.setattr(module, "CHUNK_NUMBERS", 1)  # a write after each publication
-    export(survey, settings, tmp_path / "whole")
-    crashes, folder = 0, tmp_path / "crashed"
-    add = MonthFiles.add
-    for most in range(4):
-        writes = Writes(most)
-        with monkeypatch.context() as crashing:
-            crashing.setattr(MonthFiles, "add", writes.of(add))
-            try:
-                export(survey, settings, folder)
-            except KeyboardInterrupt:
-                crashes += 1
-    export(survey, settings, folder)
-    assert crashes == 3
-    assert exported(folder) == exported(tmp_path / "whole") == [(0, 10, True), (months, 11, True), (2 * months, 12, True)]
 
 
 def test_a_topic_made_again_is_read_from_its_beginning(kafka: str, survey: Survey, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from ldpstream.producers import kafka_sink
 from ldpstream.producers.kafka_sink import KafkaSink
 from ldpstream.producers.sinks import SinkError
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 from .conftest import MakeTopic
 from .rig import PATIENCE_S, KafkaNode
@@ -73,25 +72,6 @@ def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_
     assert sorted(value for records in partitions for _, value, _ in records) == envelopes
     assert {key for records in partitions for key, _, _ in records} == {None}
     assert sorted(map(len, partitions)) == [1666, 1667, 1667]
-
-
-def test_the_bytes_of_waiting_envelopes_are_bounded(kafka: str, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_sink, "MAX_WAITING_BYTES", 50_000)
-    topic = make_topic()
-    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
-        for number in range(2000):
-            sink.send(b"%04d" % number + bytes(1000))
-            assert sink._waiting_bytes <= 50_000 + 1000 + 4 + kafka_sink.OVERHEAD_BYTES
-        sink.flush()
-        assert sink._waiting_bytes == 0
-    assert sum(map(len, read(kafka, topic))) == 2000
-
-
-def test_an_envelope_of_the_largest_size_is_accepted(kafka: str, make_topic: MakeTopic) -> None:
-    topic = make_topic(**{"max.message.bytes": str(MAX_ENVELOPE_BYTES + 4096)})
-    with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
-        sink.send(bytes(MAX_ENVELOPE_BYTES))
-        sink.flush()
 
 
 def test_a_missing_topic_is_an_error_and_is_not_created(kafka: str, topic: str) -> None:

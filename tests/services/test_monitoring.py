@@ -45,7 +45,6 @@ from .rig import PATIENCE_S, free_ports, get, patiently, wait_until
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = sorted((ROOT / "deploy" / "grafana" / "dashboards").glob("*.json"))
 STEP_S, RATE_INTERVAL = 2, "20s"
-DEADLINE_S = 300
 RELAY = 'relay = "required"\ncrowd = 1000\n'
 COHORTS = '\n[cohort]\nname = "version"\nvalues = ["1.0", "1.1"]\nleast = 100\n'
 
@@ -183,13 +182,6 @@ def test_metrics_are_small_and_pass_the_linter(running: Running) -> None:
         assert not ours
 
 
-def test_every_process_serves_health_and_readiness(running: Running) -> None:
-    for process in running.monitoring:
-        assert running.fetch(process, "/health")[0] == 200
-        assert running.fetch(process, "/ready")[0] == 200
-        assert running.fetch(process, "/no-such-path")[0] == 404
-
-
 def test_processes_log_json(running: Running) -> None:
     for process in running.monitoring:
         lines = (running.folder / f"{process}.log").read_text().splitlines()
@@ -239,16 +231,6 @@ def unanswered(running: Running) -> list[tuple[str, str, str]]:
             if not answers and not asked.endswith("> 0"):  # such a query has a result only after a rejection
                 empty.append((board, panel, asked))
     return empty
-
-
-def test_the_panels_show_what_their_titles_claim(running: Running) -> None:
-    """A query with a result may still be wrong. The histogram must have all values and sum to 1."""
-    query = next(query for _, panel, query in queries() if panel == "Histogram")
-    histogram = running.ask("query", query=filled_in(query, running.survey, "eb", "window"))["result"]
-    assert {bar["metric"]["value"] for bar in histogram} == {"home", "search", "map", "chat", "settings", "help"}
-    shares = [float(bar["value"][1]) for bar in histogram]
-    assert sum(shares) == pytest.approx(1, abs=1e-6)
-    assert max(shares) > 2 * min(shares), "no reports arrived"
 
 
 def test_every_panel_is_drawn(running: Running) -> None:

@@ -123,22 +123,6 @@ def test_strange_records_are_skipped_and_those_of_earlier_versions_found(kafka: 
             assert publisher.take_over(offset, lambda: True) == {}
 
 
-def test_a_survey_that_replaces_another_under_its_name_keeps_its_history(kafka: str, topic: str) -> None:
-    """Compaction keeps the last record of each key, so the keys of the two surveys must differ."""
-    survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
-    new = replace(survey, window_steps=survey.window_steps + 1)
-    ensure_topics(settings, survey)
-    for one in (survey, new):
-        with closing(KafkaPublisher(one, settings)) as publisher:
-            publisher.take_over(0, lambda: True)
-            publisher.publish([publication(one, 0, complete=True)])
-    with closing(KafkaConsumer(survey.estimates_topic, bootstrap_servers=kafka, auto_offset_reset="earliest")) as consumer:
-        keys = [next(consumer).key for _ in range(2)]
-    assert len(set(keys)) == 2
-    with closing(KafkaPublisher(survey, settings)) as publisher:
-        assert list(publisher.take_over(0, lambda: True)) == [publication(survey, 0, complete=True).key]
-
-
 def test_a_take_over_ends_when_another_estimator_leads(kafka: str, topic: str) -> None:
     survey, settings = replace(SURVEY, name=topic[-40:]), Settings(kafka=kafka)
     ensure_topics(settings, survey)

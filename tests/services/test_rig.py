@@ -5,17 +5,14 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import redis
 
-from deploy.local import ports
 from deploy.local.kafka_jars import KAFKA_VERSION, JarsError, cached, fetch, jars_dir
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial.ports import PORTS
 
 from . import rig
 from .rig import PATIENCE_S, KafkaNode, NodeError, RedisNode, free_ports
@@ -48,16 +45,6 @@ def test_the_error_names_a_port_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
         second.start()
 
 
-@pytest.mark.usefixtures("own_redis")
-def test_nodes_outlive_the_thread_that_started_them() -> None:
-    with RedisNode() as node:
-        node.stop()
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            pool.submit(node.start).result()
-        with redis.Redis.from_url(node.url) as client:
-            assert client.ping()
-
-
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="without setpriv, a node outlives a killed owner")
 @pytest.mark.usefixtures("own_redis")
 def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
@@ -79,30 +66,6 @@ def test_nodes_end_with_the_process_that_started_them(tmp_path: Path) -> None:
             owner.wait()
             with pytest.raises(redis.ConnectionError):
                 ping_for(client, PATIENCE_S)
-
-
-@pytest.mark.usefixtures("own_redis")
-def test_a_node_that_nobody_closed_ends_with_the_interpreter(tmp_path: Path) -> None:
-    script = "from tests.services.rig import RedisNode; n = RedisNode(); n.start(); print(n.url); unused = RedisNode()"
-    env = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    with redis.Redis.from_url(done.stdout.strip(), retry=None) as client, pytest.raises(redis.ConnectionError):
-        client.ping()
-    assert list(tmp_path.glob("ldpstream-redis-*")) == []
-
-
-def test_free_ports_are_distinct_and_reserved_for_one_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other process draws the port, even while nothing listens on it."""
-    drawn = set(free_ports(5))
-    assert len(drawn) == 5
-    assert drawn <= set(PORTS)
-    mine = drawn.pop()
-    monkeypatch.setattr(ports, "PORTS", range(mine, mine + 1))
-    assert free_ports(1) == []
-    script = f"from deploy.local import ports; ports.PORTS = range({mine}, {mine + 1}); print(ports.free_ports(1))"
-    other = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parents[2], capture_output=True, check=True)
-    assert other.stdout == b"[]\n"
 
 
 def test_a_failed_download_leaves_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
