@@ -17,7 +17,6 @@ from pathlib import Path
 
 from ldpstream.agents import tally
 from ldpstream.agents.tally import Record
-from ldpstream.commands.service import relay_of
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_store import FolderCountStore
@@ -28,6 +27,7 @@ from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.sinks import relay_of
 from ldpstream.services.trial.ports import LOOPBACK
 from ldpstream.services.trial.relay import Reply, TrialRelay
 from tests.conftest import Figures
