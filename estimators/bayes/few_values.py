@@ -35,8 +35,8 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 FEW_VALUES = 9  # largest number of values for this estimate
 SHAPES = np.array([0.1, 0.25, 0.5, 1, 2, 4, 8])  # shapes of the gamma distributions with mean 1/k
-SMALLER = np.array([0.03, 0.1, 0.2, 0.32, 0.45, 0.6, 0.8])  # prior means of the component with nearly equal small shares, × k
-NARROW = 60.0  # shape of the gamma distribution of nearly equal small shares
+SMALLER = np.geomspace(0.004, 0.8, 16)  # prior means of the component with nearly equal small shares, × k
+NARROW = 30.0  # shape of the gamma distribution of nearly equal small shares
 ANYWHERE = 1.5  # expected number of shares that are uniform in [0, 1], in place of a small share
 EQUAL, SPIKED = 0.4, 0.4  # prior probability of equal shares, and of `SMALLER` among the other components
 FINE = 4.0  # lattice points per standard error

@@ -8,7 +8,7 @@ fitted to k values, distances from the value's mean are multiplied by
 
 The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
-For a value far above the noise, the interval also contains the best linear unbiased interval, given that the shares sum to 1.
+For a named value (`unordered`), the interval also contains the best linear unbiased interval, given that the shares sum to 1.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 """
@@ -67,7 +67,7 @@ class Posterior:
     @classmethod
     def of(
         cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float, concentration: float = 1.0,
-        every: bool = False,
+        named: int = 0,
     ) -> "Posterior":  # fmt: skip
         """Returns the posterior on a grid.
 
@@ -75,7 +75,8 @@ class Posterior:
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people, concentration: as for `Posterior`.
-            every: true if all intervals contain the unshrunk intervals; false if only those of values far above the noise do.
+            named: the intervals of this number of values, those with the largest shares, and of values far above the noise
+                contain the unshrunk intervals.
         """
         from ldpstream.estimators.bayes.posterior_kernels import distribution
 
@@ -90,7 +91,9 @@ class Posterior:
         error = np.sqrt(widening**2 * variance[values.kind] + chosen_variance(f, people, concentration))
         resolution = SHARP * min(values.error, 1 / f.size)
         unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
-        large = np.flatnonzero(every | (unshrunk > LARGE * values.error))
+        far = unshrunk > LARGE * values.error
+        far[np.argsort(-f, kind="stable")[:named]] = True
+        large = np.flatnonzero(far)
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
         chosen = chosen_variance(unshrunk, people, concentration)
         return cls(

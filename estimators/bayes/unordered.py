@@ -55,7 +55,7 @@ BLUR = 2.0  # standard deviation of the normal density that smooths G for interv
 BLUR_WEIGHTS = special.softmax(-((np.arange(-8, 9) / BLUR) ** 2) / 2)  # this density at the points within four deviations
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the shares from 1
-NOT_MANY = 20  # up to this many values, every interval contains the unshrunk one: so few counts do not determine G
+NOT_MANY, NAMED = 40, 20  # every value is named if there are at most NOT_MANY; else NAMED, and all far above the noise
 
 
 def unordered_posterior(groups: list[Group], steps: Steps) -> Estimate:
@@ -72,8 +72,10 @@ def unordered_posterior(groups: list[Group], steps: Steps) -> Estimate:
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), every=k <= NOT_MANY)
-    return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
+    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), named=k if k <= NOT_MANY else NAMED)
+    named = None if k <= NOT_MANY else np.isin(np.arange(k), posterior.large)
+    rounds = len(MASSES) * ROUNDS
+    return Estimate(f / f.sum(), posterior.standard_errors, n, rounds, converged, posterior=posterior, named=named)
 
 
 def posterior_means(seen: list[Observation], k: int) -> FloatArray:

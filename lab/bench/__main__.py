@@ -81,6 +81,7 @@ def literature_command(json: JsonFile = None) -> None:
 @app.command(name="accuracy")
 def accuracy_command(
     quick: Annotated[bool, typer.Option("--quick", help="only some small cells")] = False,
+    hard: Annotated[bool, typer.Option("--hard", help="only the cells in which estimates were worst")] = False,
     repeats: Annotated[int, typer.Option(min=2, max=10_000, help="runs of each cell")] = 200,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
@@ -98,10 +99,13 @@ def accuracy_command(
     from lab.bench.accuracy import picture as pictures
 
     known = shapes.shapes(data)
-    asked = cells.quick_grid(known) if quick else cells.grid(known) + cells.few_cells()
+    every = known | shapes.FEW | shapes.HARD
+    asked = cells.quick_grid(known) if quick else [] if hard else cells.grid(known) + cells.few_cells()
+    asked += [] if quick else cells.hard_cells(known)
     with activity() as progress:
-        rows = measure.measure(asked, known | shapes.FEW, repeats, seed, peers, progress, lines)
-    result = compare.result(rows, repeats, seed)
+        result = compare.result(measure.measure(asked, every, repeats, seed, peers, progress, lines), repeats, seed)
+        fresh = measure.measure(compare.worst_of_all(result), every, repeats, seed + 1, peers, progress)
+    result = compare.with_second_look(result, fresh)
     for table in tables.tables(result):
         console.print(table)
     console.print(tables.NOTE, highlight=False)
@@ -127,20 +131,24 @@ def estimators_command(
 
 @app.command(name="coverage")
 def coverage_command(
+    hard: Annotated[bool, typer.Option("--hard", help="only the cells in which coverage was worst")] = False,
     runs: Annotated[int, typer.Option(min=2, max=10**6, help="repetitions; cells with many values have fewer")] = 2000,
     seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; adds their cells")] = None,
     json: JsonFile = None,
 ) -> None:
     """Count how often 95 % intervals contain the truth."""
-    from lab.bench import coverage, coverage_cells
+    from lab.bench import coverage, coverage_cells, coverage_hard
     from lab.bench.accuracy import cells, shapes
 
     known = shapes.shapes(data)
+    every = known | shapes.FEW | shapes.HARD
     with activity() as progress:
-        rows = coverage.measure(runs, seed, progress)
-        asked = cells.grid(known) + cells.few_cells()
-        result = coverage.Result(rows, coverage_cells.measure_cells(asked, known | shapes.FEW, runs, seed, progress))
+        spans = [] if hard else coverage.measure(runs, seed, progress)
+        asked = [] if hard else cells.grid(known) + cells.few_cells()
+        grid = coverage_cells.measure_cells(asked, every, runs, seed, progress)
+        worst = coverage_hard.measure(cells.hard_cells(known), every, runs if hard else min(runs, 200), seed, progress)
+    result = coverage.Result(spans, grid, worst)
     for table in coverage.tables(result):
         console.print(table)
     write_json(json, msgspec.to_builtins(result))

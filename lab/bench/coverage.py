@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from rich.table import Table
 
+from lab.bench import coverage_hard
 from lab.bench.accuracy.shapes import FEW
 from lab.bench.coverage_cells import CellCoverage, cells_table, few_table, lowest_table
 from lab.drawn_tables import drawn_table
@@ -52,6 +53,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True):
     spans: list[Coverage]
     cells: list[CellCoverage]
+    hard: list[coverage_hard.Covered] = []
 
 
 SHAPES: dict[str, Callable[[FloatArray], FloatArray]] = {  # from the ranks 1 … k to shares in proportion
@@ -184,5 +186,8 @@ def shaped_table(rows: list[Coverage]) -> Table:
 def tables(result: Result) -> list[Table]:
     grid = [row for row in result.cells if row.cell.shape not in FEW]
     few = [row for row in result.cells if row.cell.shape in FEW]
-    shown = [coverage_table(result.spans), shaped_table(result.spans), cells_table(grid), lowest_table(grid)]
+    hard = coverage_hard.tables(result.hard)
+    if not grid:
+        return hard
+    shown = [coverage_table(result.spans), shaped_table(result.spans), cells_table(grid), lowest_table(grid), *hard]
     return [*shown, few_table(few), lowest_table(few, "Few values and few people: cells with the lowest coverage")]

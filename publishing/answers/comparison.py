@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldpstream.estimators.differences import clear_differences, evidence
+from ldpstream.estimators.differences import clear_differences, evidence, unchanged_errors
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.publishing.estimates.catalogue import INVERSION
+from ldpstream.publishing.answers.tables import JOINT
+from ldpstream.publishing.estimates.catalogue import FILTER, INVERSION
 from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate
-from ldpstream.publishing.estimates.growth import Basis, errors_of, inverts, people_of
+from ldpstream.publishing.estimates.growth import Basis, errors_of, people_of
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Survey
 
@@ -30,39 +31,34 @@ class Differences(NamedTuple):
 
 
 def differences_of(
-    survey: Survey,
-    sides: tuple[Publication, Publication],
-    results: tuple[Frequencies, Frequencies],
-    estimator: str,
-    confidence: float,
-    *,
-    default: bool,
-    apart: bool,
-) -> Differences:
+    survey: Survey, sides: tuple[Publication, Publication], results: tuple[Frequencies, Frequencies], estimator: str,
+    confidence: float, *, apart: bool,
+) -> Differences:  # fmt: skip
     """Returns the second side minus the first one.
+
+    Two estimates with a prior or with limits can have a common bias, also if their shares are equal, and the smaller side has
+    more of it. So the standard errors, the intervals and the test are those of the raw inversions. Only the filter and the
+    joint shares of a pair, which have no such bias, have their own. Without raw inversions there are no intervals.
 
     Args:
         results: the estimates of both sides by `estimator`.
-        default: true if `estimator` is the attribute's default.
         apart: true if the sides are two cohorts.
     """
+    one, other = (result.estimate() for result in results)
+    raw = [p.estimators.get(INVERSION, Frequencies.nothing(one.frequencies.size)).estimate() for p in sides]
+    unbiased = estimator in (FILTER, JOINT)
+    first, second = (one, other) if unbiased else raw
     mechanisms = survey.mechanisms[survey.index(sides[0].attribute)]
-    people = max(people_of(survey, p) for p in sides)
-    one, other = results[0].estimate(), results[1].estimate()
-    basis, errors = errors_of(mechanisms, sides, (one, other), estimator, people, apart=apart)
-    differences = centres = other.frequencies - one.frequencies
-    raw = [p.estimators.get(INVERSION) for p in sides]
-    if default and not apart and inverts(mechanisms) and raw[0] and raw[1]:
-        inverted = raw[0].estimate(), raw[1].estimate()
-        sharper = errors_of(mechanisms, sides, inverted, INVERSION, people, apart=False)
-        if sharper[1].sum() < errors.sum():  # the widths hardly depend on the shares, so this choice adds no bias
-            (basis, errors), centres = sharper, inverted[1].frequencies - inverted[0].frequencies
+    people = people_of(survey, sides[0]), people_of(survey, sides[1])
+    basis, errors = errors_of(mechanisms, sides[0].span, (first, second), max(people), raw=not unbiased, apart=apart)
+    errors = np.where(np.isnan(one.standard_errors + other.standard_errors), np.nan, errors)
+    differences, centres = other.frequencies - one.frequencies, second.frequencies - first.frequencies
     half = float(-ndtri((1 - confidence) / 2)) * errors
-    low, high = np.fmin(centres - half, differences), np.fmax(centres + half, differences)
+    low, high = np.minimum(centres - half, differences), np.maximum(centres + half, differences)
     if estimator != INVERSION:  # its shares can differ by more than 1
         low, high = np.maximum(low, -1), np.minimum(high, 1)
-    low, high = (np.where(np.isnan(errors), np.nan, end) for end in (low, high))
-    clear = clear_differences(centres, errors, 1 - confidence) & (centres * differences > 0)
+    tested = errors if unbiased or not min(people) else np.maximum(errors, unchanged_errors(first, second, people))
+    clear = clear_differences(centres, tested, 1 - confidence) & (centres * differences > 0)
     clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
     return Differences(basis, differences, errors, low, high, clear, clearest)
 

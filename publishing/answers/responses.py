@@ -172,6 +172,7 @@ class ApiResponses:
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=plain(frequencies[shown]), standard_errors=plain(estimate.standard_errors[shown]),
             low=plain(low[shown]), high=plain(high[shown]),
+            named=np.isin(shown, np.arange(attribute.k) if result.named is None else result.named).tolist(),
             truth=None if truth.shares is None else [truth.shares[v] for v in shown], true_numbers=truth.numbers,
             others=plain_number(frequencies.sum() - frequencies[shown].sum())
             if len(shown) < attribute.k and attribute.most is None
@@ -226,10 +227,7 @@ class ApiResponses:
             raise NotAllowed(f"before and after must be different steps, got {before} twice")
         chosen = self._estimator(second, query.estimator)
         results = _result(first, self._estimator(first, chosen), attribute), _result(second, chosen, attribute)
-        default = chosen == self._estimator(second, None)
-        of = differences_of(
-            self._survey, (first, second), results, chosen, confidence, default=default, apart=against is not None
-        )
+        of = differences_of(self._survey, (first, second), results, chosen, confidence, apart=against is not None)
         shown = np.arange(attribute.k) if query.top is None else of.clearest[: query.top]
         was, now = self._true(first), self._true(second)
         truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()

@@ -114,6 +114,8 @@ class Histogram(OfSpan, frozen=True, kw_only=True):
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
 
+    `named` is true for the values of which each interval holds by itself. The other intervals hold on average over the values.
+
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
     `cohort` is None for the histogram of all people. `below_least` is true for a cohort whose reports may come from
@@ -149,6 +151,7 @@ class Histogram(OfSpan, frozen=True, kw_only=True):
     standard_errors: list[float | None]
     low: list[float | None]
     high: list[float | None]
+    named: list[bool]
     truth: list[float] | None
     true_numbers: dict[str, float]
     others: float | None
@@ -173,13 +176,14 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     the request is the side `before`, and `cohort` is the side `after`.
 
     `basis` is the formula of `standard_errors` (`estimators.differences`). "separate": √(s₁² + s₂²), for two cohorts with
-    the span "step", since a device reports in one of them. "inversion": for two times, if the attribute has one level and its
-    mechanism is not Square Wave; the formula takes into account that memos and people can be the same at both times. "any":
+    the span "step", since a device reports in one of them. "inversion": otherwise, if the attribute has one level and its
+    mechanism is not Square Wave; the formula takes into account that memos and people can be the same on both sides. "any":
     s₁ + s₂, which holds for any dependence between the two estimates.
 
-    The raw inversion has the basis "inversion". The default estimator has it if its standard errors are then smaller. The
-    differences are those of the default estimator's frequencies. The intervals are those of the raw inversion's differences,
-    extended to the differences shown. Except for "mi", the intervals are limited to [-1, 1].
+    The differences are those of the estimator's frequencies. The standard errors, the intervals and `clear` are those of the
+    raw inversions' differences, which have no bias. Only "filter" and "joint" have their own. An interval is extended to the
+    difference shown. Except for "mi", the intervals are limited to [-1, 1]. A cohort that an earlier version published without
+    a raw inversion has no intervals.
 
     `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
     `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and

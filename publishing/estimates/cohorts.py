@@ -1,10 +1,12 @@
 """The histograms of cohorts, each from the reports of one cohort alone.
 
-A cohort's histogram comes from the default estimator. There is no histogram if the reports may come from fewer people than the
-survey's `least`. A report counts for the cohort that it carries, also after its sender has changed to another cohort.
+A cohort's histograms come from the default estimator and from the raw matrix inversion, which differences need. There are none
+if the reports may come from fewer people than the survey's `least`. A report counts for the cohort that it carries, also after
+its sender has changed to another cohort.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import UNSET, UnsetType
 
@@ -39,15 +41,19 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         differ = attempts.of("levels", lambda: levels_difference(groups, most_reports), None)
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
-        default, counts = estimators(mechanisms)[0], AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
-        estimate = attempts.of(default.name, lambda: default.estimate(counts), Estimate.of_nothing(asked.k, reports))
+        counts = AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
+        nothing = Estimate.of_nothing(asked.k, reports)
+        rows = estimators(mechanisms, research=False)
+        estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
         edges = edges_of(asked, mechanisms, everybody.span)
         if asked.most is not None:
             numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, most_reports), withheld), numbers)
         else:
-            numbers = attempts.of("numbers", lambda: numbers_of(estimate, edges, asked.bins is not None, withheld), numbers)
-        of_people = default.of_people(estimate, asked.most)
-        found = {default.name: Frequencies.of(of_people, withheld or default.withheld(estimate, counts))}
+            numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, asked.bins is not None, withheld), numbers)
+        found = {
+            row.name: Frequencies.of(row.of_people(estimate, asked.most), withheld or row.withheld(estimate, counts))
+            for row, estimate in zip(rows, estimates, strict=True)
+        }
     alone = [panes[-1]] if everybody.span == "step" else []
     made = Publication(
         survey=everybody.survey,

@@ -12,7 +12,7 @@ from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates.catalogue import INVERSION
-from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
+from ldpstream.publishing.estimates.publication import Span, publication_key
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
 from ldpstream.publishing.progress import Source
 from ldpstream.surveys import Survey
@@ -48,23 +48,23 @@ class HasReports(Protocol):
 
 
 def errors_of(
-    mechanisms: Sequence[Mechanism], published: tuple[Publication, Publication], estimates: tuple[Estimate, Estimate],
-    estimator: str, people: float, *, apart: bool,
-) -> tuple[Basis, FloatArray]:  # fmt: skip
-    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,)."""
+    mechanisms: Sequence[Mechanism], span: Span, estimates: tuple[Estimate, Estimate], people: float, *, raw: bool, apart: bool
+) -> tuple[Basis, FloatArray]:
+    """Returns the basis of the standard errors of the second estimate minus the first, and the standard errors, (k,).
+
+    Args:
+        people: the larger number of people of the two estimates.
+        raw: true if both estimates are raw inversions.
+        apart: true if the estimates are of two cohorts.
+    """
     one, other = estimates
-    if apart and published[0].span == "step":  # a device reports in one cohort
+    if apart and span == "step":  # a device reports in one cohort
         return "separate", separate_errors(one, other)
-    if not apart and estimator == INVERSION and inverts(mechanisms) and people:
+    if raw and len(mechanisms) == 1 and mechanisms[0].reading.unbiased and people:
         m, most = mechanisms[0], mechanisms[0].choices or 1  # one of `most` members is drawn: times this, people
         drawn = [replace(e, frequencies=e.frequencies / most, standard_errors=e.standard_errors / most) for e in estimates]
         return "inversion", most * difference_errors(drawn[0], drawn[1], m, people)
     return "any", difference_errors(one, other)
-
-
-def inverts(mechanisms: Sequence[Mechanism]) -> bool:
-    """True if differences of the raw inversion have the basis "inversion"."""
-    return len(mechanisms) == 1 and mechanisms[0].reading.unbiased
 
 
 def people_of(survey: Survey, p: HasReports) -> float:
@@ -97,7 +97,7 @@ def growth_of(survey: Survey, source: Source, name: str, step: int) -> Growth | 
         return None
     estimates, v = (found[0].estimate(), found[1].estimate()), attribute.labels.index(attribute.catch_all)
     mechanisms = survey.mechanisms[survey.index(name)]
-    errors = errors_of(mechanisms, (first, second), estimates, INVERSION, max(each), apart=False)[1][v : v + 1]
+    errors = errors_of(mechanisms, "window", estimates, max(each), raw=True, apart=False)[1][v : v + 1]
     tested = np.maximum(errors, unchanged_errors(*estimates, each)[v : v + 1])
     differences = (estimates[1].frequencies - estimates[0].frequencies)[v : v + 1]
     if not (differences[0] > 0 and clear_differences(differences, tested, ALARM_CHANCE)[0]):

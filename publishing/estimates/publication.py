@@ -112,7 +112,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         cohort: the cohort whose reports were counted; None for the reports of all people. A cohort has only the default
-            estimator, and no diagnostics.
+            estimator and the raw inversion, and no diagnostics.
         below_least: true for a cohort whose reports may come from fewer people than its least size. Then no share is published,
             only numbers of reports.
         panes: number of steps with reports in the span. For the span "filtered", number of steps that the filter has observed.

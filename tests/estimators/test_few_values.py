@@ -124,13 +124,13 @@ def test_intervals_of_few_values_hold_with_few_people(
     truth, m = np.array(shares), build(name, len(shares), 0.5)
     drawn = [table for _, table in tables(m, truth, 1000, 200, 4)]
     assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 178
-    for limit in ("FEW_VALUES", "NOT_MANY"):
-        monkeypatch.setattr(unordered, limit, 1)
+    for limit in ("FEW_VALUES", "NOT_MANY", "NAMED"):
+        monkeypatch.setattr(unordered, limit, 0)
     assert np.sum([held(m, table, truth) for table in drawn[:60]], axis=0)[0] < 48
 
 
-@pytest.mark.parametrize(("k", "large"), [(10, (0.3, 0.25)), (16, (0.4,)), (20, (0.2,))])
-def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
+@pytest.mark.parametrize(("k", "large"), [(10, (0.3, 0.25)), (16, (0.4,)), (20, (0.2,)), (40, (0.2,))])
+def test_intervals_of_ten_to_forty_values_hold_with_few_people(
     k: int, large: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 120 intervals for ε = 0.5 and 1000 people, each value's hold its share in at least 104.
@@ -142,7 +142,8 @@ def test_intervals_of_ten_to_twenty_values_hold_with_few_people(
     m = build("OUE", k, 0.5)
     drawn = [table for _, table in tables(m, truth, 1000, 120, 7)]
     assert np.sum([held(m, table, truth) for table in drawn], axis=0).min() >= 104
-    monkeypatch.setattr(unordered, "NOT_MANY", 1)
+    for limit in ("NOT_MANY", "NAMED"):
+        monkeypatch.setattr(unordered, limit, 0)
     assert np.sum([held(m, table, truth) for table in drawn[:60]], axis=0)[0] < 48
 
 

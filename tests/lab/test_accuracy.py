@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from lab.bench.accuracy.cells import few_cells, grid
-from lab.bench.accuracy.shapes import FEW, SYNTHETIC
+from lab.bench import coverage_hard
+from lab.bench.accuracy.cells import few_cells, grid, hard_cells
+from lab.bench.accuracy.shapes import FEW, HARD, SYNTHETIC
 from lab.bench.coverage import WINDOW, coverage_table, measure_one, measure_shape, shaped_table
 from lab.bench.coverage_cells import _Held, cells_table, few_table, lowest_table, measure_cells, runs_of
 from lab.bench.estimators import measure as bench_estimators
@@ -54,3 +55,16 @@ def test_the_coverage_with_few_values_and_few_people_is_measured() -> None:
     assert all(row.worst <= row.largest and row.worst <= row.covered for row in rows)
     assert few_table(rows).row_count == 2
     assert lowest_table(rows, "few").row_count == 6
+
+
+def test_the_lowest_coverage_of_single_intervals_is_measured_again() -> None:
+    """Ordered values also have a mean and percentiles. The second look has other seeds, twice the runs, and the same values."""
+    cells = [next(cell for cell in hard_cells({}) if cell.shape == name and cell.n == 200) for name in ("far ends", "comb")]
+    cells.append(next(cell for cell in hard_cells({}) if cell.shape == "many, zipf 1"))
+    rows = coverage_hard.measure(cells, HARD, 4, 1, lambda said: None, processes=1)
+    found = coverage_hard.by_quantity(rows)
+    assert {name: len(of) for name, of in found.items()} == {
+        "all values": 3, "largest": 3, "worst value": 3, "worst named": 1, "mean": 2, "p50": 2, "p90": 2, "p99": 2,
+    }  # fmt: skip
+    assert all(row.again is not None and row.again_error for row in rows)
+    assert len(coverage_hard.tables(rows)) == 1 + len(found)

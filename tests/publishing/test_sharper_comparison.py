@@ -1,16 +1,22 @@
-"""The default comparison of two times: the shares of the histogram, with the interval of the raw inversion if it is shorter."""
+"""Comparisons: differences of the shares of the histogram, with the intervals and the test of the raw inversions."""
 
 from typing import Any
 
 import numpy as np
-import pytest
+from msgspec.structs import replace
 from scipy.stats import binom
 from starlette.testclient import TestClient
 
+from ldpstream.estimators.differences import clear_differences, separate_errors
+from ldpstream.mechanisms import Mechanism
+from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.publishing.answers.comparison import differences_of
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
+from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
+from ldpstream.surveys import Cohort
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
@@ -18,6 +24,12 @@ PEOPLE, SEEDS = 3000, 60
 BEFORE, AFTER = np.array([0.5, 0.3, 0.15, 0.05]), np.array([0.45, 0.3, 0.15, 0.1])
 LEVEL = {"name": "standard", "mechanism": "GRR", "eps": 1.0}
 SURVEY = small_survey({"name": "screen", "values": ["home", "search", "map", "chat"], "level": [LEVEL]})
+
+
+def draw(m: Mechanism, people: IntArray, rng: np.random.Generator) -> IntArray:
+    counts = m.draw_counts(people, 1, rng)
+    assert counts is not None
+    return counts
 
 
 def compared(seed: int, people: int = PEOPLE, **query: Any) -> dict[str, Any]:
@@ -36,7 +48,7 @@ def compared(seed: int, people: int = PEOPLE, **query: Any) -> dict[str, Any]:
     return found
 
 
-def test_the_default_interval_is_shorter_and_covers() -> None:
+def test_the_default_interval_covers() -> None:
     """60 surveys with four values: 240 intervals, of which on average at least 95 % contain the change.
 
     The four of one survey depend on each other, so the allowance is for 60 independent intervals, 90 % of which would be 54:
@@ -63,12 +75,48 @@ def test_the_default_interval_is_shorter_and_covers() -> None:
     assert np.mean(widths) < 1.05 * np.mean(np.subtract(raw["high"], raw["low"]))
 
 
-@pytest.mark.parametrize("estimator", ["mle", "ibu"])
-def test_other_estimators_add_their_errors(estimator: str) -> None:
-    found = compared(1, estimator=estimator)
-    assert found["basis"] == "any"
-    errors = [s for s in found["standard_errors"] if s is not None]
-    assert not errors or min(errors) > 0
+def test_every_estimator_has_the_errors_of_the_raw_inversion() -> None:
+    raw, *others = (compared(1, estimator=estimator) for estimator in ("mi", "mle", "ibu"))
+    assert all((found["basis"], found["standard_errors"]) == ("inversion", raw["standard_errors"]) for found in others)
+
+
+def test_cohorts_of_unequal_size_with_equal_shares_do_not_differ() -> None:
+    """60 pairs of cohorts of 1000 and of 20 000 people. If 5 of 100 pairs have a clear value, more than nine do so with a
+    probability of 1e-3.
+
+    Controls: the default estimates with their own errors, independent or added, since the small cohort is biased.
+    """
+    shares = 1 / np.arange(1.0, 101)
+    asked = {"name": "screen", "size": 100, "level": [{"name": "standard", "mechanism": "OUE", "eps": 1.0}]}
+    survey = replace(small_survey(asked), cohort=Cohort(name="version", values=("new", "old"), least=1))
+    (m,), rng, found, controls = survey.mechanisms[0], np.random.default_rng(54), 0, np.zeros(2)
+    everybody = conclude(survey, 0, 0, "step", [[m.empty_table()]], True, research=False)
+    for _ in range(SEEDS):
+        people = (rng.multinomial(n, shares / shares.sum()) for n in (1000, 20_000))
+        new, old = (
+            conclude_cohort(survey, i, everybody, [[m.table(int(of.sum()), draw(m, of, rng))]]) for i, of in enumerate(people)
+        )
+        results = old.estimators["eb"], new.estimators["eb"]
+        made = differences_of(survey, (old, new), results, "eb", 0.95, apart=True)
+        assert not (made.clear & (made.low <= 0) & (made.high >= 0)).any()
+        found += int(made.clear.any())
+        one, other = (result.estimate() for result in results)
+        for i, errors in enumerate((separate_errors(one, other), one.standard_errors + other.standard_errors)):
+            controls[i] += clear_differences(other.frequencies - one.frequencies, errors).any()
+    assert binom.sf(9, SEEDS, 0.05) < 1e-3
+    assert found <= 9 < controls.min()
+
+
+def test_without_raw_inversions_nothing_is_clear() -> None:
+    """An earlier version published cohorts without them."""
+    (m,) = SURVEY.mechanisms[0]
+    tables = [m.table(1000, np.array(counts)) for counts in ([400, 200, 200, 200], [700, 100, 100, 100])]
+    sides = [conclude(SURVEY, 0, step, "step", [[table]], True) for step, table in enumerate(tables)]
+    old = [replace(p, estimators={"eb": p.estimators["eb"]}) for p in sides]
+    for (one, other), clear in ((sides, True), (old, False)):
+        made = differences_of(SURVEY, (one, other), (one.estimators["eb"], other.estimators["eb"]), "eb", 0.95, apart=True)
+        assert bool(made.clear.any()) == clear
+        assert bool(np.isnan(made.low).all()) == (not clear)
 
 
 def test_a_share_changes_by_at_most_one() -> None:

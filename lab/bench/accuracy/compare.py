@@ -4,6 +4,8 @@ A method and the winner have the errors e_i and w_i in run i. The ratio r of the
 method):
 
     r = Σ_i e_i / Σ_i w_i        se = sd_i(e_i - r w_i) / (√runs · mean w)
+
+The worst cells of a view are measured a second time with another seed, since the first look chose them by their errors.
 """
 
 import math
@@ -13,10 +15,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from lab.bench.accuracy.cells import Cell
+from lab.bench.accuracy.cells import NUMBERS, Cell
 from lab.bench.accuracy.measure import CellErrors
-from lab.bench.accuracy.shapes import FEW
+from lab.bench.accuracy.shapes import FEW, HARD
 from lab.bench.accuracy.slow_estimates import DEFAULT_ORDERED
+from lab.bench.methods import DEFAULT
 
 SURELY = 3.0  # standard errors
 MARGIN = 1.05
@@ -26,7 +29,10 @@ VIEWS = {
     "wasserstein": "Ordered values, Wasserstein distance",
     "few": "Few values and few people, mean squared error",
     "shuffled": "Values wrongly declared as ordered, mean squared error",
+    "hard": "Hard cells, mean squared error",
 }
+DEFAULTS = {view: DEFAULT if view in ("all", "few", "hard") else DEFAULT_ORDERED for view in VIEWS}
+WORST = 10  # cells of a view that are measured again
 OWN_REPORTS = "pure-ldp FLH"  # another mechanism, with its own reports: never the winner
 
 
@@ -42,10 +48,13 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
+    """One cell of a view; `again` is the ratio of the default estimate to the same winner in the second look."""
+
     cell: Cell
     winner: str
     error: float
     ratios: dict[str, Ratio]
+    again: Ratio | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -83,20 +92,44 @@ def compare(cell: Cell, errors: dict[str, list[float]]) -> Comparison:
     return Comparison(cell, winner, float(np.mean(errors[winner])), ratios)
 
 
-def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
-    def unordered(asked: Sequence[CellErrors]) -> list[Comparison]:
-        return [compare(row.cell, {name: e for name, e in row.mse.items() if name != DEFAULT_ORDERED}) for row in asked]
+def errors_of(view: str, row: CellErrors) -> dict[str, list[float]] | None:
+    """Returns the errors of a cell in a view, by method; None for a cell of other views."""
+    hard = row.cell.shape in HARD or row.cell.mechanism == NUMBERS
+    if view == "hard" and hard:
+        without = {name: errors for name, errors in row.mse.items() if name not in (DEFAULT, DEFAULT_ORDERED)}
+        return {DEFAULT: row.mse[DEFAULT_ORDERED if row.cell.ordered else DEFAULT]} | without
+    if hard or view == "hard" or (row.cell.shape in FEW) != (view == "few"):
+        return None
+    if view in ("all", "few"):
+        return {name: errors for name, errors in row.mse.items() if name != DEFAULT_ORDERED}
+    if row.cell.ordered != (view in ("ordered", "wasserstein")):
+        return None
+    return row.wasserstein if view == "wasserstein" else row.mse
 
-    few = [row for row in rows if row.cell.shape in FEW]
-    rows = [row for row in rows if row.cell.shape not in FEW]
+
+def result(rows: Sequence[CellErrors], runs: int, seed: int) -> Result:
     views = {
-        "all": unordered(rows),
-        "few": unordered(few),
-        "ordered": [compare(row.cell, row.mse) for row in rows if row.cell.ordered],
-        "wasserstein": [compare(row.cell, row.wasserstein) for row in rows if row.cell.ordered],
-        "shuffled": [compare(row.cell, row.mse) for row in rows if not row.cell.ordered],
+        view: [compare(row.cell, errors) for row in rows if (errors := errors_of(view, row)) is not None] for view in VIEWS
     }
-    return Result(runs, seed, {name: cells for name, cells in views.items() if cells})
+    return Result(runs, seed, {view: cells for view, cells in views.items() if cells})
+
+
+def worst_of_all(found: Result) -> list[Cell]:
+    """Returns the cells that need a second look."""
+    chosen = (one.cell for view, cells in found.views.items() for one in worst(cells, DEFAULTS[view], WORST))
+    return list(dict.fromkeys(chosen))
+
+
+def with_second_look(found: Result, fresh: Sequence[CellErrors]) -> Result:
+    by_cell, views = {row.cell: row for row in fresh}, {}
+    for view, cells in found.views.items():
+        views[view] = list(cells)
+        for i, one in enumerate(cells):
+            errors = errors_of(view, by_cell[one.cell]) if one.cell in by_cell else None
+            if errors is not None and one.winner in errors:
+                again = ratio(errors[DEFAULTS[view]], errors[one.winner])
+                views[view][i] = msgspec.structs.replace(one, again=again)
+    return msgspec.structs.replace(found, views=views)
 
 
 def summarise(cells: Sequence[Comparison]) -> list[Summary]:

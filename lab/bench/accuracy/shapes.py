@@ -120,6 +120,41 @@ FEW: dict[str, Shape] = {  # answers to questions with few values; cells with fe
 }
 
 
+def _one_value(share: float, k: int) -> FloatArray:
+    return np.append(share, np.full(k - 1, (1 - share) / (k - 1)))
+
+
+def _far_group(k: int) -> FloatArray:
+    shares = 0.986 * _between(beta.cdf(_ends(k) / 0.6, 3, 4))
+    shares[int(0.95 * k)] += 0.014
+    return shares
+
+
+def _heaps(k: int) -> FloatArray:
+    smooth, heaps = _hills(0.3, 0.5, k), np.arange(2, k, 5)
+    nearest = heaps[np.abs(heaps - np.arange(k)[:, None]).argmin(axis=1)]
+    return 0.5 * smooth + np.bincount(nearest, 0.5 * smooth, k)
+
+
+def _irregular(k: int) -> FloatArray:
+    return _in_proportion(_hills(0.3, 0.6, k) * np.exp(0.15 * np.random.default_rng([18, k]).standard_normal(k)))
+
+
+HARD: dict[str, Shape] = {  # the shapes for which estimates and intervals were worst
+    "one value 95 %": Shape(make=partial(_one_value, 0.95), domains=(2, 3, 5, 9)),
+    "one value 99.5 %": Shape(make=partial(_one_value, 0.995), domains=(2, 9, 15)),
+    "many, zipf 1": Shape(make=partial(_zipf, 1.0), domains=(21, 40, 120, 500)),
+    "many, few spikes": Shape(make=partial(_spikes, 4, 0.7), domains=(21, 40, 120, 500)),
+    "far group": Shape(make=_far_group, domains=(32, 100), ordered=True),
+    "comb": Shape(make=lambda k: _in_proportion(np.where(np.arange(k) % 4 == 0, 1.0, 0.1)), domains=(16, 64), ordered=True),
+    "heaps": Shape(make=_heaps, domains=(64, 200), ordered=True),
+    "irregular": Shape(make=_irregular, domains=(64, 200), ordered=True),
+    "far ends": Shape(
+        make=lambda k: _in_proportion(np.where(np.isin(np.arange(k), (0, k - 1)), 1.0, 0.05 / k)), domains=(8, 64), ordered=True
+    ),
+}
+
+
 def shapes(folder: Path | None) -> dict[str, Shape]:
     return SYNTHETIC | ({} if folder is None else real_shapes(folder))
 

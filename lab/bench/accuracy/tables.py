@@ -6,19 +6,16 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from lab.bench.accuracy.cells import Cell
-from lab.bench.accuracy.compare import VIEWS, Comparison, Result, Summary, summarise, worst
+from lab.bench.accuracy.compare import DEFAULTS, VIEWS, WORST, Comparison, Result, Summary, summarise, worst
 from lab.bench.accuracy.measure import FAST_PEOPLE, IBU_RUNS, IBU_VALUES, PEER_RUNS, SLOW_RUNS
-from lab.bench.accuracy.slow_estimates import DEFAULT_ORDERED
-from lab.bench.methods import DEFAULT
 
-DEFAULTS = {view: DEFAULT if view in ("all", "few") else DEFAULT_ORDERED for view in VIEWS}
-WORST = 10  # cells in the table of the worst cells
 NOTE = (
     "A ratio is a method's mean error divided by the error of the cell's winner; ± is one standard error, from the same"
     " reports. A method is surely worse if the ratio is above 1.05 by more than three standard errors. Results on held-out"
     f" shapes were not used during development. Power, power-ns, eb ordered and exact likelihoods run on the first {SLOW_RUNS}"
     f" runs of a cell; the other libraries on the first {PEER_RUNS}, and multi-freq-ldpy's IBU on {IBU_RUNS} if there are at"
-    f" most {IBU_VALUES} values. pure-ldp's fast local hashing (FLH) has its own reports, in the cells of OLH with a single"
+    f" most {IBU_VALUES} values. The worst cells are measured again with another seed. pure-ldp's fast local"
+    " hashing (FLH) has its own reports, in the cells of OLH with a single"
     f" step and at most {FAST_PEOPLE:,} people."
 )
 
@@ -79,12 +76,14 @@ def shape_table(title: str, cells: Sequence[Comparison], default: str) -> Table:
 
 
 def worst_table(title: str, cells: Sequence[Comparison], method: str) -> Table:
-    shown = _table(f"{title}: worst cells of {method}", "shape", "mechanism", "k", "ε", "n", "steps", "winner", "ratio", "±")
+    shown = _table(f"{title}: worst cells of {method}", "shape", "mechanism", "k", "ε", "n", "steps", "winner", "ratio", "±",
+                   "again", "±")  # fmt: skip
     for one in worst(cells, method, WORST):
-        c, r = one.cell, one.ratios[method]
+        c, r, again = one.cell, one.ratios[method], one.again
+        second = ("–", "") if again is None else (_number(again.value), _number(again.error))
         shown.add_row(
             c.shape, c.mechanism, str(c.k), f"{c.eps:g}", f"{c.n:.0e}".replace("e+0", "e"), str(c.steps), one.winner,
-            _number(r.value), _number(r.error),
+            _number(r.value), _number(r.error), *second,
         )  # fmt: skip
     return shown
 

@@ -90,9 +90,10 @@ function whiskers(h) {
     pen.strokeStyle = colour("ink");
     pen.globalAlpha = step > 8 * devicePixelRatio ? 1 : 0.35; // many whiskers must not cover the bars
     pen.lineWidth = step > 8 * devicePixelRatio ? 1.5 * devicePixelRatio : Math.max(0.5, 0.6 * devicePixelRatio);
-    pen.beginPath();
     for (let i = first; i <= last; i += 1) {
       if (h.low[i] === null) continue;
+      pen.setLineDash(h.dashed?.has(i) ? [3 * devicePixelRatio, 2 * devicePixelRatio] : []);
+      pen.beginPath();
       const x = u.valToPos(i, "x", true);
       const [low, high] = [u.valToPos(h.low[i], "y", true), u.valToPos(h.high[i], "y", true)];
       pen.moveTo(x, low);
@@ -101,8 +102,8 @@ function whiskers(h) {
         pen.moveTo(x - cap, low); pen.lineTo(x + cap, low);
         pen.moveTo(x - cap, high); pen.lineTo(x + cap, high);
       }
+      pen.stroke();
     }
-    pen.stroke();
     for (const [i, text] of h.clipped ?? []) { // a bar that is higher than the chart
       pen.fillStyle = colour("ink");
       pen.globalAlpha = 1;

@@ -8,7 +8,7 @@ import { about, asked, comparisonQuery, fileName, path, state, subject } from ".
 import { periodOf } from "./times.js";
 
 const BASIS = {
-  inversion: "The service does not know who reported at both times. The interval is wide enough for people whose values alternate, and for memos that both times share; if people keep their values, it is wider than necessary.",
+  inversion: "The service does not know who reported on both sides. The interval is wide enough for people whose values alternate, and for memos that both sides share; if people keep their values, it is wider than necessary.",
   separate: "A device reports in one cohort at a step, so the two estimates are independent of each other.",
   any: "The service does not know how the errors of the two estimates depend on each other. The interval adds both standard errors. It is wide enough for any dependence, and often wider than necessary.",
 };
@@ -48,7 +48,7 @@ export function drawComparison(c, h) {
   else if (c.interval_withheld) box.append(element("span", "No intervals: one of the two estimates may be biased, so its intervals are withheld.", { class: "late" }));
   else {
     const compared = c.values.length < asked().k ? `the ${grouped(c.values.length)} values with the clearest differences` : `${grouped(c.values.length)} values`;
-    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times || c.basis === "separate" ? BASIS[c.basis] : WINDOWS);
+    box.append(`${clear.length ? grouped(clear.length) : "None"} of ${compared} ${times ? "changed" : clear.length === 1 ? "differs" : "differ"} `, explained("clearly", "clear"), ". ", times || c.basis !== "any" ? BASIS[c.basis] : WINDOWS);
     if (c.overlap && times) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));

@@ -44,6 +44,7 @@ function bars(h) {
     kept, left, others, values: pick(h.values), labels: pick(h.labels), frequencies: pick(h.frequencies), low: pick(h.low), high: pick(h.high),
     truth: h.truth && pick(h.truth), fills: kept.map((i) => (state.slots.has(h.values[i]) ? `${colourOf(state.slots.get(h.values[i]))}b0` : plain(h.values[i]))),
   };
+  if (kept.some((i) => h.named[i])) made.dashed = new Set(made.kept.map((_, at) => at).filter((at) => !h.named[kept[at]]));
   if (others !== null) {
     made.beyond = new Set([kept.length]);
     made.labels.push(`others (${grouped(left)})`);
@@ -85,6 +86,7 @@ function summary(h, known) {
 function remarks(h, known) {
   const box = $("summary");
   if (h.interval_withheld) box.append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
+  if (!h.interval_withheld && rows.dashed?.size) box.append(" Solid whiskers hold each by itself, dashed ones ", explained("on average", "interval"), ".");
   if (h.too_few) box.append(" ", element("strong", TOO_FEW));
   if (h.diagnostics.failed.length) box.append(" ", element("span", `Could not be calculated from these counts: ${h.diagnostics.failed.join(", ")}.`, { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);
@@ -173,7 +175,7 @@ function read(i) {
   const truth = rows.truth ? `, truth ${percent(rows.truth[i])}` : "";
   if (rows.frequencies[i] === null) $("readout").textContent = `${rows.labels[i]}: no estimate, since ${nothing(shown)}${truth}`;
   else {
-    const interval = rows.low[i] === null ? "without an interval" : `between ${percent(rows.low[i])} and ${percent(rows.high[i])}`;
+    const interval = rows.low[i] === null ? "without an interval" : `between ${percent(rows.low[i])} and ${percent(rows.high[i])}${rows.dashed?.has(i) ? " (holds on average)" : ""}`;
     $("readout").textContent = `${rows.labels[i]}: ${percent(rows.frequencies[i])}, ${interval}${truth}`;
   }
 }

@@ -62,7 +62,7 @@ def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
     expect(page.locator("#comparison-title")).to_have_text("Difference between two cohorts")
     said = page.locator("#comparison-summary").inner_text()
     assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 01:00–03:00 UTC (step 2), empirical Bayes (default). ")
-    assert "wide enough even if people move between the cohorts" in said
+    assert "does not know who reported on both sides" in said
     assert not page.locator("#compare").is_checked()
     page.locator("#comparison-numbers summary").click()
     row = page.locator("#difference-values tbody tr").first.inner_text().replace("−", "-").split("\t")
