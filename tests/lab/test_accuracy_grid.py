@@ -11,7 +11,7 @@ from lab.bench.__main__ import app
 from lab.bench.accuracy import cells as cell_grid
 from lab.bench.accuracy import measure as measuring
 from lab.bench.accuracy.cells import EPSILONS, MOST_PEOPLE, Cell, grid, quick_grid
-from lab.bench.accuracy.compare import Result, result
+from lab.bench.accuracy.compare import Result, result, with_second_look
 from lab.bench.accuracy.measure import CellErrors, LinesError, measure
 from lab.bench.accuracy.shapes import DOMAINS, SYNTHETIC
 from lab.processes import worker_pool
@@ -68,6 +68,8 @@ def test_the_command_writes_lines_picture_and_json(tmp_path: Path, monkeypatch: 
     assert "All values, mean squared error" in told.output
     assert "three standard errors" in " ".join(told.output.split())
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert msgspec.json.decode(written.read_bytes(), type=Result) == result(run(), 2, 1)
+    found = with_second_look(result(run(), 2, 1), run(seed=2))
+    assert msgspec.json.decode(written.read_bytes(), type=Result) == found
+    assert all(one.again is not None for of in found.views.values() for one in of)
     again = CliRunner().invoke(app, [*options, "--seed", "2"])
     assert isinstance(again.exception, LinesError)
