@@ -1,14 +1,11 @@
 """Empirical Bayes (EB)."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-import numpy as np
 import numpy.typing as npt
 
 from ldpstream.estimators.bayes.unordered import unordered_posterior
 from ldpstream.estimators.estimate import Estimate, Group, Steps, groups_of
-from ldpstream.estimators.smooth.draws import Draws
 from ldpstream.estimators.smooth.numbers import number_posterior
 from ldpstream.estimators.smooth.ordered import ordered_posterior
 from ldpstream.mechanisms import CountTable, Mechanism
@@ -43,8 +40,7 @@ def empirical_bayes(
     groups = groups_of(m, table, steps)
     if ordered:
         numeric = any(counts.n and not own.pure for own, counts in groups)
-        found = (number_posterior if numeric else ordered_posterior)(groups, widths, steps)
-        return replace(found, named=np.zeros(groups[0][0].k, bool)) if isinstance(found.posterior, Draws) else found
+        return (number_posterior if numeric else ordered_posterior)(groups, widths, steps)
     if widths is not None:
         raise ValueError("widths need ordered=True: the estimate without order ignores them")
     return unordered_posterior(groups, steps)

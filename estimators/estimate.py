@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
 from ldpstream.mechanisms import Mechanism
@@ -40,8 +39,6 @@ class Estimate:
         gap: bound in nats per report (IBU, MLE and EMS; otherwise NaN). No distribution's log-likelihood is higher by more than
             n times `gap`.
         posterior: posterior distribution of the shares; None if the intervals are normal.
-        named: (k,) true for the values of which each interval holds by itself; the others' intervals hold on average over the
-            values. None if each interval holds by itself.
     """
 
     frequencies: FloatArray
@@ -52,7 +49,6 @@ class Estimate:
     log_likelihood: float = float("nan")
     gap: float = float("nan")
     posterior: Intervals | None = None
-    named: npt.NDArray[np.bool_] | None = None
 
     @classmethod
     def of_nothing(cls, k: int, n: int) -> "Estimate":

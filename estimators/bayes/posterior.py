@@ -8,7 +8,8 @@ fitted to k values, distances from the value's mean are multiplied by
 
 The quantiles for the level 95 % leave out 1.25 % to 2.5 % of the posterior below, and the rest of 5 % above.
 
-For a named value (`unordered`), the interval also contains the best linear unbiased interval, given that the shares sum to 1.
+For a named value, or one far above the noise, the interval also contains the best linear unbiased interval, given that the
+shares sum to 1.
 
     z_v + (1 - Σ z) N_v / Σ N ± quantile · √(N_v (1 - N_v / Σ N) + sampling)         z: unbiased shares, N: their variances
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from ldpstream.estimators.bayes.value_likelihood import LARGE, ValueLikelihood
@@ -67,7 +69,7 @@ class Posterior:
     @classmethod
     def of(
         cls, values: ValueLikelihood, mean: FloatArray, posterior: FloatArray, people: float, concentration: float = 1.0,
-        named: int = 0,
+        named: npt.NDArray[np.bool_] | bool = False,
     ) -> "Posterior":  # fmt: skip
         """Returns the posterior on a grid.
 
@@ -75,8 +77,7 @@ class Posterior:
             mean: estimated share of each kind.
             posterior: probabilities of each kind's points, one for each entry of the grid.
             people, concentration: as for `Posterior`.
-            named: the intervals of this number of values, those with the largest shares, and of values far above the noise
-                contain the unshrunk intervals.
+            named: (k,) true for the values whose intervals contain the unshrunk ones, beside values far above the noise.
         """
         from ldpstream.estimators.bayes.posterior_kernels import distribution
 
@@ -91,9 +92,7 @@ class Posterior:
         error = np.sqrt(widening**2 * variance[values.kind] + chosen_variance(f, people, concentration))
         resolution = SHARP * min(values.error, 1 / f.size)
         unshrunk = (values.unbiased - values.noise * excess / total)[values.kind]
-        far = unshrunk > LARGE * values.error
-        far[np.argsort(-f, kind="stable")[:named]] = True
-        large = np.flatnonzero(far)
+        large = np.flatnonzero(named | (unshrunk > LARGE * values.error))
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
         chosen = chosen_variance(unshrunk, people, concentration)
         return cls(

@@ -21,6 +21,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from ldpstream.estimators.bayes.few_values import FEW_VALUES, FewValues
@@ -55,7 +56,7 @@ BLUR = 2.0  # standard deviation of the normal density that smooths G for interv
 BLUR_WEIGHTS = special.softmax(-((np.arange(-8, 9) / BLUR) ** 2) / 2)  # this density at the points within four deviations
 LONGEST = 5.0  # largest Newton step, in units of k + 1 / standard error
 SUM_TOLERANCE = 1e-12  # the Newton steps end at this distance of the sum of the shares from 1
-NOT_MANY, NAMED = 40, 20  # every value is named if there are at most NOT_MANY; else NAMED, and all far above the noise
+NOT_MANY, NAMED = 40, 20  # see `named_values`
 
 
 def unordered_posterior(groups: list[Group], steps: Steps) -> Estimate:
@@ -72,10 +73,18 @@ def unordered_posterior(groups: list[Group], steps: Steps) -> Estimate:
     values = value_likelihood(seen, k)
     mean, on_grid, converged = fit_values(values, k)
     f = mean[values.kind]
-    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), named=k if k <= NOT_MANY else NAMED)
-    named = None if k <= NOT_MANY else np.isin(np.arange(k), posterior.large)
-    rounds = len(MASSES) * ROUNDS
-    return Estimate(f / f.sum(), posterior.standard_errors, n, rounds, converged, posterior=posterior, named=named)
+    posterior = Posterior.of(values, mean, on_grid, *people_of(groups, steps), named=named_values(f))
+    return Estimate(f / f.sum(), posterior.standard_errors, n, len(MASSES) * ROUNDS, converged, posterior=posterior)
+
+
+def named_values(shares: FloatArray) -> npt.NDArray[np.bool_]:
+    """Returns true for the named values, (k,): each of their intervals holds. The others' intervals hold on average.
+
+    All values are named if there are at most `NOT_MANY`; otherwise the `NAMED` values with the largest shares are.
+    """
+    named = np.full(shares.size, shares.size <= NOT_MANY)
+    named[np.argsort(-shares, kind="stable")[:NAMED]] = True
+    return named
 
 
 def posterior_means(seen: list[Observation], k: int) -> FloatArray:

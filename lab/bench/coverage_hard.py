@@ -22,6 +22,7 @@ from lab.bench.accuracy.measure import random_of
 from lab.bench.accuracy.shapes import Shape
 from lab.processes import worker_pool
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
+from ldpstream.estimators.bayes.unordered import named_values
 from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -61,7 +62,7 @@ def rows_of(cell: Cell, truth: FloatArray, runs: int, seed: int, values: dict[st
         estimate, raw = empirical_bayes(m, table, ordered=cell.ordered), matrix_inversion(m, table)
         low, high = estimate.interval()
         held.append((low <= truth) & (truth <= high))
-        named.append(np.ones(cell.k, bool) if estimate.named is None else estimate.named)
+        named.append(np.zeros(cell.k, bool) if cell.ordered else named_values(estimate.frequencies))
         width.append((high - low) / (2 * 1.96 * raw.standard_errors))
         if cell.ordered:
             ends = _ends(estimate, edges)

@@ -5,7 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from ldpstream.estimators.bayes.unordered import named_values
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
@@ -37,7 +39,7 @@ from ldpstream.publishing.answers.schema import (  # fmt: skip
 )
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
-from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators
+from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, Frequencies, TrueAnswers, plain, plain_number
 from ldpstream.publishing.estimates.growth import Growth, growth_of, people_of
 from ldpstream.publishing.estimates.publication import (
@@ -172,7 +174,7 @@ class ApiResponses:
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             frequencies=plain(frequencies[shown]), standard_errors=plain(estimate.standard_errors[shown]),
             low=plain(low[shown]), high=plain(high[shown]),
-            named=np.isin(shown, np.arange(attribute.k) if result.named is None else result.named).tolist(),
+            named=self._named(attribute, chosen, estimate.frequencies)[shown].tolist(),
             truth=None if truth.shares is None else [truth.shares[v] for v in shown], true_numbers=truth.numbers,
             others=plain_number(frequencies.sum() - frequencies[shown].sum())
             if len(shown) < attribute.k and attribute.most is None
@@ -180,6 +182,12 @@ class ApiResponses:
             too_few=_too_few(p, attribute), numbers=p.numbers, crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
+
+    def _named(self, attribute: Attribute, estimator: str, shares: FloatArray) -> npt.NDArray[np.bool_]:
+        mechanisms = self._survey.mechanisms[self._survey.index(attribute.name)]
+        if estimator != estimators(mechanisms)[0].name:
+            return np.ones(shares.size, bool)
+        return named_values(shares) & (not attribute.in_order and not is_numeric(mechanisms))
 
     def table(self, name: str, query: TableQuery) -> Table:
         span = query.span

@@ -26,9 +26,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     is the frequency ± 1.96 standard errors, and if intervals are withheld. `gap` is an upper bound of the distance of the
     log-likelihood from the maximum, in nats per report ("ibu", "mle", "ems").
 
-    `named` has the indices of the values of which each interval holds by itself; the other intervals hold on average over the
-    values. None if each interval holds by itself.
-
     `interval_withheld` is the reason why an estimate has no standard errors and intervals. "bias": the estimator has no
     intervals, or differs too much from the unbiased estimate (`estimators.diagnostics.MAX_BIAS`). "levels": the levels'
     histograms clearly differ, so every estimate over all levels can be biased (`estimators.levels`).
@@ -41,7 +38,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
     gap: float | None = None
     low: list[float | None] | None = None
     high: list[float | None] | None = None
-    named: list[int] | None = None
     interval_withheld: Withheld | None = None
 
     @classmethod
@@ -57,7 +53,6 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
             gap=None if math.isnan(estimate.gap) else estimate.gap,
             low=low,
             high=high,
-            named=None if normal or estimate.named is None else np.flatnonzero(estimate.named).tolist(),
             interval_withheld=withheld,
         )
 
@@ -67,9 +62,9 @@ class Frequencies(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, values: Sequence[int]) -> "Frequencies":
         lists = {name: getattr(self, name) for name in ("frequencies", "standard_errors", "low", "high")}
-        kept = {name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
-        named = None if self.named is None else np.flatnonzero(np.isin(values, self.named)).tolist()
-        return msgspec.structs.replace(self, named=named, **kept)
+        return msgspec.structs.replace(
+            self, **{name: None if numbers is None else [numbers[i] for i in values] for name, numbers in lists.items()}
+        )
 
     def estimate(self) -> Estimate:
         gap = math.nan if self.gap is None else self.gap
