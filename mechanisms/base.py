@@ -35,7 +35,7 @@ class Mechanism(ABC):
     `n_enrolments`, `enroll`              1, 0                            a device keeps a choice     devices, conformance
     `supported`                           0 to k values                   loose: false reports weigh  false reports
                                                                           less
-    `draw_counts`, `valid_row`            every report, `valid`           slow                        drawn tables, rows
+    `valid_row`                           `valid`                         slow                        rows
     `Reading._support`                    the table's counts              they are not the supports   counted reports
     `Reading._channel_term`               None: likelihood of supports    the table determines more   channel terms
     `Reading._covariance_factors`         independent bits                supports depend on each     the enumerated second
@@ -234,21 +234,6 @@ class Mechanism(ABC):
     def counts_of(self, values: IntArray) -> IntArray:
         """(k,) the number of people with each value; for sets, the number of people whose padded set has each symbol."""
         return np.bincount(values, minlength=self.k)
-
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
-        """Draws the counts of all reports at once, with the same distribution as the counts of simulated reports.
-
-        Only for a mechanism without fake data.
-
-        Args:
-            people: (k,) number of people with each value.
-            steps: number of reports of each person, with an unchanged value.
-            rng: source of randomness, with all of NumPy's methods.
-
-        Returns:
-            Counts of shape `table_shape`; None if the mechanism has no such method.
-        """
-        return None
 
     def epsilons(self) -> dict[str, float]:
         """The privacy losses, by the names of the arguments of `mechanism`; for THE, the ε of the noise."""
@@ -458,9 +443,7 @@ class Mechanism(ABC):
         """
         if not self.has_channel:
             raise ValueError(f"the dense channel of {self.signature} would have more than {MAX_CHANNEL_ENTRIES} entries")
-        if self.fakes == 1:
-            return self._channel()
-        real = self.device.channel()
+        real = self.device._channel()
         return np.asarray((real + (self.fakes - 1) * real.mean(axis=0)) / self.fakes)
 
     @abstractmethod

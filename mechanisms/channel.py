@@ -24,6 +24,12 @@ class ChannelReading(Reading):
 
     unbiased = False
 
+    @property
+    def true(self) -> "ChannelReading":
+        found = super().true
+        assert isinstance(found, ChannelReading)
+        return found
+
     def inverse(self) -> FloatArray:
         """Pseudo-inverse B of the channel, (outputs, k): the least-squares inversion of a count table is ``counts / n @ B``.
 
@@ -33,7 +39,7 @@ class ChannelReading(Reading):
         Raises:
             ValueError: if the channel is too large to be dense.
         """
-        return self._pseudo_inverse
+        return self.decoded(self.true._pseudo_inverse)
 
     @cached_property
     def _pseudo_inverse(self) -> FloatArray:
@@ -51,15 +57,15 @@ class ChannelReading(Reading):
     def has_score_moments(self) -> bool:
         return self.m.k <= MAX_DENSE_K
 
-    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+    def _score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         return channel_moments(self.m.channel(), f, steps)
 
     def inversion(self, table: CountTable) -> FloatArray:
         self.m.require(table)
-        return self._invert(table.counts / table.n)
+        return self.decoded(self.true._invert(table.counts / table.n))
 
     def _invert(self, observed: FloatArray) -> FloatArray:
-        return np.asarray(observed @ self.inverse())
+        return np.asarray(observed @ self._pseudo_inverse)
 
     def possible(self, shares: FloatArray) -> FloatArray:
         return project(shares)
@@ -84,8 +90,8 @@ class ChannelReading(Reading):
 
             Var f̂_v = [ W (Σ_z γ_z B_zv² - Σ_x f_x H_xv²) + W² (Σ_x f_x H_xv² - (Σ_z γ_z B_zv)²) ] / (n W²)
 
-        with f the frequencies of the encoded values, γ = f A, B = `inverse()` and H = A B. The people and their reports are as
-        in `Mechanism.variance`, with new noise at each step.
+        with f the frequencies, γ = f A, B = `inverse()` and H = A B, without fake data. The people and their reports are as in
+        `Mechanism.variance`, with new noise at each step.
 
         Args:
             frequencies: (k,) true frequencies of all values.
@@ -94,13 +100,14 @@ class ChannelReading(Reading):
 
         Source: covariance of multinomial counts; within a step diag(γ) - γγᵀ, between steps Aᵀ diag(f) A - γγᵀ.
         """
-        f = distribution("frequencies", frequencies, self.m.k)
         n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        f, a, b = self.encoded(f), self.m.device.channel(), self.inverse()
+        return super().inversion_variances(distribution("frequencies", frequencies, self.m.k), n, steps)
+
+    def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
+        f, a, b = frequencies, self.m.channel(), self._pseudo_inverse
         gamma = f @ a
         single, same_value, mean = gamma @ b**2, f @ (a @ b) ** 2, gamma @ b
-        total = (single - same_value) / steps + same_value - mean**2
-        return np.asarray(np.maximum(total, 0) / n)
+        return np.asarray(np.maximum((single - same_value) / steps + same_value - mean**2, 0) / n)
 
     def _support(self, table: CountTable) -> NoReturn:
         self._refuse("support counts")

@@ -1,6 +1,7 @@
 """All mechanisms by their names in the literature, and the automatic choice of a mechanism."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims.guessing import SAME
 from ldpstream.mechanisms.families.grr import GRR, LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
-from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset, best_sizes, least_memo_size
+from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from ldpstream.mechanisms.families.subset import SubsetSelection
@@ -36,8 +37,9 @@ ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_
 MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
 AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-SS", "L-OSUE")  # in the order of preference; L-OSUE reveals changes of a value most
 ONCE_CANDIDATES = ("GRR", "OLH", "SS")  # in the order of preference
-AUTO_OPTIONS = ("steps", "guess_at_most")  # of `choose`
-LIKE_VARIANCE, LIKE_WEIGHT = 1.03, 1.25  # variances and weights within these ratios count as equal: see `lightest`
+HINTS = ("steps", "reports", "guess_at_most")  # only ``"auto"`` and L-SS choose by these arguments
+LIKE_VARIANCE, LIKE_WEIGHT = 1.009, 1.25  # variances and weights within these ratios count as equal: see `lightest`
+MOST_BYTES = 1024  # ``"auto"`` takes a longer report only if there is no shorter one
 
 
 def register(family: type[Mechanism]) -> None:
@@ -94,8 +96,7 @@ def mechanism(
     """Returns the mechanism with this name.
 
     Args:
-        name: one of `registered`, or ``"auto"``: see `choose`, and with eps `choose_once`; with `choices`, ``"auto"`` is
-            L-PS-GRR, and with eps PS-GRR.
+        name: one of `registered`, or ``"auto"``: see `choose`; with `choices`, ``"auto"`` is L-PS-GRR, and with eps PS-GRR.
         k: domain size, at least 2. For a name in `NUMERIC`, the values are bins in the order of their numbers.
         eps: loss of the report of a one-time mechanism (of THE, the ε of the noise), in [1e-9, 700] nats; for PS-GRR at most
             about 700 - ln(choices).
@@ -103,8 +104,8 @@ def mechanism(
             1e-9 <= eps_1 < eps_inf <= 700.
         options: further parameters of the mechanism's class: `calibration` of longitudinal mechanisms (``"exact"``, the
             default, or ``"paper"``), `g` of local hashing, `omega` of SS and L-SS, `memo_size` of L-SS, `width` of SW, and
-            `choices` of a name in `SETS`, with k at most 30; `steps` and `guess_at_most` of ``"auto"``. None stands for the
-            default.
+            `choices` of a name in `SETS`, with k at most 30. `steps`, `reports` and `guess_at_most` are those of `choose`; a
+            named mechanism with a larger chance of a guess is refused. None stands for the default.
 
     Raises:
         ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.
@@ -118,13 +119,13 @@ def mechanism(
     given = {key: value for key, value in given.items() if value is not None}
     if "choices" in given:
         for_sets = PaddedSampling if "eps" in given else LongitudinalPaddedSampling
-        given = {key: value for key, value in given.items() if key not in AUTO_OPTIONS} if name == "auto" else given
         name = for_sets.name if name == "auto" else name
         one_of("mechanism for several answers (choices)", name, tuple(SETS))
-    auto = _auto_once if "eps" in given and "eps_inf" not in given else _auto
-    make = auto if name == "auto" else _maker(name)
-    takes = {key: one for key, one in signature(make).parameters.items() if key != "k"}
+    make = _auto if name == "auto" else _maker(name)
+    takes = {key: one for key, one in signature(choose if name == "auto" else make).parameters.items() if key != "k"}
     needed = [key for key, one in takes.items() if one.default is Parameter.empty]
+    reports, limit = given.get("reports", math.inf), given.get("guess_at_most")
+    given = {key: value for key, value in given.items() if key in takes or key not in HINTS}
     for argument in given:
         if argument not in takes:
             raise ValueError(f"{name} does not take {argument}; it takes {', '.join(takes)}")
@@ -136,23 +137,23 @@ def mechanism(
     if missing:
         raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")
     made.claims_by(made)  # raises TypeError if a method is missing
+    if limit is not None and made.guess(reports) > real("guess_at_most", limit, 1e-9, 1.0) * (1 + SAME):
+        raise ValueError(f"guess_at_most must be at least {_up(made.guess(reports))} for {made.signature}, got {limit}")
     return made
 
 
-def _auto(
-    k: int, eps_inf: float, eps_1: float, calibration: str = "exact", steps: int = 1, guess_at_most: float | None = None
-) -> Mechanism:
-    return choose(k, eps_inf=eps_inf, eps_1=eps_1, calibration=calibration, steps=steps, guess_at_most=guess_at_most)[0]
+def _up(chance: float) -> str:
+    return f"{math.ceil(1e4 * chance) / 1e4:.4f}"
 
 
-def _auto_once(k: int, eps: float, steps: int = 1, guess_at_most: float | None = None) -> Mechanism:
-    return choose_once(k, eps=eps)[0]
+def _auto(**arguments: Any) -> Mechanism:
+    return choose(**arguments)[0]
 
 
 def lightest(options: Sequence[tuple[M, float]]) -> M:
     """Returns the mechanism whose estimates one false report changes least, among those with a variance near the smallest.
 
-    A variance is near the smallest one if it is at most 3 % larger. Weights (`Mechanism.outweighs`) up to 25 %
+    A variance is near the smallest one if it is at most 0.9 % larger. Weights (`Mechanism.outweighs`) up to 25 %
     above the smallest count as equal; then the earlier option wins.
 
     Args:
@@ -165,22 +166,27 @@ def lightest(options: Sequence[tuple[M, float]]) -> M:
 def choose(
     k: int,
     *,
-    eps_inf: float,
-    eps_1: float,
+    eps: float | None = None,
+    eps_inf: float | None = None,
+    eps_1: float | None = None,
     steps: int = 1,
+    reports: float = math.inf,
     guess_at_most: float | None = None,
-    calibration: str = "exact",
+    calibration: str | None = None,
 ) -> tuple[Mechanism, str]:
-    """Returns one of L-GRR, L-OLH, L-OSUE and L-SS, and the reason for the choice as text.
+    """Returns one of L-GRR, L-OLH, L-SS and L-OSUE, or with eps one of GRR, OLH and SS, and the reason for the choice as text.
 
-    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by L-OLH, L-SS and
-    `lightest`. It compares the mean of `steps` reports of an unchanged value. If values change, L-OLH loses less than the
-    others (`Mechanism.eps_sequence`): then name it.
+    The rule is ALLOMFREE's (Arcolezi et al., Algorithm 1: the smallest exact variance at f = 0), extended by candidates and by
+    `lightest`. It compares the mean of `steps` reports of an unchanged value, with eps a single report. If values change, L-OLH
+    loses less than the others (`Mechanism.eps_sequence`): then name it. Reports of more than 1024 bytes are chosen only if no
+    candidate has shorter ones.
 
     Args:
         steps: number of steps of the window that the service publishes.
+        reports: largest number of reports of a device, for `guess_at_most`.
         guess_at_most: the largest chance of a right guess from all reports of an unchanged value; None for no limit. With a
-            limit, the memos of L-SS are as large as they must be.
+            limit, the sets of SS and L-SS are as large as they must be. With eps, only a limited number of `reports` allows a
+            chance below 1.
         calibration: with ``"paper"``, L-SS is no candidate.
 
     Raises:
@@ -188,36 +194,47 @@ def choose(
 
     >>> [choose(k, eps_inf=2.0, eps_1=1.0, steps=24)[0].name for k in (4, 7, 10, 20, 1000)]
     ['L-GRR', 'L-SS', 'L-SS', 'L-SS', 'L-SS']
-    """
-    integer("steps", steps, 1, MAX_COUNT)
-    if guess_at_most is not None:
-        real("guess_at_most", guess_at_most, 1e-9, 1.0)
-    losses: dict[str, Any] = {"eps_inf": eps_inf, "eps_1": eps_1, "calibration": calibration}
-    built: list[Mechanism] = [LONGITUDINAL[name](k=k, **losses) for name in AUTO_CANDIDATES if name != "L-SS"]
-    first = built[0]
-    if calibration == "exact" and first.k <= LongitudinalSubset.most_values:
-        needed = 1 if guess_at_most is None else least_memo_size(first.k, first.eps_inf, guess_at_most)
-        with suppress(ValueError):  # the odds or the integers of a device would be too large
-            sizes = best_sizes(first.k, first.eps_inf, first.eps_1, least=needed, steps=steps)
-            built.append(LongitudinalSubset(first.k, eps_inf, eps_1, *sizes))
-    built.sort(key=lambda m: AUTO_CANDIDATES.index(m.name))
-    allowed = [m for m in built if guess_at_most is None or m.guess(math.inf) <= guess_at_most * (1 + SAME)]
-    if not allowed:
-        least = min(m.guess(math.inf) for m in built)
-        raise ValueError(
-            f"guess_at_most must be at least {math.ceil(1e4 * least) / 1e4:.4f} for auto with k={first.k} and "
-            f"eps_inf={eps_inf:g}, got {guess_at_most}"
-        )
-    return _lightest_reason(allowed, steps)
-
-
-def choose_once(k: int, *, eps: float) -> tuple[Mechanism, str]:
-    """Returns one of GRR, OLH and SS, and the reason for the choice as text, by the same rule for one report.
-
-    >>> [choose_once(k, eps=1.0)[0].name for k in (4, 10, 50, 1000)]
+    >>> [choose(k, eps=1.0)[0].name for k in (4, 10, 50, 5000)]
     ['GRR', 'SS', 'SS', 'OLH']
     """
-    return _lightest_reason([ONE_TIME[name](k=k, eps=eps) for name in ONCE_CANDIDATES], 1)
+    integer("steps", steps, 1, MAX_COUNT)
+    limit = None if guess_at_most is None else real("guess_at_most", guess_at_most, 1e-9, 1.0) * (1 + SAME)
+    if (eps is None) != (eps_inf is not None) or (eps is None) != (eps_1 is not None) or (eps is not None and calibration):
+        raise ValueError("auto needs either eps alone, or eps_inf and eps_1; calibration needs eps_inf")
+    if eps is not None:
+        built, span = _once(k, eps, reports, limit), 1
+    else:
+        built, span = _memoized(k, {"eps_inf": eps_inf, "eps_1": eps_1}, calibration or "exact", steps, limit), steps
+    allowed = [m for m in built if limit is None or m.guess(reports) <= limit]
+    if not allowed:
+        least, loss = min(m.guess(reports) for m in built), f"eps_inf={eps_inf:g}" if eps is None else f"eps={eps:g}"
+        raise ValueError(
+            f"guess_at_most must be at least {_up(least)} for auto with k={built[0].k} and {loss}, got {guess_at_most}"
+        )
+    return _lightest_reason([m for m in allowed if m.report_dtype.itemsize <= MOST_BYTES] or allowed, span)
+
+
+def _memoized(k: int, losses: dict[str, Any], calibration: str, steps: int, limit: float | None) -> list[Mechanism]:
+    """The candidates in the order of preference. The memos of L-SS are large enough for this chance of a guess."""
+    built: list[Mechanism] = []
+    for name in AUTO_CANDIDATES:
+        if name != "L-SS":
+            built.append(LONGITUDINAL[name](k=k, calibration=calibration, **losses))
+        elif calibration == "exact" and k <= LongitudinalSubset.most_values:
+            with suppress(ValueError):  # the odds or the integers of a device would be too large
+                built.append(LongitudinalSubset(k, **losses, steps=steps, guess_at_most=limit))
+    return built
+
+
+def _once(k: int, eps: float, reports: float, limit: float | None) -> list[Mechanism]:
+    """The same for one-time mechanisms, with a larger set for SS if it is needed."""
+    built: list[Mechanism] = [ONE_TIME[name](k=k, eps=eps) for name in ONCE_CANDIDATES]
+    subset = built[-1]
+    if limit is not None and limit < subset.guess(reports) < 1:
+        sizes = range(subset.parameters().omega or 1, subset.k // 2)
+        enough = bisect_left(sizes, -limit, key=lambda size: -SubsetSelection(k, eps, size + 1).guess(reports))
+        built[-1] = SubsetSelection(k, eps, sizes[enough] + 1 if enough < len(sizes) else max(1, subset.k // 2))
+    return built
 
 
 def _lightest_reason(built: Sequence[Mechanism], steps: int) -> tuple[Mechanism, str]:
@@ -227,4 +244,4 @@ def _lightest_reason(built: Sequence[Mechanism], steps: int) -> tuple[Mechanism,
     others = f" (others relative to it: {others})" if others else ""
     span = f"of a window of {steps} steps" if steps > 1 else "of a step"
     size = plural(chosen.report_dtype.itemsize, "byte")
-    return chosen, f"{chosen.name}: smallest variance {span} to within 3 %{others}; {size} a report"
+    return chosen, f"{chosen.name}: smallest variance {span} to within 1 %{others}; {size} a report"

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from ldpstream.mechanisms import Mechanism, choose
-from ldpstream.mechanisms.registry import LIKE_VARIANCE, choose_once
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.false_reports import client_line, weight_line
 from ldpstream.promises.pair_costs import cost_lines
@@ -43,6 +43,7 @@ RELAY = (
     "the relay. The losses below hold against everybody, with or without a relay. Somebody who cannot see the sender of a "
     "report learns less, if enough honest people report at the same steps. `ldpstream check --people` prints how much less."
 )
+WORTH_MENTIONING = 0.97  # we name a mechanism that needs at most this share of the people
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 
 
@@ -149,22 +150,17 @@ def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
     if m.choices is not None:
         kind = "memoized" if m.memoized else "one-time"
         return [f"Chosen for you: {m.name}: the {kind} mechanism for several answers."] if level.mechanism == "auto" else []
-    if m.memoized:
-        try:
-            chosen, reason = choose(
-                m.k, eps_inf=m.eps_inf, eps_1=m.eps_1, steps=window_steps, guess_at_most=level.guess_at_most,
-                calibration=level.calibration or "exact",
-            )  # fmt: skip
-        except ValueError:  # no candidate keeps to guess_at_most
-            return []
-    else:
-        chosen, reason = choose_once(m.k, eps=m.epsilons()["eps"])
+    limits: dict[str, Any] = {"reports": m.lifetime_reports or math.inf, "guess_at_most": level.guess_at_most}
+    try:
+        chosen, reason = choose(m.k, **m.epsilons(), steps=window_steps, calibration=level.calibration, **limits)
+    except ValueError:  # no candidate keeps to guess_at_most
+        return []
     if level.mechanism == "auto":
         changing = " If values change, name L-OLH in its place." if m.memoized and m.name != "L-OLH" else ""
         return [f"Chosen for you: {reason}.{changing}"]
     steps = window_steps if m.memoized else 1
     share = chosen.variance(steps=steps) / m.device.variance(steps=steps) if m.device.pure else 1.0
-    if share > 1 / LIKE_VARIANCE:
+    if share > WORTH_MENTIONING:
         return []
     better = f'mechanism = "auto" would choose {chosen.name} in a new survey: '
     if not m.memoized:

@@ -51,8 +51,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         memo_size: for L-SS, the number of values in a memo; by default the one with the least variance of many reports. A
             guesser who has all reports of a person is right less often with a larger memo.
         guess_at_most: the largest allowed chance of a right guess of a value that never changes, from all reports of this
-            attribute by a device that keeps its storage; by default no limit. Other attributes can add hints. With
-            `eps_inf`, ``"auto"`` keeps to it; else a mechanism with a larger chance is refused.
+            attribute by a device that keeps its storage; by default no limit. Other attributes can add hints. ``"auto"``
+            and L-SS keep to it; another mechanism with a larger chance is refused. With `eps` it needs `lifetime_reports`.
         every_steps: for a one-time mechanism, w: a device makes one report in w consecutive steps (default: 1).
         lifetime_reports: for a one-time mechanism, the number of reports after which a device stops; by default no limit.
     """
@@ -86,22 +86,13 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
             calibration=self.calibration,
             memo_size=self.memo_size,
             choices=choices,
-            **({"steps": window_steps, "guess_at_most": self.guess_at_most} if self.mechanism == "auto" else {}),
+            steps=window_steps,
+            reports=self.lifetime_reports,
+            guess_at_most=self.guess_at_most,
         )
         if self.every_steps is not None or self.lifetime_reports is not None:
             built = built.spaced(self.every_steps or 1, self.lifetime_reports)
-        self._check_guess(built)
         return built
-
-    def _check_guess(self, built: Mechanism) -> None:
-        if self.guess_at_most is None:
-            return
-        chance = built.guess(built.lifetime_reports or math.inf)
-        if chance > self.guess_at_most * (1 + 1e-6):
-            raise ValueError(
-                f"guess_at_most must be at least {math.ceil(1e4 * chance) / 1e4:.4f} for {built.signature}, "
-                f"got {self.guess_at_most}"
-            )
 
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

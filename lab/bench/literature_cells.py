@@ -90,7 +90,7 @@ def over(one: float, lasting: float, steps: int) -> float:
 
 
 def best(cell: Cell) -> Mechanism:
-    built = (mechanism(name, cell.k, eps_inf=cell.eps_inf, eps_1=cell.eps_1) for name in OURS)
+    built = (mechanism(name, cell.k, eps_inf=cell.eps_inf, eps_1=cell.eps_1, steps=cell.steps) for name in OURS)
     return min(built, key=lambda m: m.variance(steps=cell.steps))
 
 
@@ -147,8 +147,8 @@ NOTE = (
     " after one report, and its variance for ε∞ after any number of reports, each with its own parameters. A real form has"
     " one set for both. dBitFlipPM sends its memo, so all its reports together lose ε₁. A variance is that of the share of"
     " a value that nobody has, by which `auto` chooses. The tables also have the chance of a right guess from one and from"
-    " all reports, and the honest people whom one false report outweighs. `auto` accepts 3 % more variance, mostly for the"
-    " smaller reports of L-GRR and L-OLH. Sources and formulas are in `lab/bench/literature.py`."
+    " all reports, and the honest people whom one false report outweighs. `auto` accepts 0.9 % more variance, for a smaller"
+    " report or less weight of a false report. Sources and formulas are in `lab/bench/literature.py`."
 )
 
 

@@ -18,6 +18,7 @@ from rich.table import Table
 from scipy import stats
 
 from lab.bench.wavelets import wavelets
+from lab.drawn_tables import drawn_table
 from lab.processes import worker_pool
 from ldpstream.estimators import empirical_bayes, ems
 from ldpstream.estimators.quantiles import PERCENTILES, Number, mean, quantiles
@@ -124,7 +125,7 @@ def measure_one(cell: Cell, runs: int, seed: int) -> Row:
     own, of_ems, of_wavelets, covered, widths = [], [], [], [], []
     for _ in range(runs):
         people = rng.multinomial(cell.n, f)
-        table = m.table(cell.n, m.draw_counts(people, 1, rng))
+        table = drawn_table(m, people, rng)
         estimate = empirical_bayes(m, table, ordered=True)
         average, percentiles = mean(estimate, edges), quantiles(estimate, edges)
         assert average is not None

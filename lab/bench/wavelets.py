@@ -8,6 +8,7 @@ Sources: Kulkarni, Cormode and Srivastava 2019, arXiv:1812.10942 (Haar); Zhao et
 
 import numpy as np
 
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import matrix_inversion, post_process
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
@@ -29,9 +30,7 @@ def wavelets(people: IntArray, eps: float, rng: np.random.Generator) -> FloatArr
     shares = np.ones(1)
     for level, chosen in enumerate(of_levels, start=1):
         of_halves, m = chosen.reshape(2**level, -1).sum(axis=1), oracle(2**level, eps)
-        counts = m.draw_counts(of_halves, 1, rng)
-        assert counts is not None
-        found = matrix_inversion(m, m.table(int(chosen.sum()), counts)).frequencies if chosen.any() else np.zeros(2**level)
+        found = matrix_inversion(m, drawn_table(m, of_halves, rng)).frequencies if chosen.any() else np.zeros(2**level)
         difference = found[::2] - found[1::2]
         shares = np.column_stack([shares + difference, shares - difference]).ravel() / 2
     return post_process(shares, "norm-sub")

@@ -14,24 +14,20 @@ from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import Ratios
+from ldpstream.mechanisms.counts.reading import CountedMechanism
 
 
-class ClaimedMechanism(Protocol):
+class ClaimedMechanism(CountedMechanism, Protocol):
     """The part of a `Mechanism` that its claims use."""
 
-    k: int
-    p: float
-    q: float
     eps_1: float
     eps_inf: float
     memoized: bool
-    fakes: int
 
     @property
     def device(self) -> "ClaimedMechanism": ...
     @property
     def claims(self) -> "Claims": ...
-    def rounds(self) -> tuple[float, float, float, float]: ...
 
 
 class Claims(ABC):
@@ -45,13 +41,16 @@ class Claims(ABC):
     Attributes:
         independent_bits: true if a report is k bits, which are independent given the value.
         loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
+        symmetric: true only if every permutation of the values permutes the reports.
+        no_fakes: true if the mechanism has no fake data. With fake data, every chance and every loss is an upper bound.
     """
 
     loss_to_all: bool = False
     independent_bits: bool = False
+    symmetric: bool = False
 
     def __init__(self, m: ClaimedMechanism) -> None:
-        self.m = m
+        self.m, self.no_fakes = m, m.fakes == 1
 
     @property
     def guessed(self) -> int:
@@ -88,7 +87,7 @@ class Claims(ABC):
         With fake data the result is an upper bound for the reports of all attributes together.
         """
         loss = self._eps_sequence(t)
-        return loss if self.m.fakes == 1 else replace(loss, exact=False, gap=loss.value)
+        return loss if self.no_fakes else replace(loss, exact=False, gap=loss.value)
 
     @abstractmethod
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
@@ -105,13 +104,13 @@ class Claims(ABC):
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)
         chance = self.m.device.claims._guess(t)
-        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
+        return Chance(chance, exact=chance.exact and self.no_fakes)
 
     def guess_any_values(self, t: int) -> Chance:
         """Chance of a right guess of the value at one step, from t reports of any values."""
         integer("t", t, 1, MAX_COUNT)
         chance = self.m.device.claims.guess(1) if t == 1 else self.m.device.claims._guess_any_values(t)
-        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
+        return Chance(chance, exact=chance.exact and self.no_fakes)
 
     def guess_known(self, shares: FloatArray, t: float = 1) -> Chance:
         """Upper bound of the chance of a right guess of a value that never changes, from t reports, for a guesser who knows the
@@ -136,7 +135,7 @@ class Claims(ABC):
         """
         integer("n", n, 1, 100)
         chance = self.m.device.claims._guess(math.inf) if n == 1 else self.m.device.claims._guess_memos(n)
-        return Chance(chance, exact=chance.exact and self.m.fakes == 1)
+        return Chance(chance, exact=chance.exact and self.no_fakes)
 
     def _guess_memos(self, n: int) -> Chance:
         memo = self.evidence(math.inf)
@@ -199,7 +198,7 @@ class Claims(ABC):
         The result is exact if `loss_to_all` and there is no fake data, else an upper bound.
         """
         loss = self.m.eps_inf if t == math.inf else self.eps_t(int(t))
-        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.m.fakes == 1)
+        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.no_fakes)
 
     def largest_chance_any_values(self, t: int) -> Chance:
         """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
@@ -207,7 +206,7 @@ class Claims(ABC):
         The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
         upper bound.
         """
-        exact = self.loss_to_all and self.m.fakes == 1 and (t == 1 or not self.m.memoized)
+        exact = self.loss_to_all and self.no_fakes and (t == 1 or not self.m.memoized)
         return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
 
     def _sequence_loss(self, t: int) -> float:
@@ -287,6 +286,9 @@ class Claims(ABC):
 
     def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m)."""
+        return self._uniform_parts(reports, values) if self.symmetric or self.no_fakes else []
+
+    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         return []
 
     def outcomes(self, reports: Reports) -> IntArray | None:

@@ -41,6 +41,11 @@ class CountedMechanism(Protocol):
 class Reading:
     """Reads the counts of a mechanism whose p and q describe its reports.
 
+    With fake data (`Mechanism.with_fake_data`), d = `fakes` is above 1. The people then encode values with the frequencies
+    `encoded`, and `true` reads their counts: its inversion estimates these frequencies, and `decoded` those of the true values.
+    Without fake data, `true` is this object. A subclass overrides only methods that say "without fake data", or have a name
+    with an underscore.
+
     `ChannelReading` reads the counts of any channel, and `SetReading` those of sets. `Mechanism.read_by` names the class.
 
     Args:
@@ -54,6 +59,19 @@ class Reading:
 
     def __init__(self, m: CountedMechanism) -> None:
         self.m = m
+
+    @property
+    def true(self) -> "Reading":
+        """The reading without fake data."""
+        return self.m.device.reading
+
+    def encoded(self, frequencies: npt.ArrayLike) -> FloatArray:
+        """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
+        return np.asarray((np.asarray(frequencies, np.float64) + (self.m.fakes - 1) / self.m.k) / self.m.fakes)
+
+    def decoded(self, shares: FloatArray) -> FloatArray:
+        """The inverse of `encoded`."""
+        return np.asarray(self.m.fakes * shares - (self.m.fakes - 1) / self.m.k)
 
     def support(self, table: CountTable) -> IntArray:
         """See `Mechanism.support`."""
@@ -76,7 +94,7 @@ class Reading:
             ValueError: if the table belongs to another mechanism.
         """
         self.m.require(table)
-        term = self.m.device.reading._channel_term(table.counts) if exact else None
+        term = self.true._channel_term(table.counts) if exact else None
         if term is None:
             return SupportTerm(self.support(table), table.n, self.m.p, self.m.q)
         return term if self.m.fakes == 1 else FakeDataTerm(term, self.m.fakes)
@@ -116,6 +134,10 @@ class Reading:
             steps: number of reports of one person with an unchanged value.
             exact: true for the score of the true likelihood, false for the score of the support counts.
         """
+        hessian, covariance = self.true._score_moments(self.encoded(f), steps, exact)
+        return hessian / self.m.fakes**2, covariance / self.m.fakes**2
+
+    def _score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         raise ValueError(f"{self.m.signature} has no score moments")
 
     # ---- inversion
@@ -137,8 +159,11 @@ class Reading:
 
     def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
         """Returns the `Mechanism.variance` at each true frequency in [0, 1], in the shape of `frequencies`."""
+        return np.asarray(self.m.fakes**2 * self.true._inversion_variances(self.encoded(frequencies), n, steps))
+
+    def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
         scale = n * (steps * (self.m.p - self.m.q)) ** 2
-        variances = self.support_variances(np.asarray(frequencies, np.float64), steps)
+        variances = self._support_variances(frequencies, steps)
         return np.asarray(variances / scale) if scale else np.full(variances.shape, math.inf)
 
     def bin_variance(self, f: float, n: int, steps: int) -> float:
@@ -153,10 +178,6 @@ class Reading:
         raised, lowered = min(values, most) - values * m.q, values * m.q - max(0, values - (m.k - least))
         return max(raised, lowered) / abs(m.p - m.q)
 
-    def encoded(self, frequencies: FloatArray) -> FloatArray:
-        """Frequencies of the values that devices encode, true and fake, if the true values have these frequencies."""
-        return np.asarray((frequencies + (self.m.fakes - 1) / self.m.k) / self.m.fakes)
-
     def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
         """Covariance of one random person's support counts S_v over W steps with an unchanged value.
 
@@ -166,20 +187,18 @@ class Reading:
         Args:
             frequencies: (k,) true frequencies of all values.
         """
-        if self.m.fakes > 1:
-            return self.m.device.reading.support_covariance(self.encoded(frequencies), steps)
+        return self.true._support_covariance(self.encoded(frequencies), steps)
+
+    def _support_covariance(self, frequencies: FloatArray, steps: int) -> Covariance:
         signs, rows = zip(*self._covariance_factors(frequencies, steps), strict=True)
-        return Covariance(self.unshared_variances(frequencies, steps), np.array(rows), np.array(signs, np.float64))
+        return Covariance(self._unshared_variances(frequencies, steps), np.array(rows), np.array(signs, np.float64))
 
     def unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """The part `own` of `support_covariance`, for frequencies of any shape."""
-        if self.m.fakes > 1:
-            return self.m.device.reading.unshared_variances(self.encoded(frequencies), steps)
-        return self._unshared_variances(frequencies, steps)
+        return self.true._unshared_variances(self.encoded(frequencies), steps)
 
     def _unshared_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
-        """The same without fake data."""
-        own = self.support_variances(frequencies, steps)
+        own = self._support_variances(frequencies, steps)
         for sign, row in self._covariance_factors(frequencies, steps):
             own = own - sign * row**2
         return own
@@ -194,8 +213,9 @@ class Reading:
 
     def support_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
         """The variances of `support_covariance`, for frequencies of any shape."""
-        if self.m.fakes > 1:
-            return self.m.device.reading.support_variances(self.encoded(frequencies), steps)
+        return self.true._support_variances(self.encoded(frequencies), steps)
+
+    def _support_variances(self, frequencies: FloatArray, steps: int) -> FloatArray:
         hit, p2, q2 = self.given_memo(frequencies)
         fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
         kept = (p2 - q2) ** 2 * hit * (1 - hit)
@@ -265,7 +285,7 @@ class Reading:
 
         All numbers are for n times a share.
         """
-        hit, p2, q2 = self.m.device.reading.given_memo(self.encoded(shares))
+        hit, p2, q2 = self.true.given_memo(self.encoded(shares))
         if self.m.every_steps > 1:  # other people at each step: the value and the memo vary, too
             chance = hit * p2 + (1 - hit) * q2
             third = chance * (1 - chance) * (1 - 2 * chance)

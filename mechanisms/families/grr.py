@@ -43,8 +43,6 @@ from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
 from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 
 CALIBRATIONS = ("exact", "paper")
-MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
-NARROW = 2**14  # for at most this many symbols, the loop's four count tables fit the cache
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
@@ -100,15 +98,6 @@ class SymbolRandomizer(Randomizer):
         return symbol_row(self.k, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
 
 
-def replaced(counts: IntArray, n: int, p: float, q: float, rng: np.random.Generator) -> IntArray:
-    """Draws how often each symbol occurs after one round on n reports, before which it occurs `counts` times.
-
-    C ~ T + Multinomial(n - Σ T, uniform), T_v ~ Bin(n_v, p - q): a report is the symbol with probability p - q, else uniform.
-    """
-    kept = rng.binomial(counts, p - q)
-    return np.asarray(kept + rng.multinomial(n - kept.sum(), np.full(counts.size, 1 / counts.size)))
-
-
 def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
     """`Claims.uniform_parts` of symbols: all symbols except the encoded one are equally likely."""
     if n_symbols < 3:
@@ -141,6 +130,7 @@ class SymbolReading(Reading):
 class SymbolsClaims(Claims):
     m: "Symbols"
 
+    symmetric = True
     loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
@@ -157,7 +147,7 @@ class SymbolsClaims(Claims):
         _, _, p2, q2 = self.m.rounds()
         return p2**2 + (self.m.k - 1) * q2**2, self.m.p**2 + (self.m.k - 1) * self.m.q**2
 
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         return other_symbols(reports.astype(np.int64), values, self.m.k)
 
 
@@ -180,22 +170,11 @@ class Symbols(Mechanism):
         return int.from_bytes(row, "little") < self.k
 
     def _count(self, reports: Reports) -> IntArray:
-        if len(reports) < MANY or self.k > NARROW:
-            return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
-        from ldpstream.mechanisms.kernels.hash_kernels import count_symbols
-
-        return np.asarray(count_symbols(reports, self.k))
+        return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
 
     @property
     def supported(self) -> tuple[int, int]:
         return 1, 1
-
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray | None:
-        n = int(people.sum())
-        if steps == 1:
-            return replaced(people, n, self.p, self.q, rng)
-        memo_p, memo_q, p, q = self.rounds()
-        return replaced(steps * replaced(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
 
     def _channel(self) -> FloatArray:
         return np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)

@@ -166,9 +166,9 @@ class HashReading(Reading):
         """The largest R is that of people with one value: the other min(g, k) - 1 values of a line through it are alike."""
         return self._together(steps) * max(0, min(self.m.g, self.m.k) - 2)
 
-    def support_covariance(self, frequencies: FloatArray, steps: int = 1) -> Covariance:
-        found = super().support_covariance(frequencies, steps)
-        if self.m.fakes > 1 or self.m.pool.m == 1 or self.m.k > MAX_DENSE_K:
+    def _support_covariance(self, frequencies: FloatArray, steps: int) -> Covariance:
+        found = super()._support_covariance(frequencies, steps)
+        if self.m.pool.m == 1 or self.m.k > MAX_DENSE_K:
             return found
         rest = lines(self.m.pool, frequencies) - self.m.pool.collinear
         rest -= (1 - self.m.pool.collinear) * (frequencies[:, None] + frequencies)
@@ -189,9 +189,9 @@ class HashReading(Reading):
 
     @property
     def has_score_moments(self) -> bool:
-        return self.m.k <= MAX_DENSE_K and self.m.fakes == 1
+        return self.m.k <= MAX_DENSE_K
 
-    def score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
+    def _score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         rounds = self.m.symbols.rounds() if self.m.memoized else None
         return hashing_moments(HashingScore(self.m.pool, self.m.p, self.m.other_symbol, rounds), f, steps, exact)
 
@@ -208,9 +208,7 @@ class HashingClaims(Claims):
     def equal_chances(self) -> tuple[float, float] | None:
         return self.m.symbols.claims.equal_chances() if self.m.memoized else None
 
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        if self.m.fakes > 1:  # a function determines the symbols of the true and of the fake value together
-            return []
+    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         encoded = self.m.pool.hash(reports["function"].astype(np.int64), values)
         return other_symbols(reports["symbol"].astype(np.int64), encoded, self.m.g)
 

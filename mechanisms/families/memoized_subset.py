@@ -35,6 +35,7 @@ from ldpstream.mechanisms.families.subset import (
     draw_places,
     draw_subset,
     has_ones,
+    subsets_of,
 )
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1
@@ -78,19 +79,12 @@ class MemoizedSubsetRandomizer(Randomizer):
 
 
 def best_sizes(
-    k: int,
-    eps_inf: float,
-    eps_1: float,
-    memo_size: int | None = None,
-    omega: int | None = None,
-    *,
-    least: int = 1,
-    steps: int | None = None,
+    k: int, eps_inf: float, eps_1: float, memo_size: int | None, omega: int | None, steps: int, least: int
 ) -> tuple[int, int]:
     """The set sizes m and w that minimise V∞ and V₁, or those that are given.
 
-    If these sizes cannot reach eps_1, the best sizes that can: with the least variance of a window of `steps`, or by default
-    with the least V∞ V₁. If no sizes can, the optima.
+    If these sizes cannot reach eps_1, those that can with the least variance of the mean of `steps` reports, then the least V∞.
+    If no sizes can, the optima.
 
     Args:
         least: the smallest m, unless `memo_size` is given; at most k/2 counts.
@@ -106,9 +100,9 @@ def best_sizes(
     memo_noise = {a: RandomSubset(k, a, eps_inf).variance for a in ms}
     noise = {b: RandomSubset(k, b, eps_1).variance for b in ws}
 
-    def cost(sizes: tuple[int, int]) -> float:
+    def cost(sizes: tuple[int, int]) -> tuple[float, float]:
         last, first = memo_noise[sizes[0]], noise[sizes[1]]
-        return last * first if steps is None else last + (first - last) / steps
+        return last + (first - last) / steps, last
 
     return min(reach, key=cost, default=(m, w))
 
@@ -199,6 +193,10 @@ class LongitudinalSubset(Subsets, Longitudinal):
         eps_1: loss of a single report, in [1e-9, eps_inf) nats; for m ≠ w the maximum is lower (`ledger.subset.largest_eps_1`).
         memo_size: m, in [1, k/2]; default: the size with the smallest variance of many reports.
         omega: w, in [1, k/2]; default: the size with the smallest variance of one report.
+        steps: number of reports whose mean is published; the default sizes have the smallest variance of this mean, if the two
+            best ones cannot reach eps_1.
+        guess_at_most: the largest chance of a right guess from all reports, for the default of `memo_size`; the smallest chance
+            is that of k/2.
 
     >>> m = LongitudinalSubset(k=20, eps_inf=2.0, eps_1=1.0)
     >>> m.memo_size, m.omega, round(m.variance(n=10_000), 6), round(m.variance(n=10_000, steps=24), 6)
@@ -215,11 +213,21 @@ class LongitudinalSubset(Subsets, Longitudinal):
     randomizer = MemoizedSubsetRandomizer
     read_by = MemoizedSubsetReading
 
-    def __init__(self, k: int, eps_inf: float, eps_1: float, memo_size: int | None = None, omega: int | None = None) -> None:
+    def __init__(
+        self,
+        k: int,
+        eps_inf: float,
+        eps_1: float,
+        memo_size: int | None = None,
+        omega: int | None = None,
+        steps: int = 1,
+        guess_at_most: float | None = None,
+    ) -> None:
         self._set_domain(k)
         self.eps_inf, self.eps_1 = chain_epsilons(eps_inf, eps_1)
-        given = (s if s is None else integer(n, s, 1, self.k // 2) for n, s in (("memo_size", memo_size), ("omega", omega)))
-        self.memo_size, w = best_sizes(self.k, self.eps_inf, self.eps_1, *given)
+        m, w = (s if s is None else integer(n, s, 1, self.k // 2) for n, s in (("memo_size", memo_size), ("omega", omega)))
+        least = 1 if guess_at_most is None else least_memo_size(self.k, self.eps_inf, guess_at_most)
+        self.memo_size, w = best_sizes(self.k, self.eps_inf, self.eps_1, m, w, steps, least)
         limit = largest_eps_1(self.k, self.memo_size, w, self.eps_inf)
         wrong = f"eps_1 must be in (0, {limit:g}) for L-SS with k={self.k}, eps_inf={self.eps_inf:g}, "
         wrong += f"memo_size={self.memo_size} and omega={w}, got {self.eps_1!r}"
@@ -255,14 +263,9 @@ class LongitudinalSubset(Subsets, Longitudinal):
         return self.memo.rows(user_values(values, self.k), rng)
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        from ldpstream.mechanisms.kernels.random_kernels import members_of
-
-        rows = self._as_memos(memos)
-        sums = np.cumsum(self._rounds.overlaps)
+        rows, sums = self._as_memos(memos), np.cumsum(self._rounds.overlaps)
         overlaps = np.searchsorted(sums[:-1], rng.random(len(rows)), side="right")
-        out = np.zeros_like(rows)
-        members_of(np.ascontiguousarray(rows), overlaps, self.omega, self.k, out, rng.integers(0, 2**64, 4, np.uint64))
-        return out
+        return subsets_of(rows, overlaps, self.omega, self.k, rng)
 
     def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(memos, self.k, self.memo_size)

@@ -165,7 +165,7 @@ class SetClaims(SymbolsClaims):
         fresh = self.m.choices * inside**2 + self.m._n * outside**2
         return fresh, fresh
 
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
+    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         return []
 
     def audited(self) -> list[int]:
@@ -222,9 +222,6 @@ class SetMechanism(Symbols):
     def counts_of(self, values: IntArray) -> IntArray:
         found, numbers = np.unique(values, return_counts=True)
         return np.asarray(numbers @ members(found, self._n, self.choices).astype(np.int64))
-
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> None:
-        return None  # the numbers of people with each value do not tell their sets
 
     def _member_coins(self) -> dict[str, Coin]:
         return {"member": coin(self.choices * self.member, self._n * self.other)}

@@ -23,9 +23,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.base import Answers
-from ldpstream.mechanisms.channel import ChannelMechanism, ChannelReading, distribution
+from ldpstream.mechanisms.channel import ChannelMechanism, ChannelReading
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.terms import ChannelTerm
@@ -119,20 +119,14 @@ class WaveReading(ChannelReading):
         inverse += np.outer(1 / self.m.width - inverse.sum(axis=1), ones / ones.sum())
         gap = self.m.far * math.expm1(self.m.eps_1)  # p - q, without cancellation
         found = np.asarray((inverse - self.m.far * inverse.sum(axis=0)) / gap)
-        found = self.m.fakes * found - (self.m.fakes - 1) / self.m.k  # the inverse of `encoded`
         found.setflags(write=False)
         return found
 
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        """See `ChannelReading.inversion_variances`; H = A B is d I - (d-1)/k, where d is `fakes`."""
-        f = self.encoded(distribution("frequencies", frequencies, self.m.k))
-        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        b = self.inverse()
-        gamma = f @ self.m.device.channel()
-        fake = (self.m.fakes - 1) / self.m.k
-        same_value = fake**2 + f * ((self.m.fakes - fake) ** 2 - fake**2)
-        total = (gamma @ b**2 - same_value) / steps + same_value - (gamma @ b) ** 2
-        return np.asarray(np.maximum(total, 0) / n)
+    def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
+        """See `ChannelReading.inversion_variances`; H = A B is the unit matrix."""
+        f = frequencies
+        single = (f @ self.m.channel()) @ self._pseudo_inverse**2
+        return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
 
 class SquareWaveClaims(OneTimeClaims):
@@ -157,9 +151,7 @@ class SquareWaveClaims(OneTimeClaims):
         equal = self.m.width * self.m.near**2 + (self.m.k - 1) * self.m.far**2
         return equal, equal
 
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        if self.m.fakes > 1:
-            return []
+    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
         cells, near = reports.astype(np.int64), self.supports(reports, values)
         other, held = cells[~near], values[~near]
         other -= self.m.width * (other >= held)
@@ -237,14 +229,6 @@ class SquareWave(ChannelMechanism):
         far = rng.integers(0, self.k - 1, checked.size)
         far += self.width * (far >= checked)
         return np.where(rng.random(checked.size) < self.keep, near, far).astype(self.report_dtype)
-
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
-        """T_v ~ Bin(n_v, L (p - q)) of value v's n_v reports are uniform on the L cells near v, all others on all cells."""
-        near = rng.binomial(steps * people, self.width * (self.near - self.far))
-        counts = rng.multinomial(steps * people.sum() - near.sum(), np.full(self.cells, 1 / self.cells))
-        for offset, column in enumerate(rng.multinomial(near, np.full(self.width, 1 / self.width)).T):
-            counts[offset : offset + self.k] += column
-        return np.asarray(counts)
 
     def valid_row(self, row: bytes) -> bool:
         return int.from_bytes(row, "little") < self.cells

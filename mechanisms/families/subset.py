@@ -22,7 +22,7 @@ from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits, BitsClaims
-from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes, row_ones
+from ldpstream.mechanisms.kernels.bits import padding_mask, row_bytes, row_ones, set_bits
 from ldpstream.mechanisms.kinds import OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
 
@@ -90,21 +90,18 @@ class RandomSubset:
 
     def rows(self, values: IntArray, rng: np.random.Generator) -> Reports:
         """A set for each of the values, for simulations, as packed bits."""
-        from ldpstream.mechanisms.kernels.random_kernels import LANES, SPARSE, few_members, many_members
+        alone = np.zeros((values.size, row_bytes(self.k)), np.uint8)
+        set_bits(alone, values, np.ones(values.size, np.bool_))
+        return subsets_of(alone, (rng.random(values.size) < self.p).astype(np.int64), self.size, self.k, rng)
 
-        k, size = self.k, self.size
-        rows = np.zeros((values.size, row_bytes(k)), np.uint8)
-        with_value = rng.random(values.size) < self.p
-        if size * SPARSE < k:
-            few_members(values, with_value, size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
-        elif (k - size) * SPARSE < k:  # the complement is small, and has the value if the set has it not
-            few_members(values, ~with_value, k - size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
-            np.invert(rows, out=rows)
-            rows[:, -1] &= padding_mask(k)
-        else:
-            states = rng.integers(0, 2**64, (4, LANES), np.uint64)
-            many_members(values, with_value, size, k, rows, *dyadic(byte_near(k, size)), states)
-        return rows
+
+def subsets_of(memos: Reports, overlaps: IntArray, size: int, k: int, rng: np.random.Generator) -> Reports:
+    """For each row, a set of this size with overlaps[i] members of memo i, all uniformly drawn, for simulations."""
+    from ldpstream.mechanisms.kernels.random_kernels import members_of
+
+    rows = np.zeros_like(memos)
+    members_of(np.ascontiguousarray(memos), overlaps, size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
+    return rows
 
 
 def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
@@ -117,18 +114,6 @@ def best_omega(k: int, eps: float) -> int:
     real = k / (math.exp(eps) + 1)
     near = {max(1, math.floor(real)), min(k - 1, max(1, math.ceil(real)))}
     return min(near, key=lambda omega: RandomSubset(k, omega, eps).variance)
-
-
-def byte_near(k: int, omega: int) -> int:
-    """The a in [1, 255] with which k bits of probability a/2^8 need about the fewest random numbers to become ω ones.
-
-    If s = ω/k is the share of ones, a removal takes 1/s random numbers on average, and an addition 1/(1-s). So a/2^8 differs
-    from s by a shift that makes the cheaper change more likely; the shift is then rounded to 1/2^8. The factor 2.6 fits the
-    minimum for normally distributed numbers of ones.
-    """
-    share = omega / k
-    shift = 2.6 * (share - 0.5) * math.sqrt(share * (1 - share) / k)
-    return min(max(round(256 * (share + shift)), 1), 255)
 
 
 def draw_places(n: int, size: int, random: DeviceRandom) -> set[int]:

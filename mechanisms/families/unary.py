@@ -160,11 +160,6 @@ def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> B
     return out
 
 
-def flipped(ones: IntArray, n: int, p: float, q: float, rng: np.random.Generator) -> IntArray:
-    """Draws the numbers of ones after one round on n bits of each value: C_v ~ Bin(n_v, p) + Bin(n - n_v, q), independent."""
-    return np.asarray(rng.binomial(ones, p) + rng.binomial(n - ones, q))
-
-
 class BitRandomizer(Randomizer):
     """The device's code of unary encodings: each memo and each report has k bits."""
 
@@ -242,17 +237,11 @@ class _IndependentBits(Bits):
     def _set_report_round(self, report_round: Round) -> None:
         self.report_round, self.p, self.q = report_round, report_round.p, report_round.q
 
-    def draw_counts(self, people: IntArray, steps: int, rng: np.random.Generator) -> IntArray:
-        n = int(people.sum())
-        if steps == 1:
-            return flipped(people, n, self.p, self.q, rng)
-        memo_p, memo_q, p, q = self.rounds()
-        return flipped(steps * flipped(people, n, memo_p, memo_q, rng), steps * n, p, q, rng)
-
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)
-        on = rng.random(checked.size) < bit.p
-        return bernoulli_rows(bit.q, checked.size, self.k, rng, lambda rows, part: set_bits(rows, checked[part], on[part]))
+        rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
+        set_bits(rows, checked, rng.random(checked.size) < bit.p)
+        return rows
 
     def _channel(self) -> FloatArray:
         channel, r = np.ones((self.k, 1)), self.report_round
@@ -398,15 +387,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         memo = self._as_memos(memos)
-        symmetric = CHAINS[self.name][1] == "SUE"
-
-        def of_memo(rows: Reports, part: slice) -> None:
-            if symmetric:  # p₂ = 1 - q₂: ones and zeros flip with the same probability
-                rows ^= memo[part]
-                return
-            coins = bernoulli_rows(self.p2, len(rows), self.k, rng)
-            coins ^= rows
-            coins &= memo[part]
-            rows ^= coins  # the coins where the memo has ones, the bits with probability q₂ elsewhere
-
-        return bernoulli_rows(self.q2, len(memo), self.k, rng, of_memo)
+        zeros = bernoulli_rows(self.q2, len(memo), self.k, rng)
+        if CHAINS[self.name][1] == "SUE":  # p₂ = 1 - q₂: ones and zeros flip with the same probability
+            return np.asarray(zeros ^ memo)
+        return np.asarray(zeros ^ (zeros ^ bernoulli_rows(self.p2, len(memo), self.k, rng)) & memo)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth import density_models
@@ -44,7 +45,7 @@ def spikes(k: int) -> FloatArray:
 
 
 def drawn(m: SquareWave, f: FloatArray, n: int, rng: np.random.Generator) -> CountTable:
-    return m.table(n, m.draw_counts(rng.multinomial(n, f), 1, rng))
+    return drawn_table(m, rng.multinomial(n, f), rng)
 
 
 def unbiased_of(found: Estimate) -> Unbiased:
@@ -310,8 +311,7 @@ def test_percentiles_of_several_levels_and_repeated_reports_cover(reports: int) 
     truth = np.interp((0.5, 0.9, 0.99), np.concatenate([[0.0], np.cumsum(f)]), edges)
     hits = np.zeros(3)
     for _ in range(60):
-        counts = [(m, m.draw_counts(rng.multinomial(800, f), reports, rng)) for m in (wave, sharp, bits)]
-        groups = [(m, m.table(800 * reports, c)) for m, c in counts if c is not None]
+        groups = [(m, drawn_table(m, rng.multinomial(800, f), rng, reports)) for m in (wave, sharp, bits)]
         found = quantiles(estimate(groups, steps=reports), edges)
         assert found is not None
         hits += [x.low <= t <= x.high for x, t in zip(found, truth, strict=True)]

@@ -87,7 +87,6 @@ def test_unknown_names_and_wrong_parameters_are_rejected() -> None:
         ("GRR", {}, "GRR needs eps"),
         ("L-GRR", {"eps_inf": 2.0}, "L-GRR needs eps_1"),
         ("L-GRR", {"eps_1": 1.0}, "L-GRR needs eps_inf"),
-        ("auto", {}, "auto needs eps_inf"),
         ("GRR", {"eps": 1.0, "eps_inf": 2.0}, "GRR does not take eps_inf"),
         ("GRR", {"eps": 1.0, "calibration": "exact"}, "GRR does not take calibration"),
         ("L-GRR", {"eps_inf": 2.0, "eps_1": 1.0, "eps": 1.0}, "L-GRR does not take eps"),

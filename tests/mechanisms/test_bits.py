@@ -1,7 +1,5 @@
 """Packed bit rows have exactly the stated probabilities and are counted without error."""
 
-import math
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 from unittest import mock
@@ -12,20 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ldpstream.mechanisms.kernels.bits import (
-    bernoulli_rows,
-    count_ones,
-    dyadic,
-    padding_mask,
-    plan,
-    row_bytes,
-    row_ones,
-    set_bits,
-)
-from ldpstream.mechanisms.kernels.random_kernels import BLOCK, LANES, bernoulli_words, dyadic_words
+from ldpstream.mechanisms.kernels.bits import bernoulli_rows, count_ones, padding_mask, plan, row_bytes, row_ones, set_bits
+from ldpstream.mechanisms.kernels.random_kernels import LANES, bernoulli_words
 
 MASK = 2**64 - 1
-SEED = (1, 2, 3, 4)
 
 
 # ---- counting
@@ -67,51 +55,32 @@ def test_set_bits_changes_only_the_given_bits(k: int, data: st.DataObject) -> No
     bits = np.random.default_rng(n).random((n, k)) < 0.5
     rows = np.packbits(bits, axis=1, bitorder="little")
     bits[np.arange(n), values] = on
-    for many in (0, 2**15):  # the first limit selects the compiled loop, the second NumPy
-        changed = rows.copy()
-        with mock.patch("ldpstream.mechanisms.kernels.bits.MANY_BYTES", many):
-            set_bits(changed, values, on)
-        assert np.array_equal(np.unpackbits(changed, axis=1, count=k, bitorder="little"), bits)
+    set_bits(rows, values, on)
+    assert np.array_equal(np.unpackbits(rows, axis=1, count=k, bitorder="little"), bits)
 
 
 # ---- drawing
 
 
-def sfc64(count: int, state: Any = SEED) -> list[int]:
+def sfc64(count: int, state: Any) -> list[int]:
     """Words of NumPy's SFC64 from a state of four words."""
     source = np.random.SFC64()
     source.state = source.state | {"state": {"state": np.array(state, np.uint64)}}
     return [int(word) for word in source.random_raw(count)]
 
 
-def dyadic_bits(words: list[int], a: int, mask: int = MASK) -> int:
-    """Folds random words, each with a binary digit of many numbers, along the digits of a, the least significant first."""
-    x = 0
-    for place, word in enumerate(words):
-        x = word ^ mask | x if a >> place & 1 else word & x
-    return x
-
-
-def states(seed: int) -> npt.NDArray[np.uint64]:
-    return np.random.default_rng(seed).integers(0, 2**64, (4, LANES + 1), np.uint64)
-
-
-EVERY_BYTE = [sum((number >> place & 1) << number for number in range(256)) for place in range(8)]  # bit n: digit of n
-EVERY = 2**256 - 1
-
-
-@pytest.mark.parametrize("a", [0, 1, 2, 77, 127, 128, 129, 254, 255])
-@pytest.mark.parametrize("complement", [False, True])
-def test_the_compiled_loop_folds_the_words_of_sfc64(a: int, complement: bool) -> None:
+@pytest.mark.parametrize("probability", [0.0, 0.25, 0.5, 0.7310585786300049])
+def test_the_compiled_loop_folds_the_words_of_sfc64(probability: float) -> None:
     """Each lane folds the words of its own generator, also in the last, shorter block."""
-    seeds, words = states(1), np.empty(2 * LANES + 3, np.uint64)
-    flips, last = dyadic(a, complement)
-    dyadic_words(words, flips, last, seeds.copy())
-    places = len(flips)
+    seeds, words = np.random.default_rng(1).integers(0, 2**64, (4, LANES), np.uint64), np.empty(2 * LANES + 3, np.uint64)
+    flips, last = plan(probability)
+    bernoulli_words(words, flips, last, seeds.copy())
     for i, word in enumerate(words):
         lane, turn = i % LANES, i // LANES
-        drawn = sfc64(places * (turn + 1), seeds[:, lane])[places * turn :]
-        assert int(word) == dyadic_bits(drawn, a if places == 8 else a >> 7) ^ MASK * complement
+        x = 0
+        for drawn, flip in zip(sfc64(len(flips) * (turn + 1), seeds[:, lane])[len(flips) * turn :], flips, strict=True):
+            x = drawn & (x ^ int(flip))
+        assert int(word) == x ^ int(last)
 
 
 PLANNED = (0.0, 1e-300, 2.0**-60, 1e-4, 0.003, 0.1, 0.25, 0.2689414213699951, 0.5, 0.7310585786300049, 255 / 256, 1 - 1e-4, 1.0)
@@ -119,67 +88,15 @@ PLANNED = (0.0, 1e-300, 2.0**-60, 1e-4, 0.003, 0.1, 0.25, 0.2689414213699951, 0.
 
 @pytest.mark.parametrize("probability", PLANNED)
 def test_a_plan_has_the_given_probability(probability: float) -> None:
-    """Enumerates the random bits of one bit, and calculates the table of N anew. Control: another probability."""
-    found, x = plan(probability), 0
-    for flip, word in zip(found.flips, EVERY_BYTE[-len(found.flips) :]):
-        x = word & (x ^ EVERY * bool(flip))
-    share, p = Fraction((x ^ EVERY * bool(found.last)).bit_count(), 256), Fraction(probability)
-    table = [int(high) << 64 | int(low) for high, low in zip(found.high, found.low)]
-
-    def largest_error(p: Fraction) -> Fraction:
-        unchanged = (1 - p) / (1 - share) if found.change else p / share  # Pr[no draw hits the bit]
-        assert 0 < unchanged <= 1
-        with localcontext(prec=100):
-            mean = -(2**14) * (Decimal(unchanged.numerator) / Decimal(unchanged.denominator)).ln()
-            terms = [(-mean).exp() * (mean**n if n else 1) / math.factorial(n) for n in range(len(table) + 1)]
-            right = [Fraction(sum(terms[: n + 1])) for n in range(len(terms))]
-        return max(abs(Fraction(got, 2**128) - sought) for got, sought in zip([*table, 2**128], right))
-
-    assert largest_error(p) < Fraction(1, 2**127)
-    if table:
-        assert largest_error(p * (1 - Fraction(1, 10**12))) > Fraction(1, 2**127)
-
-
-def test_the_number_of_changes_is_compared_with_both_words_of_the_table() -> None:
-    u, v = sfc64(2, states(2)[:, LANES])
-    position = sfc64(3, states(2)[:, LANES])[2] % 2**14
-
-    def changed(high: list[int], low: list[int]) -> list[int]:
-        out = np.empty(BLOCK, np.uint64)
-        bernoulli_words(out, *dyadic(0), True, np.array(high, np.uint64), np.array(low, np.uint64), states(2))
-        return [64 * int(at) + bit for at in np.flatnonzero(out) for bit in range(64) if int(out[at]) >> bit & 1]
-
-    assert changed([], []) == changed([u + 1], [0]) == changed([u], [v + 1]) == []
-    assert changed([u], [v]) == changed([u - 1], [v + 1]) == changed([u, u], [v, v + 1]) == [position]
-    assert len(changed([u - 1, u], [0, 0])) == 2
-    words = sfc64(4, states(2)[:, LANES])[2:]
-    positions = [words[i // 4] >> 16 * (i % 4) & 2**14 - 1 for i in range(6)]
-    assert changed([u] * 6, [v] * 6) == sorted(set(positions))  # every position has 14 random bits of its own
-
-
-@pytest.mark.parametrize("probability", [0.003, 0.2689414213699951, 0.9])
-@pytest.mark.parametrize("size", [1, LANES, 100])
-def test_a_shorter_block_is_the_start_of_a_whole_block(probability: float, size: int) -> None:
-    whole, part = np.empty(BLOCK, np.uint64), np.empty(size, np.uint64)
-    for out in (whole, part):
-        bernoulli_words(out, *plan(probability), states(3))
-    assert np.array_equal(part, whole[:size])
-
-
-@pytest.mark.parametrize("k", [1, 9, 1000])
-def test_each_part_of_the_rows_is_finished_once(k: int) -> None:
-    memo = np.random.default_rng(1).integers(0, 256, (1000, row_bytes(k)), np.uint8)
-    sizes = []
-
-    def finish(rows: Any, part: slice) -> None:
-        rows ^= memo[part]
-        sizes.append(len(rows))
-
-    with mock.patch("ldpstream.mechanisms.kernels.bits.PART", 1 << 11):
-        rows = bernoulli_rows(0.3, 1000, k, np.random.default_rng(7), finish)
-        assert np.array_equal(rows ^ memo, bernoulli_rows(0.3, 1000, k, np.random.default_rng(7)))
-    assert sum(sizes) == 1000
-    assert len(sizes) == (1 if k == 1 else 1 if k == 9 else 63)
+    """Computes the probability of a bit step by step, as a fraction. Control: another probability."""
+    flips, last = plan(probability)
+    assert {0, MASK} >= {int(flip) for flip in (*flips, last)}
+    one = Fraction(0)
+    for flip in flips:
+        one = (1 - one if flip else one) / 2
+    found = 1 - one if last else one
+    assert abs(found - Fraction(probability)) <= Fraction(1, 2**48)
+    assert abs(found - Fraction(probability) * (1 - Fraction(1, 10**6))) > Fraction(1, 2**48) or probability < 1e-8
 
 
 @pytest.mark.parametrize("k", [1, 7, 8, 9, 64, 65, 200])

@@ -12,7 +12,7 @@ import pytest
 
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, SETS, Mechanism, choose, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.registry import AUTO_CANDIDATES, lightest, registered
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, LIKE_VARIANCE, lightest, registered
 
 HONEST = 50
 SINGLE = [name for name in registered() if name not in SETS]  # test_padded_sampling.py has the mechanisms of sets
@@ -88,13 +88,13 @@ def test_auto_takes_the_smaller_weight_if_variances_are_alike(eps: float) -> Non
         chosen, _ = choose(k, eps_inf=2 * eps, eps_1=eps)
         options = [built(name, k, eps) for name in AUTO_CANDIDATES]
         smallest = min(m.variance() for m in options)
-        near = [m for m in options if m.variance() <= 1.03 * smallest]
+        near = [m for m in options if m.variance() <= LIKE_VARIANCE * smallest]
         assert chosen.name in {m.name for m in near}
         assert chosen.outweighs() <= 1.25 * min(m.outweighs() for m in near)
 
 
 def test_the_lightest_of_like_variances_wins_and_a_small_variance_wins_over_weight() -> None:
     grr, oue, olh = built("GRR", 10, 1.0), built("OUE", 10, 1.0), built("OLH", 10, 1.0)
-    assert lightest([(grr, 1.0), (olh, 1.02), (oue, 1.02)]) is olh
-    assert lightest([(grr, 1.0), (olh, 1.04), (oue, 1.04)]) is grr
+    assert lightest([(grr, 1.0), (olh, 1.008), (oue, 1.008)]) is olh
+    assert lightest([(grr, 1.0), (olh, 1.01), (oue, 1.01)]) is grr
     assert len(ONE_TIME) + len(LONGITUDINAL) < len(registered())

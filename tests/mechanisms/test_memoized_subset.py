@@ -138,16 +138,17 @@ def test_a_window_has_the_variances_of_one_and_of_many_reports() -> None:
 
 
 def test_the_default_sizes_have_the_least_variances_that_are_possible() -> None:
-    """If the two optima cannot reach eps_1, the sizes are the feasible ones with the least V∞ V₁."""
+    """If the two optima cannot reach eps_1, the sizes are the feasible ones with the least V_T."""
     moved = 0
-    for k, (eps_inf, eps_1) in product((2, 3, 5, 10, 14, 31, 60), PAIRS):
-        m = LongitudinalSubset(k, eps_inf, eps_1)
+    for k, t, (eps_inf, eps_1) in product((2, 3, 5, 10, 14, 31, 60), (1, 8, 1000), PAIRS):
+        m = LongitudinalSubset(k, eps_inf, eps_1, steps=t)
         first = {w: RandomSubset(k, w, eps_1).variance for w in range(1, k // 2 + 1)}
         last = {s: RandomSubset(k, s, eps_inf).variance for s in range(1, k // 2 + 1)}
         possible = [s for s in product(last, first) if eps_1 < largest_eps_1(k, *s, eps_inf)]
         best = min(last, key=last.__getitem__), min(first, key=first.__getitem__)
         moved += best not in possible
-        assert last[m.memo_size] * first[m.omega] == pytest.approx(min(last[a] * first[b] for a, b in possible), rel=1e-9)
+        best_window = min(last[a] + (first[b] - last[a]) / t for a, b in possible)
+        assert m.variance(n=1, steps=t) == pytest.approx(best_window, rel=1e-9)
     assert moved >= 2
 
 

@@ -6,7 +6,6 @@ wrong mechanism or parameter.
 """
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,9 @@ from scipy import stats
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.families.subset import byte_near
-from ldpstream.mechanisms.kernels.bits import dyadic, padding_mask, row_bytes
-from ldpstream.mechanisms.kernels.random_kernels import LANES, _uniform, few_members, many_members
+from ldpstream.mechanisms.families.subset import subsets_of
+from ldpstream.mechanisms.kernels.bits import padding_mask
+from ldpstream.mechanisms.kernels.random_kernels import _uniform
 
 from . import reference
 from .reference import Floats, build
@@ -78,22 +77,6 @@ def test_two_reports_of_a_person_follow_the_rounds(name: str) -> None:
         if isinstance(m, Longitudinal):
             redrawn = joint_counts(m, *two_reports(m, np.full(N, value), rng, keep=False))
             assert p_value(redrawn, reference.sequences(m, 2)[value]) < LIMIT
-
-
-@pytest.mark.parametrize("name", ["OUE", "L-OSUE"])
-def test_the_next_part_continues_the_random_words(name: str) -> None:
-    """A part of 256 rows of 64 bits is one block of words, so the reports do not depend on the number of parts.
-
-    Control: parts of 8 rows have shorter blocks, which draw other words.
-    """
-    m, values = build(name, 64, 2.0, 1.0), np.arange(1000) % 64
-
-    def drawn(size: int) -> bytes:
-        with mock.patch("ldpstream.mechanisms.kernels.bits.PART", size):
-            return b"".join(rows.tobytes() for rows in two_reports(m, values, np.random.default_rng(1)))
-
-    assert drawn(1 << 11) == drawn(1 << 19)
-    assert drawn(1 << 6) != drawn(1 << 19)
 
 
 @pytest.mark.parametrize("name", ["GRR", "L-GRR", "OLH", "L-OLH"])
@@ -175,28 +158,20 @@ def test_bits_and_rows_are_independent(name: str) -> None:
     assert independence(m, repeated, 77)["next row"] > 7.8
 
 
-def drawn_subsets(loop: str, k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """The bits of subsets that one of the two loops draws, (n, k)."""
-    rng, rows = np.random.default_rng([k, omega]), np.zeros((values.size, row_bytes(k)), np.uint8)
-    if loop == "few":
-        few_members(values, with_value, omega, k, rows, rng.integers(0, 2**64, 4, np.uint64))
-    else:
-        near, states = dyadic(byte_near(k, omega)), rng.integers(0, 2**64, (4, LANES), np.uint64)
-        many_members(values, with_value, omega, k, rows, *near, states)
+def drawn_subsets(k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """The bits of subsets with or without these values, (n, k)."""
+    alone = np.packbits(np.arange(k) == values[:, None], axis=1, bitorder="little")
+    rows = subsets_of(alone, with_value.astype(np.int64), omega, k, np.random.default_rng([k, omega]))
     assert not (rows[:, -1] & ~np.uint8(padding_mask(k))).any()
     return np.unpackbits(rows, axis=1, count=k, bitorder="little").astype(np.int64)
 
 
-each_loop = pytest.mark.parametrize("loop", ["few", "many"])
-
-
-@each_loop
 @pytest.mark.parametrize("omega", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("value", [0, 4, 5])
-def test_both_loops_draw_all_subsets_equally_often(loop: str, omega: int, value: int) -> None:
+def test_all_subsets_are_drawn_equally_often(omega: int, value: int) -> None:
     """Tests all sets with the value, and all sets without it. Control: twice the chance for one of the sets."""
     for own in (True, False):
-        bits = drawn_subsets(loop, 6, omega, np.full(N, value), np.full(N, own))
+        bits = drawn_subsets(6, omega, np.full(N, value), np.full(N, own))
         assert (bits.sum(axis=1) == omega).all()
         assert (bits[:, value] == own).all()
         others = np.delete(bits, value, axis=1) @ (1 << np.arange(5))
@@ -207,36 +182,6 @@ def test_both_loops_draw_all_subsets_equally_often(loop: str, omega: int, value:
             assert p_value(counts, np.full(len(possible), 1 / len(possible))) > LIMIT
             wrong = np.r_[2.0, np.ones(len(possible) - 1)]
             assert p_value(counts, wrong / wrong.sum()) < LIMIT
-
-
-@each_loop
-@pytest.mark.parametrize(("k", "omega"), [(64, 30), (65, 1), (65, 64), (129, 40), (1000, 269)])
-def test_subsets_of_many_values_have_equal_members_and_pairs(loop: str, k: int, omega: int) -> None:
-    """Other values and pairs of neighbours are as frequent as in uniform subsets. Control: at least four members more.
-
-    About 5000 scores are compared with 7.5 standard deviations; one is larger with probability 4e-10.
-    """
-    values = np.random.default_rng(8).integers(0, k, 20_000)
-    values[:3] = 0, k - 1, k // 2
-    with_value = np.arange(values.size) % 2 == 0
-    bits = drawn_subsets(loop, k, omega, values, with_value)
-    assert (bits.sum(axis=1) == omega).all()
-    assert np.array_equal(bits[np.arange(values.size), values], with_value)
-    bits[np.arange(values.size), values] = 0
-
-    def largest_score(counts: IntArray, chances: Floats) -> float:
-        mean, variance = chances.sum(axis=0), (chances * (1 - chances)).sum(axis=0)
-        return float((np.abs(counts - mean) / (np.sqrt(variance) + 1)).max())
-
-    def scores(more: int) -> tuple[float, float]:
-        size = np.where(with_value, omega - 1, omega) + more
-        free = (np.arange(k) != values[:, None]).astype(float)
-        one = np.clip(size / (k - 1), 0, 1)[:, None] * free
-        two = np.clip(size * (size - 1) / ((k - 1) * (k - 2)), 0, 1)[:, None] * free[:, 1:] * free[:, :-1]
-        return largest_score(bits.sum(axis=0), one), largest_score((bits[:, 1:] * bits[:, :-1]).sum(axis=0), two)
-
-    assert max(scores(0)) < 7.5
-    assert scores(max(4, k // 20))[0] > 7.5
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 6, 7, 100, 2**31 + 1, 2**32 - 1])
@@ -254,16 +199,6 @@ def test_equally_many_words_give_each_integer(limit: int) -> None:
             state = sfc64_state(mine[i] << 32, words(next_one)[-1] << 32)
             assert _uniform(limit, state) == (next_one if i < rejected else integer)
             assert state[3] == (2 if i < rejected else 1)  # number of words drawn
-
-
-def test_the_loop_for_large_subsets_rejects_the_same_words() -> None:
-    """Of four values, one is drawn among the first three. Three does not divide 2^32, so the word 0 is rejected."""
-    states, rows = np.zeros((4, LANES), np.uint64), np.zeros((1, 1), np.uint8)
-    states[:, 0] = sfc64_state(1, 0)  # draws the empty row, then the rejected word
-    states[:, 1] = sfc64_state((2**32 - 1) << 32, 0)
-    nothing = np.uint64(0)
-    many_members(np.array([3]), np.array([False]), 1, 4, rows, (nothing,), nothing, states)
-    assert rows.tolist() == [[1 << 2]]
 
 
 def sfc64_state(first: int, second: int) -> npt.NDArray[np.uint64]:

@@ -130,8 +130,8 @@ def test_the_inversion_is_unbiased_with_exact_variances(m: SquareWave, fakes: in
         np.testing.assert_allclose(mixed.channel() @ mixed.reading.inverse(), np.eye(m.k), atol=1e-9)
         np.testing.assert_allclose(mixed.reading.inverse().sum(axis=1), 1, atol=1e-9)
     f = np.arange(1, m.k + 1) / (m.k * (m.k + 1) / 2)
-    assert isinstance(mixed.reading, ChannelReading)
-    general = ChannelReading.inversion_variances(mixed.reading, f, 7, 3)
+    assert isinstance(m.reading, ChannelReading)
+    general = fakes**2 * ChannelReading._inversion_variances(m.reading, mixed.reading.encoded(f), 7, 3)
     np.testing.assert_allclose(mixed.reading.inversion_variances(f, 7, 3), general, rtol=1e-6)
 
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from lab.papers.location.base import MAX_CELLS, LocationMechanism, StoredChannel
 from ldpstream.mechanisms.arguments import (
-    MAX_COUNT,
     MAX_EPS,
     MAX_K,
     FloatArray,
@@ -29,7 +28,7 @@ from ldpstream.mechanisms.arguments import (
     real,
     user_values,
 )
-from ldpstream.mechanisms.channel import ChannelReading, distribution
+from ldpstream.mechanisms.channel import ChannelReading
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
@@ -62,20 +61,14 @@ class LineReading(ChannelReading):
         return GeometricTerm(self.m.column_factors(), self.m.eps, counts)
 
     def _invert(self, observed: FloatArray) -> FloatArray:
-        """Exact without fake data: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
-        if self.m.fakes > 1:
-            return super()._invert(observed)
+        """Exact: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
         a, scaled = math.exp(-self.m.eps), observed / self.m.column_factors()
         return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.m.eps)
 
-    def inversion_variances(self, frequencies: npt.ArrayLike, n: int = 10_000, steps: int = 1) -> FloatArray:
-        if self.m.fakes > 1:
-            return super().inversion_variances(frequencies, n, steps)
+    def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
         from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
 
-        f = distribution("frequencies", frequencies, self.m.k)
-        n, steps = integer("n", n, 1, MAX_COUNT), integer("steps", steps, 1, 2**31)
-        a = math.exp(-self.m.eps)
+        f, a = frequencies, math.exp(-self.m.eps)
         powers = lfilter([1.0], [1.0, -a], f) + lfilter([1.0], [1.0, -a], f[::-1])[::-1] - f  # Σ_x f_x e^{-ε|z-x|}
         single = (
             _three_diagonals(powers / self.m.column_factors(), (1 + a * a) ** 2, 1.0, a * a) / math.expm1(-2 * self.m.eps) ** 2

@@ -104,7 +104,7 @@ def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:
     built, refused = [], {}
     for name in sorted(question.names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
         try:
-            m = question.build(name)
+            m = question.build(name, window(question))
             keys = {"window_steps": window(question), "attribute": [document(m, "value", question.domain)]}
             parse_survey(SURVEY | keys)
             built.append(m)
@@ -137,7 +137,7 @@ def reason(m: Mechanism, found: Mapping[Mechanism, float]) -> str:
         return f"{m.name}: the only mechanism for this question."
     if found[m] == min(found.values()):
         return f"{m.name}: the smallest exact variance of a window."
-    return f"{m.name}: its exact variance of a window is within 3 % of the smallest, and a false report has less weight."
+    return f"{m.name}: its exact variance of a window is within 1 % of the smallest, and a false report has less weight."
 
 
 def equal_shares(question: Question) -> FloatArray:

@@ -89,10 +89,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             return {"size": self.k}
         return {"values": list(map(str, range(self.k))), "choices": self.choices}
 
-    def build(self, name: str) -> Mechanism:
+    def build(self, name: str, window_steps: int = 1) -> Mechanism:
         """Raises ValueError if the question's numbers do not allow the mechanism."""
         if self.eps is not None:
             once = mechanism(name, self.k, eps=self.eps, choices=self.choices)
             return once.spaced(self.every_steps) if self.every_steps > 1 else once
         assert self.eps_inf is not None
-        return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single, choices=self.choices)
+        return mechanism(name, self.k, eps_inf=self.eps_inf, eps_1=self.single, choices=self.choices, steps=window_steps)
