@@ -35,7 +35,6 @@ class Mechanism(ABC):
     `n_enrolments`, `enroll`              1, 0                            a device keeps a choice     devices, conformance
     `supported`                           0 to k values                   loose: false reports weigh  false reports
                                                                           less
-    `valid_row`                           `valid`                         slow                        rows
     `Reading._support`                    the table's counts              they are not the supports   counted reports
     `Reading._channel_term`               None: likelihood of supports    the table determines more   channel terms
     `Reading._covariance_factors`         independent bits                supports depend on each     the enumerated second
@@ -363,11 +362,6 @@ class Mechanism(ABC):
     @abstractmethod
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         """(n,) true for each row that a device could have sent."""
-
-    def valid_row(self, row: bytes) -> bool:
-        """True if a device could have sent this row."""
-        dtype = self.report_dtype
-        return bool(self.valid(np.frombuffer(row, dtype.base).reshape(1, *dtype.shape)).all())
 
     @abstractmethod
     def _count(self, reports: Reports) -> IntArray: ...

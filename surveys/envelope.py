@@ -234,11 +234,7 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
     _check_header(survey, envelope, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
     row = mechanism.report_dtype
-    if envelope.n == 1:
-        valid = mechanism.valid_row(envelope.payload)
-    else:
-        valid = bool(mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all())
-    if not valid:
+    if not mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all():
         raise Rejected(mechanism.invalid)
 
 

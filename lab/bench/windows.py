@@ -1,7 +1,8 @@
 """Windows of memoized reports: L-SS beside the other candidates of ``auto``, `auto` now and formerly, and errors on real data.
 
-The former `auto` compared single reports of L-GRR, L-OLH and L-OSUE, and accepted 3 % more variance. Variances are exact, for a share of 0; the measured errors
-are mean squared errors over all values, of people with the answers of the UCI census "Adult".
+The former `auto` compared single reports of L-GRR, L-OLH and L-OSUE, and accepted 3 % more variance. Variances are
+exact, for a share of 0; the measured errors are mean squared errors over all values, of people with the answers of the UCI
+census "Adult".
 """
 
 import math

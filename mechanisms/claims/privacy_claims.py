@@ -211,14 +211,10 @@ class Claims(ABC):
 
     def _sequence_loss(self, t: int) -> float:
         for reports in (n for n in (6, 100) if n < t):
-            if self._known_loss(reports) > 60 or self.eps_sequence(reports).value > 60:
+            if self.eps_sequence(reports).value > 60:
                 return math.inf
         loss = self.eps_sequence(t).value
         return math.inf if loss > 60 else loss
-
-    def _known_loss(self, t: int) -> float:
-        """A lower bound of `eps_sequence` that is fast to calculate."""
-        return 0.0
 
     @abstractmethod
     def evidence(self, t: float, *, any_values: bool = False) -> Evidence:

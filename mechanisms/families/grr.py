@@ -39,8 +39,6 @@ from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, least_bytes, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
-from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
-from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 
 CALIBRATIONS = ("exact", "paper")
 
@@ -166,9 +164,6 @@ class Symbols(Mechanism):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray(reports < self.k)
 
-    def valid_row(self, row: bytes) -> bool:
-        return int.from_bytes(row, "little") < self.k
-
     def _count(self, reports: Reports) -> IntArray:
         return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
 
@@ -269,9 +264,6 @@ class LongitudinalGRRClaims(SymbolsClaims, LongitudinalClaims):
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         return ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.m.k, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
-
-    def _known_loss(self, t: int) -> float:
-        return near_rectangles(t, GRRRounds(self.m.k, self.m.eps_inf, self.m.eps_2))[0]
 
 
 class LongitudinalGRR(Symbols, Longitudinal):

@@ -14,6 +14,7 @@ A report is the function's number a in [0, S), then the symbol in [0, g), both a
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,10 +57,8 @@ from ldpstream.mechanisms.families.grr import (
 )
 from ldpstream.mechanisms.families.hash_randomizer import HashRandomizer
 from ldpstream.mechanisms.families.linear_pool import LinearPool, digits_needed
-from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, HashingScore, hashing_moments, lines
+from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, hashing_moments, lines
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
-from ldpstream.mechanisms.ledger.bound_grr import GRRRounds
-from ldpstream.mechanisms.ledger.sequence_grr import near_rectangles
 from ldpstream.mechanisms.table import CountTable
 
 MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
@@ -193,7 +192,7 @@ class HashReading(Reading):
 
     def _score_moments(self, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
         rounds = self.m.symbols.rounds() if self.m.memoized else None
-        return hashing_moments(HashingScore(self.m.pool, self.m.p, self.m.other_symbol, rounds), f, steps, exact)
+        return hashing_moments(self.m.pool, self.m.p, self.m.other_symbol, rounds, f, steps, exact)
 
 
 class HashingClaims(Claims):
@@ -262,10 +261,6 @@ class Hashing(Mechanism):
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray((reports["function"] < self.pool.size) & (reports["symbol"] < self.g))
-
-    def valid_row(self, row: bytes) -> bool:
-        width = self.report_dtype["function"].itemsize
-        return int.from_bytes(row[:width], "little") < self.pool.size and int.from_bytes(row[width:], "little") < self.g
 
     def _count(self, reports: Reports) -> IntArray:
         cells = reports["function"].astype(np.int64) * self.g + reports["symbol"]
@@ -386,13 +381,9 @@ class LongitudinalHashingClaims(HashingClaims, LongitudinalClaims):
         return ledger.eps_t_grr(integer("t", t, 1, MAX_COUNT), k=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_hashed(
-            integer("t", t, 1, MAX_COUNT), k=self.m.k, g=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2
-        )
-
-    def _known_loss(self, t: int) -> float:
-        enough = self.m.k >= self.m.g  # otherwise the known pair may need more symbols than there are values
-        return near_rectangles(t, GRRRounds(self.m.g, self.m.eps_inf, self.m.eps_2))[0] if enough else 0.0
+        """For several reports exact only if some function maps the values onto all g symbols; for k < g an upper bound."""
+        loss = ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
+        return loss if self.m.k >= self.m.g or t == 1 else replace(loss, exact=False, gap=loss.value)
 
 
 class LongitudinalHashing(Hashing, Longitudinal):

@@ -1,7 +1,6 @@
 """Covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -9,22 +8,8 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.linear_pool import LinearPool
 
 MAX_DENSE_K = 128
+Chain = tuple[float, float, float, float]
 LEAST_CHANCE = 1e-9  # limits the weight of rarer outputs, which nearly prove that somebody has a value
-
-
-class HashingScore(NamedTuple):
-    """The parameters that determine the score of local hashing.
-
-    Attributes:
-        pool: the hash functions.
-        p, other: Pr[report is y | hashed symbol is y] and Pr[report is y | hashed symbol is not y].
-        rounds: p1, q1, p2 and q2 of the symbols, for a memoized mechanism; None for a one-time mechanism.
-    """
-
-    pool: LinearPool
-    p: float
-    other: float
-    rounds: tuple[float, float, float, float] | None
 
 
 def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[FloatArray, FloatArray]:
@@ -36,27 +21,36 @@ def channel_moments(given: FloatArray, f: FloatArray, steps: int) -> tuple[Float
     return tilts.T @ score, _of_steps(once, kept, steps)
 
 
-def hashing_moments(m: HashingScore, f: FloatArray, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    k, g = f.size, m.pool.g
-    hit, weight = _hits(m.pool)  # axes: symbol, function, value
-    tilt = (m.p - m.other) * hit
-    given = m.other + tilt
+def hashing_moments(
+    pool: LinearPool, p: float, other: float, rounds: Chain | None, f: FloatArray, steps: int, exact: bool
+) -> tuple[FloatArray, FloatArray]:
+    """`Reading.score_moments` of local hashing.
+
+    Args:
+        pool: the hash functions.
+        p, other: Pr[report is y | hashed symbol is y] and Pr[report is y | hashed symbol is not y].
+        rounds: p1, q1, p2 and q2 of the symbols, for a memoized mechanism; None for a one-time mechanism.
+    """
+    k, g = f.size, pool.g
+    hit, weight = _hits(pool)  # axes: symbol, function, value
+    tilt = (p - other) * hit
+    given = other + tilt
     chance = given @ f  # probability of a symbol under a function
     likely = weight * chance
     if exact:
         score = tilt / np.maximum(chance, LEAST_CHANCE)[..., None]
         hessian = np.einsum("yau,yav->uv", weight[:, None] * tilt, score, optimize=True)
     else:
-        slope = (m.p - 1 / g) / (1 / g + (m.p - 1 / g) * f)
+        slope = (p - 1 / g) / (1 / g + (p - 1 / g) * f)
         score = hit * slope
-        hessian = np.diag((m.p - 1 / g) * slope)
+        hessian = np.diag((p - 1 / g) * slope)
     once = _covariance(likely.ravel(), score.reshape(-1, k))
     if steps == 1:
         return hessian, once
-    if m.rounds is None:
+    if rounds is None:
         kept = _covariance(f, (weight[:, None] * given).reshape(-1, k).T @ score.reshape(-1, k))
     else:
-        p1, q1, p2, q2 = m.rounds
+        p1, q1, p2, q2 = rounds
         memo = weight * (q1 + (p1 - q1) * (hit @ f))  # probability of a memo under a function
         known = q2 * score.sum(axis=0) + (p2 - q2) * score  # the score's mean, given the function and the memo
         kept = _covariance(memo.ravel(), known.reshape(-1, k))

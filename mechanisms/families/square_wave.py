@@ -230,9 +230,6 @@ class SquareWave(ChannelMechanism):
         far += self.width * (far >= checked)
         return np.where(rng.random(checked.size) < self.keep, near, far).astype(self.report_dtype)
 
-    def valid_row(self, row: bytes) -> bool:
-        return int.from_bytes(row, "little") < self.cells
-
     def _channel(self) -> FloatArray:
         return self.far + (self.near - self.far) * self._waves()
 

@@ -179,9 +179,6 @@ class Subsets(Bits):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(reports, self.k, self.omega)
 
-    def valid_row(self, row: bytes) -> bool:
-        return super().valid_row(row) and int.from_bytes(row, "little").bit_count() == self.omega
-
     def _channel(self) -> FloatArray:
         members = np.zeros((math.comb(self.k, self.omega), self.k), bool)
         for row, subset in zip(members, combinations(range(self.k), self.omega)):

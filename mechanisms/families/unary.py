@@ -13,7 +13,6 @@ and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p�
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -41,32 +40,12 @@ from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Ra
 from ldpstream.mechanisms.families.grr import CALIBRATIONS
 from ldpstream.mechanisms.kernels.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
+from ldpstream.mechanisms.ledger import Round
 from ldpstream.mechanisms.table import CountTable
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
-    """Pr[one | one], Pr[zero | one], Pr[one | zero], Pr[zero | zero] of one bit."""
-
-    p: float
-    not_p: float
-    q: float
-    not_q: float
-
-    def then(self, second: "Round") -> "Round":
-        return Round(
-            self.p * second.p + self.not_p * second.q,
-            self.p * second.not_p + self.not_p * second.not_q,
-            self.q * second.p + self.not_q * second.q,
-            self.q * second.not_p + self.not_q * second.not_q,
-        )
-
-    def coins(self) -> dict[str, Coin]:
-        return {"one": coin(self.p, self.not_p), "zero": coin(self.q, self.not_q)}
-
-    def eps(self) -> float:
-        """Privacy loss between two different values, in nats: the sum of the worst losses of the two bits that differ."""
-        return math.log(self.p) - math.log(self.not_p) - math.log(self.q) + math.log(self.not_q)
+def coins_of(bit: Round) -> dict[str, Coin]:
+    return {"one": coin(bit.p, bit.not_p), "zero": coin(bit.q, bit.not_q)}
 
 
 def symmetric(eps: float) -> Round:
@@ -196,9 +175,6 @@ class Bits(Mechanism):
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray(reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0)
 
-    def valid_row(self, row: bytes) -> bool:
-        return row[-1] <= padding_mask(self.k)
-
     def _count(self, reports: Reports) -> IntArray:
         return count_ones(reports, self.k)
 
@@ -300,7 +276,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
         return {"eps": self.eps}
 
     def coins(self) -> Coins:
-        return {"report": self.report_round.coins()}
+        return {"report": coins_of(self.report_round)}
 
     def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         return self._encode(values, self.report_round, rng)
@@ -318,12 +294,11 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
 
     @property
     def eps_per_report(self) -> float:
-        rounds = self._log_rounds()
-        return self.m.k * max(rounds.alpha, rounds.beta)  # the loss if two memos differ in all bits
+        return self.m.k * max(self.m.second.alpha, self.m.second.beta)  # the loss if two memos differ in all bits
 
-    def _log_rounds(self) -> ledger.UnaryRounds:
-        logs = [math.log(x) for r in (self.m.first, self.m.second) for x in (r.p, r.not_p, r.q, r.not_q)]
-        return ledger.UnaryRounds(*logs)
+    @property
+    def _rounds(self) -> ledger.UnaryRounds:
+        return ledger.UnaryRounds(self.m.first, self.m.second)
 
     def _guess(self, t: float) -> Chance:
         r = self.m.first
@@ -339,10 +314,10 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
         return self.m.first.p * self.m.first.not_q * -math.expm1(-self.m.eps_inf)
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._log_rounds())
+        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._rounds)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.m.k, rounds=self._log_rounds())
+        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.m.k, rounds=self._rounds)
 
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):
@@ -380,7 +355,7 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         self.signature = f"{name}(k={self.k}, eps_inf={self.eps_inf!r}, eps_1={self.eps_1!r})"
 
     def coins(self) -> Coins:
-        return {"memo": self.first.coins(), "report": self.second.coins()}
+        return {"memo": coins_of(self.first), "report": coins_of(self.second)}
 
     def memoize(self, values: npt.ArrayLike, rng: np.random.Generator, enrolment: IntArray | None = None) -> Reports:
         return self._encode(values, self.first, rng)

@@ -68,13 +68,14 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
 
     Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent.
 
-    >>> logs = [math.log(x) for x in (0.5, 0.5, 0.1192029, 0.8807971, 0.8033881, 0.1966119, 0.1966119, 0.8033881)]
-    >>> [round(eps_t_unary(t, rounds=UnaryRounds(*logs)), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
+    >>> l_osue = UnaryRounds(Round(0.5, 0.5, 0.1192029, 0.8807971), Round(0.8033881, 0.1966119, 0.1966119, 0.8033881))
+    >>> [round(eps_t_unary(t, rounds=l_osue), 4) for t in (1, 2, 3, 5)]  # ε∞ = 2, ε₁ = 1
     [1.0, 1.6417, 1.8992, 1.9937]
     """
     reports = integer("t", t, 1, MAX_COUNT)
-    ones, zeros = reports * rounds.alpha, reports * rounds.beta
-    apart = rounds.log_p1 + log1mexp(rounds.log_p1 - rounds.log_q1)  # ln(p₁-q₁)
-    own = apart + log1mexp(ones) - np.logaddexp(rounds.log_q1, rounds.log_not_q1 - ones)
-    other = apart + log1mexp(zeros) - np.logaddexp(rounds.log_not_p1, rounds.log_p1 - zeros)
+    ones, zeros, memo = reports * rounds.second.alpha, reports * rounds.second.beta, rounds.first
+    p, not_p, q, not_q = (math.log(x) for x in (memo.p, memo.not_p, memo.q, memo.not_q))
+    apart = p + log1mexp(memo.alpha)  # ln(p₁-q₁)
+    own = apart + log1mexp(ones) - np.logaddexp(q, not_q - ones)
+    other = apart + log1mexp(zeros) - np.logaddexp(not_p, p - zeros)
     return float(np.logaddexp(0.0, own) + np.logaddexp(0.0, other))

@@ -51,10 +51,10 @@ _MAX_WORDS = 24  # a witness lists at most this many combinations of values one 
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
     """Loss of t reports of GRR∘GRR between any two value sequences, in nats; for L-LH with k := g.
 
+    If L-LH has k >= g values, some function maps them onto all g symbols. With fewer values, this loss is only an upper bound.
+
     The result is exact for t <= 8, and wherever a known pair of sequences reaches the bound. Otherwise the result is a proven
     upper bound.
-
-    For L-LH with k < g, see `mechanisms.ledger.sequence_hashed`.
 
     Args:
         t: number of reports, in [1, 2^50].

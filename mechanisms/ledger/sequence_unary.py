@@ -52,7 +52,7 @@ def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
     exact, witness = _worst(_pairs(first, min(first, k)), k, rounds)
     if t == first:
         return SequenceLoss(exact, True, witness)
-    rest = (t - first) * k * max(rounds.alpha, rounds.beta)
+    rest = (t - first) * k * max(rounds.second.alpha, rounds.second.beta)
     return SequenceLoss(exact + rest, False, f"{witness}; then any steps", rest)
 
 

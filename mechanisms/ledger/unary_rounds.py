@@ -1,4 +1,4 @@
-"""The two rounds of a memoized unary encoding, in logarithms."""
+"""The rounds of unary encodings."""
 
 import math
 from dataclasses import dataclass
@@ -10,59 +10,61 @@ from ldpstream.mechanisms.arguments import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class UnaryRounds:
-    """Both rounds of a memoized unary encoding, as natural logarithms.
+class Round:
+    """Pr[one | one], Pr[zero | one], Pr[one | zero], Pr[zero | zero] of one bit."""
 
-    Attributes:
-        log_p1, log_not_p1: ln p₁ and ln(1-p₁), p₁ = Pr[memo bit is 1 | the bit is 1].
-        log_q1, log_not_q1: ln q₁ and ln(1-q₁), q₁ = Pr[memo bit is 1 | the bit is 0] < p₁.
-        log_p2, log_not_p2: ln p₂ and ln(1-p₂), p₂ = Pr[report bit is 1 | memo bit is 1].
-        log_q2, log_not_q2: ln q₂ and ln(1-q₂), q₂ = Pr[report bit is 1 | memo bit is 0] < p₂.
+    p: float
+    not_p: float
+    q: float
+    not_q: float
 
-    Raises:
-        ValueError: if a logarithm is positive or infinite, if the probabilities of a pair do not sum to 1, or if q >= p.
-    """
-
-    log_p1: float
-    log_not_p1: float
-    log_q1: float
-    log_not_q1: float
-    log_p2: float
-    log_not_p2: float
-    log_q2: float
-    log_not_q2: float
-
-    def __post_init__(self) -> None:
-        for name in ("p1", "q1", "p2", "q2"):
-            pair = getattr(self, f"log_{name}"), getattr(self, f"log_not_{name}")
-            inside = all(math.isfinite(x) and x <= 0 for x in pair)
-            if not inside or abs(math.exp(pair[0]) + math.exp(pair[1]) - 1) > 1e-9:
-                raise ValueError(f"log_{name} and log_not_{name} must be the logarithms of x and 1-x, got {pair!r}")
-        for p, q in (("p1", "q1"), ("p2", "q2")):
-            if self.odds(p) <= self.odds(q):
-                raise ValueError(f"{q} must be less than {p}, got {self!r}")
-
-    def odds(self, name: str) -> float:
-        """ln(x/(1-x)) for x = p1, q1, p2 or q2."""
-        return float(getattr(self, f"log_{name}") - getattr(self, f"log_not_{name}"))
+    def then(self, second: "Round") -> "Round":
+        return Round(
+            self.p * second.p + self.not_p * second.q,
+            self.p * second.not_p + self.not_p * second.not_q,
+            self.q * second.p + self.not_q * second.q,
+            self.q * second.not_p + self.not_q * second.not_q,
+        )
 
     @property
     def alpha(self) -> float:
-        """α = ln(p₂/q₂), in nats: the loss about the memo's bit from a reported bit 1."""
-        return self.log_p2 - self.log_q2
+        """α = ln(p/q), in nats: the loss about the bit from a one."""
+        return math.log(self.p) - math.log(self.q)
 
     @property
     def beta(self) -> float:
-        """β = ln((1-q₂)/(1-p₂)), in nats: the loss about the memo's bit from a reported bit 0."""
-        return self.log_not_q2 - self.log_not_p2
+        """β = ln((1-q)/(1-p)), in nats: the loss about the bit from a zero."""
+        return math.log(self.not_q) - math.log(self.not_p)
+
+    def eps(self) -> float:
+        """Privacy loss between two different values, in nats: the sum of the worst losses of the two bits that differ."""
+        return self.alpha + self.beta
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryRounds:
+    """Both rounds of a memoized unary encoding: `first` gives the memo's bits, `second` a report's bits from the memo's.
+
+    Raises:
+        ValueError: if a probability is not in (0, 1], if the probabilities of a pair do not sum to 1, or if q >= p.
+    """
+
+    first: Round
+    second: Round
+
+    def __post_init__(self) -> None:
+        for r in (self.first, self.second):
+            inside = all(0 < x <= 1 for x in (r.p, r.not_p, r.q, r.not_q))
+            if not inside or max(abs(r.p + r.not_p - 1), abs(r.q + r.not_q - 1)) > 1e-9 or r.eps() <= 0:
+                raise ValueError(f"a round must have q < p and pairs of probabilities in (0, 1] with the sum 1, got {r!r}")
 
     def u(self, hot: int, w: npt.ArrayLike) -> FloatArray:
         """u_h(w) of `sequence_unary`, elementwise."""
-        one, zero = (self.log_p1, self.log_not_p1) if hot else (self.log_q1, self.log_not_q1)
+        one, zero = (self.first.p, self.first.not_p) if hot else (self.first.q, self.first.not_q)
         w = np.asarray(w, np.float64)
-        near = np.log1p(math.exp(one) * np.expm1(np.clip(w, -1.0, 1.0)))
-        return np.where(np.abs(w) < 1, near, np.logaddexp(one + w, zero))
+        near = np.log1p(one * np.expm1(np.clip(w, -1.0, 1.0)))
+        return np.where(np.abs(w) < 1, near, np.logaddexp(math.log(one) + w, math.log(zero)))
 
     def weight(self, ones: npt.ArrayLike, zeros: npt.ArrayLike) -> FloatArray:
         """w = αa - βb, elementwise."""
-        return self.alpha * np.asarray(ones, np.float64) - self.beta * np.asarray(zeros, np.float64)
+        return self.second.alpha * np.asarray(ones, np.float64) - self.second.beta * np.asarray(zeros, np.float64)

@@ -224,11 +224,3 @@ def test_bounds_are_rounded_up(chance: float, exact: bool, text: str) -> None:
 def test_the_number_of_reports_is_checked(t: float) -> None:
     with pytest.raises(ValueError, match="t must be an integer"):
         mechanism("GRR", 6, eps=2.0).guess(t)
-
-
-@pytest.mark.parametrize("name", LONGITUDINAL)
-def test_the_known_loss_is_at_most_the_loss(name: str) -> None:
-    for k in (3, 12):
-        m = built(name, k)
-        for t in (6, 7, 100):
-            assert m.claims._known_loss(t) <= m.eps_sequence(t).value * (1 + 1e-9)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from scipy.stats import binom
 from starlette.testclient import TestClient
 
+from lab.drawn_tables import drawn_table
 from ldpstream.estimators.differences import clear_differences, separate_errors
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
@@ -27,9 +28,7 @@ SURVEY = small_survey({"name": "screen", "values": ["home", "search", "map", "ch
 
 
 def draw(m: Mechanism, people: IntArray, rng: np.random.Generator) -> IntArray:
-    counts = m.draw_counts(people, 1, rng)
-    assert counts is not None
-    return counts
+    return drawn_table(m, people, rng).counts
 
 
 def compared(seed: int, people: int = PEOPLE, **query: Any) -> dict[str, Any]:
