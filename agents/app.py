@@ -29,16 +29,16 @@ from ldpstream.agents import metrics
 from ldpstream.agents.consumer.batches import CHUNK_BYTES, PIECE_RECORDS
 from ldpstream.agents.consumer.broker_requests import BrokerRequests
 from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
-from ldpstream.agents.consumer.second_client import SecondClient
 from ldpstream.agents.counted_surveys import CountedSurveys, check_survey
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.agents.stall_detector import Watchdog
+from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import TopicKeeper
-from ldpstream.engines.kafka.topics import check_session, group_id
+from ldpstream.engines.kafka.topics import group_id
 from ldpstream.runtime.descriptors import raise_limit
 from ldpstream.runtime.errors import Stopped, exit_status, wait_for
 from ldpstream.runtime.logs import logging_config, start_log
@@ -54,6 +54,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go to another agent
 WAITING_CHUNKS = 8
+SECOND_ANSWER_MS = 3_000  # timeout of a request through the second client
 COLLECT_AFTER = 2 * PIECE_RECORDS  # new objects before a garbage collection; by default, each piece would cause many
 STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for the last commit (`Counting.close`)
 
@@ -66,7 +67,7 @@ class AgentApp(faust.App):
     BootStrategy = _WithoutWeb
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
-        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), SecondClient(settings)
+        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), LogClient(settings, SECOND_ANSWER_MS)
         self.redis = connect(settings)
         self.stopping, self._survey_watch = threading.Event(), watch
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
@@ -160,7 +161,7 @@ class AgentApp(faust.App):
 
         Raises:
             Stopped: if the process gets a stop signal while it waits.
-            TopicError: if the broker refuses the login or the session timeout.
+            TopicError: if the broker refuses the login.
             TopicError, StoreRefused, OpenSurveyChanged, KeptUnreadable, SettingsError: if no survey is usable, and the check of
                 the first survey (`agents.counted_surveys.check_survey`) raises this error.
             SettingsError: if the metrics server cannot bind its address.
@@ -174,13 +175,9 @@ class AgentApp(faust.App):
         gc.set_threshold(COLLECT_AFTER)
         if settings.metrics_port:
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.unready)
-        usable = wait_for(f"Kafka at {settings.kafka}", self._check, self.stopping.wait, log.warning)
+        usable = wait_for(f"Kafka at {settings.kafka}", self.surveys.check, self.stopping.wait, log.warning)
         self._reports.topics = sorted(usable)
         self.watchdog.start()
-
-    def _check(self) -> set[str]:
-        check_session(self.agent_settings, SESSION_S)
-        return self.surveys.check()
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about

@@ -1,21 +1,16 @@
 """Back-pressure: accepts no chunks of a survey while the store does not answer, or while too many bytes wait to be written."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.log import DeadLetter
-from ldpstream.engines.checkpoint import Checkpoint
-from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
 
 MAX_LETTER_BYTES: Final = 2**23  # limit of the dead letters of one survey that wait to be sent
 MAX_UNWRITTEN_BYTES: Final = 2**26  # limit of the changed count tables and report keys of one survey that wait to be written
 LETTER_BYTES: Final = 400  # approximate memory of a dead letter in bytes, without the record's value
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +36,6 @@ class BackPressure:
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self._partitions = partitions
-        self._letter_bytes = 0
         self._open = asyncio.Event()
         self.store_refusal: str | None = None
         self.update()
@@ -56,14 +50,9 @@ class BackPressure:
     @property
     def full(self) -> bool:
         unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
-        return self._letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
-
-    def add(self, letter: DeadLetter) -> None:
-        self._letter_bytes += _weight(letter)
-
-    def weigh_letters(self) -> None:
-        self._letter_bytes = sum(_weight(letter) for p in self._partitions.values() for letter in p.letters)
-        self.update()
+        letters = [letter for p in self._partitions.values() for letter in p.letters]
+        letter_bytes = sum(len(letter.record.value) + LETTER_BYTES for letter in letters)
+        return letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def refuse(self, why: str | None) -> None:
         """Sets `store_refusal`, and accepts or refuses chunks accordingly."""
@@ -75,40 +64,3 @@ class BackPressure:
             self._open.set()
         else:
             self._open.clear()
-
-
-class StoreRequests:
-    """Four of the count store's methods, each in a thread. Each raises StoreUnavailable if the store does not answer."""
-
-    def __init__(self, store: CountStore, back_pressure: BackPressure) -> None:
-        self._store, self._back_pressure = store, back_pressure
-
-    async def load(self, partition: int) -> Checkpoint | None:
-        """`CountStore.load`. Raises StoreDamaged if the checkpoint cannot be read."""
-        return await self._ask(self._store.load, partition)
-
-    async def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        """`CountStore.commit`."""
-        return await self._ask(self._store.commit, partition, expected, change)
-
-    async def heads(self) -> dict[int, Checkpoint] | None:
-        """Returns the stored checkpoints; None while one of them is damaged, which `load` reports."""
-        try:
-            return await self._ask(self._store.heads)
-        except StoreDamaged:
-            return None
-
-    async def check_writes(self, partition: int) -> None:
-        """`CountStore.check_writes`."""
-        await self._ask(self._store.check_writes, partition)
-
-    async def _ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        try:
-            return await asyncio.to_thread(question, *arguments, **named)
-        except StoreUnavailable as error:
-            self._back_pressure.refuse(str(error))
-            raise
-
-
-def _weight(letter: DeadLetter) -> int:
-    return len(letter.record.value) + LETTER_BYTES

@@ -25,22 +25,25 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import ParamSpec, TypeVar
 
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.back_pressure import BackPressure, Partition, StoreRequests
-from ldpstream.agents.fold import FoldResult, PartitionFold
+from ldpstream.agents.back_pressure import BackPressure, Partition
+from ldpstream.agents.fold import FoldResult, PartitionFold, not_after
 from ldpstream.agents.log import Chunk, CountedLog, DeadLetter
 from ldpstream.agents.stall_detector import StallDetector
 from ldpstream.agents.tally import Records
-from ldpstream.agents.vanished import close_vanished
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.agent")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LETTERS_AT_ONCE = 2_000  # number of dead letters that the broker can acknowledge before the timeout
 SLOWEST_RETRY_S = 5.0
@@ -70,7 +73,7 @@ class Counting:
         self._interval_s, self._clock = commit_interval_s, clock
         self._partitions: dict[int, Partition] = {}
         self._back_pressure = BackPressure(self._partitions)
-        self._store = StoreRequests(store, self._back_pressure)
+        self._store = store
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._vanished_unknown = False  # True until we know whether a recreated topic lacks partitions
@@ -144,7 +147,7 @@ class Counting:
 
         Ignores a chunk that was read before the partition's last seek, or whose partition is no longer assigned to us.
         """
-        for records in [chunk.records] if chunk.refusal or chunk.markers else Records.of(chunk.records).by_step(self._survey):
+        for records in [chunk.records] if chunk.unread else Records.of(chunk.records).by_step(self._survey):
             await self._back_pressure.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
@@ -170,12 +173,10 @@ class Counting:
 
     def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
         before, open_before, each = fold.next_offset, fold.first_open_step, 1
-        if chunk.markers:
-            result = fold.skip(chunk.records[0], chunk.markers)
-        elif chunk.refusal is None:
+        if chunk.unread is None:
             result = fold.feed(chunk.records)
         else:
-            result = fold.refuse(chunk.records[0], *chunk.refusal)
+            result = fold.pass_over(chunk.records[0], *chunk.unread)
             each = result.records
         if fold.next_offset > before:
             partition.moved_s = self._clock()
@@ -184,10 +185,9 @@ class Counting:
         metrics.count(result, each)
         for record, reason in result.rejected:
             partition.letters.append(DeadLetter(partition.number, record, reason, each))
-            self._back_pressure.add(partition.letters[-1])
-        if self._back_pressure.full:
+        self._back_pressure.update()
+        if not self._back_pressure.open:
             self._wake.set()
-            self._back_pressure.update()
         return result
 
     # ---- the loop
@@ -220,7 +220,7 @@ class Counting:
         """
         async with self._lock:
             if self.store_refusal is not None:  # chunks wait until the store answers, even with nothing to write or load
-                await self._store.heads()
+                await self._heads()
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
             if self.store_refusal is not None:  # only after writes, because a Redis that refuses writes still answers reads
@@ -230,7 +230,7 @@ class Counting:
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
             if self._vanished_unknown and 0 in self._partitions:  # the owner of partition 0 closes vanished partitions
-                self._vanished_unknown = not await close_vanished(self._survey, self._log, self._store)
+                self._vanished_unknown = not await self._close_vanished()
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
@@ -254,13 +254,13 @@ class Counting:
                 batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
                 await self._log.send_dead_letters(batch)
                 del letters[: len(batch)]  # sent dead letters are never sent again, even if a later request fails
-                self._back_pressure.weigh_letters()
+                self._back_pressure.update()
         for partition, fold, change in changed:
             if partition.fold is not fold:
                 continue  # the partition's log was replaced
             expected = fold.stored_position
             started = time.perf_counter()
-            written = await self._store.commit(partition.number, expected, change)
+            written = await self._ask(self._store.commit, partition.number, expected, change)
             metrics.commit_seconds.observe(time.perf_counter() - started)
             if written:
                 fold.committed(change)
@@ -291,7 +291,7 @@ class Counting:
     async def _compare_with_store(self) -> None:
         if self._clock() - self._compared_s < COMPARE_S:
             return
-        heads = await self._store.heads()
+        heads = await self._heads()
         await self._check_writes()  # without reports there is no other write
         self._compared_s = self._clock()
         if heads is None:
@@ -304,11 +304,11 @@ class Counting:
 
     async def _check_writes(self) -> None:
         for partition in [number for number, partition in self._partitions.items() if partition.fold is not None][:1]:
-            await self._store.check_writes(partition)
+            await self._ask(self._store.check_writes, partition)
 
     def _start_over(self, partition: Partition) -> None:
         partition.fold, partition.placement, partition.letters = None, None, []
-        self._back_pressure.weigh_letters()
+        self._back_pressure.update()
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
@@ -351,7 +351,7 @@ class Counting:
         loaded: dict[int, Checkpoint | None] = {}
         for partition in partitions:
             try:
-                loaded[partition.number] = await self._store.load(partition.number)
+                loaded[partition.number] = await self._ask(self._store.load, partition.number)
             except StoreDamaged as error:
                 partition.moved_s = self._clock()  # not a stall: a restart of this process would not help
                 if self._clock() - partition.tried_s >= TELL_S:
@@ -378,6 +378,48 @@ class Counting:
             return
         await self._commit([partition])
 
+    async def _close_vanished(self) -> bool:
+        """Drops the open steps of partitions that a recreated topic no longer has.
+
+        Returns:
+            False if this must be tried again: a checkpoint is damaged, or no record of the new log was found.
+        """
+        log_id, there = await self._log.identity(), await self._log.partitions()
+        if (heads := await self._heads()) is None:
+            return False
+        vanished = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)} - there
+        if not vanished:
+            return True
+        begins = [found.appended_ms for found in (await self._log.later(dict.fromkeys(there, 0))).values() if found is not None]
+        if not begins:
+            return False
+        checkpoints = await self._load([Partition(number, tried_s=self._clock()) for number in sorted(vanished)])
+        for number, checkpoint in checkpoints.items():
+            if checkpoint is None or checkpoint.log_id == log_id:
+                continue  # another agent has written first
+            log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
+            metrics.new_logs.inc()
+            fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
+            fold.switch_log(log_id, 0, not_after(min(begins)))
+            if (change := fold.changes()) is not None:
+                await self._ask(self._store.commit, number, checkpoint.position, change)
+        return checkpoints.keys() == vanished
+
+    async def _heads(self) -> dict[int, Checkpoint] | None:
+        """Returns the stored checkpoints; None while one of them is damaged, which `_load` reports."""
+        try:
+            return await self._ask(self._store.heads)
+        except StoreDamaged:
+            return None
+
+    async def _ask(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Calls a method of the count store in a thread. If the store does not answer, no chunks are accepted."""
+        try:
+            return await asyncio.to_thread(question, *arguments, **named)
+        except StoreUnavailable as error:
+            self._back_pressure.refuse(str(error))
+            raise
+
     async def _commit_group(self) -> None:
         ours = {number: offset for number, offset in self._group_offsets.items() if number in self._partitions}
         if ours:
@@ -394,4 +436,4 @@ class Counting:
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)
         self._group_offsets.pop(number, None)
-        self._back_pressure.weigh_letters()
+        self._back_pressure.update()

@@ -142,29 +142,25 @@ class PartitionFold:
         rejected = tuple((new[offset - first], reason) for offset, reason in added.rejected)
         return FoldResult(length, added.reports, redelivered, rejected, gap, added.duplicates, added.not_remembered)
 
-    def refuse(self, record: Record, n: int, reason: Reason) -> FoldResult:
-        """Counts the refused rest of a batch as rejected records.
+    def pass_over(self, record: Record, n: int, reason: Reason | None) -> FoldResult:
+        """Continues after offsets without readable records. Counts the refused rest of a batch as rejected records.
 
         Args:
-            record: represents this rest; has the first offset of the rest and the batch's append time.
+            record: has the first of these offsets, and the append time.
+            n: number of the offsets.
+            reason: the reason of the refusal; None for transaction markers, which are neither counted nor rejected.
         """
-        left = record.offset + n - self._next
-        if left <= 0:
-            return FoldResult(0, 0, n)
         if record.offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, record.offset))
-        appended_ms = max(self._newest_ms, record.appended_ms)
+        left = max(0, record.offset + n - self._next)
+        if left:
+            self._advance([max(self._newest_ms, record.appended_ms)] * left)
+        if reason is None:
+            return FoldResult(0, 0, 0)
+        if not left:
+            return FoldResult(0, 0, n)
         self._rejected[reason] += left
-        self._advance([appended_ms] * left)
         return FoldResult(left, 0, n - left, ((record, reason),))
-
-    def skip(self, marker: Record, n: int) -> FoldResult:
-        if marker.offset > self._next:
-            return FoldResult(0, 0, 0, gap=(self._next, marker.offset))
-        if (left := marker.offset + n - self._next) > 0:
-            appended_ms = max(self._newest_ms, marker.appended_ms)
-            self._advance([appended_ms] * left)
-        return FoldResult(0, 0, 0)
 
     def _advance(self, times: Sequence[int]) -> None:
         if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):

@@ -7,11 +7,11 @@ from ldpstream.agents.tally import Record
 from ldpstream.surveys import Reason
 
 
-class Refusal(NamedTuple):
-    """The number of refused records of a batch, and the reason for the refusal."""
+class Unread(NamedTuple):
+    """The number of offsets without readable records, and the reason for the refusal; None for transaction markers."""
 
     records: int
-    reason: Reason
+    reason: Reason | None
 
 
 class Chunk(NamedTuple):
@@ -21,16 +21,14 @@ class Chunk(NamedTuple):
         placement: number of the last seek (`place`) before the read.
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
-        refusal: if given, the only item of `records` represents the refused part of a batch.
-        markers: if not 0, the only item of `records` represents this number of offsets with transaction markers.
+        unread: if given, the only item of `records` represents the refused part of a batch, or transaction markers.
     """
 
     partition: int
     placement: int
     sequence: int
     records: Sequence[Record]
-    refusal: Refusal | None = None
-    markers: int = 0
+    unread: Unread | None = None
 
 
 class DeadLetter(NamedTuple):

@@ -6,16 +6,12 @@ from typing import Any
 
 import structlog
 
-from ldpstream.runtime.versions import untested_versions
-
 _NO_DEBUG = ("aiokafka", "kafka", "numba")
 
 
 def start_log(level: str) -> None:
-    """Configures the log, and warns of each package whose version is outside the tested range."""
+    """Configures the log."""
     dictConfig(logging_config(level))
-    for line in untested_versions():
-        structlog.get_logger("ldpstream").warning(line)
 
 
 def logging_config(level: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import Gauge, disable_created_metrics, make_wsgi_app
 
-from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import cannot_listen
 from ldpstream.runtime.versions import running_version
 
@@ -64,26 +63,6 @@ def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) ->
 
 class _MetricsServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._free = threading.BoundedSemaphore(shares().monitoring)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # the system has no further thread
-            self._free.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs nothing: the client was too slow, or has left."""

@@ -39,12 +39,7 @@ def _addresses(value: str) -> str:
 
 
 def _host_name(value: str) -> str:
-    try:
-        value.encode("idna")  # as the socket does
-        valid = value.isprintable()
-    except UnicodeError:
-        valid = False
-    if not valid:
+    if not re.fullmatch(r"[A-Za-z0-9:%_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*", value):
         raise ValueError("must be an address or a host's name")
     return value
 
@@ -118,9 +113,9 @@ class Settings(BaseSettings):
     redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
     """URL of the count store: one server or Sentinels; agents and estimators"""
     redis_user: Name | None = None
-    """user of Redis, if the URL names none"""
+    """user of Redis, in place of the user in the URL"""
     redis_password: Secret | None = None
-    """password of Redis, if the URL holds none"""
+    """password of Redis, in place of the password in the URL"""
     redis_sentinel_user: Name | None = None
     """user of the Sentinels, if they require one"""
     redis_sentinel_password: Secret | None = None
@@ -242,27 +237,13 @@ class Settings(BaseSettings):
             raise ValueError(f"{given[0]} has no effect with {protocol}: this protocol has no SASL")
         self._check_tls("kafka", self.kafka_security_protocol.endswith("SSL"), f"with {protocol}")
 
-        url = self.redis_url()
-        if self.redis_user and url.user:
-            raise ValueError(f"{PREFIX}REDIS_USER: the URL in {PREFIX}REDIS names a user too")
-        if self.redis_password and url.password:
-            raise ValueError(f"{PREFIX}REDIS_PASSWORD: the URL in {PREFIX}REDIS holds a password too")
-        if (self.redis_user or url.user) and not (self.redis_password or url.password):
-            raise ValueError(f"{PREFIX}REDIS_PASSWORD is needed for the user of Redis")
-        if self.redis_sentinel_user and not self.redis_sentinel_password:
-            raise ValueError(f"{PREFIX}REDIS_SENTINEL_USER needs {PREFIX}REDIS_SENTINEL_PASSWORD")
-        if self.redis_sentinel_password and not url.service:
-            raise ValueError(f"{PREFIX}REDIS_SENTINEL_PASSWORD has no effect: {PREFIX}REDIS names no Sentinels")
-        self._check_tls("redis", url.tls, f"with a URL in {PREFIX}REDIS that does not begin with rediss")
+        self._check_tls("redis", self.redis_url().tls, f"with a URL in {PREFIX}REDIS that does not begin with rediss")
         return self
 
     def _check_tls(self, store: Literal["kafka", "redis"], used: bool, why_not: str) -> None:
         given = self._given(*(f"{store}_{what}_file" for what in ("ca", "cert", "key")))
         if given and not used:
             raise ValueError(f"{given[0]} has no effect {why_not}: the connection has no TLS")
-        cert, key = f"{store}_cert_file", f"{store}_key_file"
-        if len(self._given(cert, key)) == 1:
-            raise ValueError(f"{PREFIX}{cert.upper()} and {PREFIX}{key.upper()} belong together")
         if used:
             self.tls(store)
 

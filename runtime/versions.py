@@ -1,13 +1,9 @@
-"""The version that runs, and the versions of the packages that the services need, compared with the tested versions."""
+"""The version that runs."""
 
 import subprocess
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-
-from packaging.requirements import Requirement
-
-EXTRAS = ("gateway", "service")
 
 
 @cache
@@ -36,27 +32,3 @@ def _commit_of(folder: Path) -> str:
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=False).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def untested_versions() -> list[str]:
-    """One sentence for each installed package whose version is outside its range in `pyproject.toml`.
-
-    Skips a package that is not installed.
-    """
-    try:
-        needed = [Requirement(line) for line in requires("ldpstream") or ()]
-    except PackageNotFoundError:  # an unpacked source tree, without the ranges
-        return []
-    found = []
-    for package in needed:
-        if package.marker is not None and not any(package.marker.evaluate({"extra": extra}) for extra in EXTRAS):
-            continue
-        try:
-            installed = version(package.name)
-        except PackageNotFoundError:
-            continue
-        if not package.specifier.contains(installed, prereleases=True):
-            found.append(
-                f"{package.name} {installed} was not tested with ldpstream, which asks for {package.name}{package.specifier}"
-            )
-    return found

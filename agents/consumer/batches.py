@@ -22,7 +22,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
 from ldpstream.agents.consumer.compression import Unreadable, unpacked
-from ldpstream.agents.log import Refusal
+from ldpstream.agents.log import Unread
 from ldpstream.agents.tally import Record, Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.report_key import HEADER, MALFORMED_KEY
@@ -59,13 +59,10 @@ class StandIn(NamedTuple):
     Attributes:
         record: for the refused part of a batch, contains the stored bytes of the whole batch. For a control batch, such as the
             end of a transaction, has the batch's first unread offset and no value.
-        refusal: None for a control batch.
-        markers: number of offsets of a control batch; 0 for a refused part.
     """
 
     record: Record
-    refusal: Refusal | None
-    markers: int
+    unread: Unread
     timestamp_types: set[int]
 
     @property
@@ -120,11 +117,7 @@ class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no type
         batch, start = self.next_batch(), self._start
         length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
         self._start = end = start + _BEFORE_LENGTH + length
-        if magic == 2:
-            sound = crc32c(self._raw[start + 21 : end]) == int.from_bytes(self._raw[start + 17 : start + 21], "big")
-        else:
-            sound = batch.validate_crc()
-        if not sound:
+        if magic == 2 and crc32c(self._raw[start + 21 : end]) != int.from_bytes(self._raw[start + 17 : start + 21], "big"):
             raise CorruptRecordException("a batch has a wrong checksum")
         return batch, self._raw[start:end]
 
@@ -140,7 +133,7 @@ def unpack(unread: Any) -> Iterator[Piece]:
             first, end = max(unread.next_fetch_offset, batch.base_offset), batch.next_offset
             if first < end:
                 unread.next_fetch_offset = end
-                yield StandIn(Record(first, batch.max_timestamp, b""), None, end - first, set())
+                yield StandIn(Record(first, batch.max_timestamp, b""), Unread(end - first, None), set())
         else:
             try:
                 for piece in _pieces(batch, raw, unread.next_fetch_offset):
@@ -152,19 +145,19 @@ def unpack(unread: Any) -> Iterator[Piece]:
                 log.warning("batch refused", offset=first, records=n - first, reason=error.reason, why=str(error))
                 attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
                 record = Record(first, int.from_bytes(appended, "big"), bytes(raw))
-                yield StandIn(record, Refusal(n - first, error.reason), 0, {(attributes & _APPEND_TIME) // _APPEND_TIME})
+                yield StandIn(record, Unread(n - first, error.reason), {(attributes & _APPEND_TIME) // _APPEND_TIME})
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
-    if raw[16] < 2 and raw[17] & _CODEC:
-        raise Unreadable("unreadable batch", "compressed in a message format older than Kafka 0.11")
-    if raw[16] == 2 and raw[22] & _CODEC:
+    if raw[16] < 2:
+        raise Unreadable("unreadable batch", "written in a message format older than Kafka 0.11")
+    if raw[22] & _CODEC:
         raw = memoryview(_plain(raw))
         batch = DefaultRecordBatch(raw)
     records = chain(batch)  # does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
-    low = 0 if raw[16] < 2 else batch.base_offset
+    low = batch.base_offset
     while rows := _rows(records, length):
         offsets, appended_ms, values, timestamp_types, keys = zip(*rows, strict=True)
         if not all(values):
@@ -204,12 +197,12 @@ def _plain(raw: memoryview) -> bytes:
     return b"".join((header, records))
 
 
-def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Refusal | None, int]]:
+def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Unread | None]]:
     for kind, run in groupby(pieces, type):
         if kind is ReadableBatch:
-            yield _columns(cast(list[ReadableBatch], list(run))), None, 0
+            yield _columns(cast(list[ReadableBatch], list(run))), None
         else:
-            yield from (([piece.record], piece.refusal, piece.markers) for piece in cast(Iterator[StandIn], run))
+            yield from (([piece.record], piece.unread) for piece in cast(Iterator[StandIn], run))
 
 
 def _columns(batches: Sequence[ReadableBatch]) -> Records:

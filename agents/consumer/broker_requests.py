@@ -10,11 +10,12 @@ import structlog
 from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
+from kafka.admin import OffsetSpec
 
 from ldpstream.agents import metrics
 from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer
-from ldpstream.agents.consumer.second_client import SecondClient
 from ldpstream.agents.log import DeadLetter, Found
+from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import decode_envelope
@@ -31,7 +32,7 @@ class BrokerRequests:
     """
 
     def __init__(
-        self, app: faust.App, second_client: SecondClient, survey: Survey, known: Callable[[], Collection[bytes]]
+        self, app: faust.App, second_client: LogClient, survey: Survey, known: Callable[[], Collection[bytes]]
     ) -> None:
         self._app, self._second_client, self._known = app, second_client, known
         self._topic, self._rejected_topic = survey.reports_topic, survey.rejected_topic
@@ -41,13 +42,17 @@ class BrokerRequests:
         return cast(ChunkConsumer, self._app.consumer)
 
     async def identity(self) -> str:
-        return await asyncio.to_thread(self._second_client.topic_id, self._topic)
+        return (await self._described())[0]
 
     async def partitions(self) -> set[int]:
-        return await asyncio.to_thread(self._second_client.partitions, self._topic)
+        return set((await self._described())[1])
+
+    async def _described(self) -> tuple[str, list[int]]:
+        return await asyncio.to_thread(self._second_client.described, self._topic)
 
     async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        await asyncio.to_thread(self._second_client.check, self._topic, partitions)
+        ends = dict.fromkeys(partitions or [0], OffsetSpec.LATEST)
+        await asyncio.to_thread(self._second_client.offsets, self._topic, ends)
 
     def shut_out(self) -> str:
         return self._consumer.shut_out
@@ -60,15 +65,19 @@ class BrokerRequests:
 
     async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
         try:
-            return await asyncio.to_thread(self._second_client.later, self._topic, times_ms)
+            return await self._later(times_ms)
         except LogUnavailable:
             if len(times_ms) == 1:
                 raise
         found: dict[int, Found | None] = {}
         for partition, time_ms in times_ms.items():
             with suppress(LogUnavailable):
-                found |= await asyncio.to_thread(self._second_client.later, self._topic, {partition: time_ms})
+                found |= await self._later({partition: time_ms})
         return found
+
+    async def _later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
+        found = await asyncio.to_thread(self._second_client.offsets, self._topic, times_ms)
+        return {at: Found(it.offset, it.timestamp) if it.offset >= 0 else None for at, it in found.items()}
 
     async def place(self, partition: int, offset: int) -> int:
         return await self._consumer.in_thread(self._consumer.place(self._at(partition), offset))

@@ -52,18 +52,16 @@ class Heard(logging.Handler):
         return f"does this listener speak {protocol}{user}?"
 
 
-_changing = threading.Lock()  # for the handlers, the level and `propagate` of the library's logger, and for `_before`
-_before = (logging.NOTSET, True)  # the logger's level and `propagate` while it has no `Heard`
+_hearing: list[Heard] = []
+_changing = threading.Lock()  # for the handlers and `propagate` of the library's logger
 
 
 @contextmanager
 def hearing(settings: Settings) -> Iterator[Heard]:
     """Collects what the library logs, and hides it from our log. Several threads can hear at the same time."""
-    global _before
     library, heard = logging.getLogger("kafka"), Heard(settings)
     with _changing:
-        if not _heard(library):
-            _before = library.level, library.propagate
+        _hearing.append(heard)
         library.addHandler(heard)
         library.setLevel(logging.WARNING)  # messages below this level show passwords
         library.propagate = False
@@ -71,14 +69,9 @@ def hearing(settings: Settings) -> Iterator[Heard]:
         yield heard
     finally:
         with _changing:
+            _hearing.remove(heard)
             library.removeHandler(heard)
-            if not _heard(library):
-                level, library.propagate = _before
-                library.setLevel(level)
-
-
-def _heard(library: logging.Logger) -> bool:
-    return any(isinstance(handler, Heard) for handler in library.handlers)
+            library.propagate = not _hearing
 
 
 class Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no types

@@ -1,11 +1,13 @@
-"""The schedule's view of Kafka's log: offsets, append times and markers."""
+"""Kafka's log as the schedule and the agents see it: topics, offsets, append times and markers."""
 
-from collections.abc import Collection
-from typing import Any
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaError, for_code
 from kafka.structs import OffsetAndTimestamp
 
 from ldpstream.engines.kafka.clients import Producer, hearing
@@ -13,102 +15,110 @@ from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 
+T = TypeVar("T")
+
 ANSWER_MS = 5_000
 CLOSE_S = 2
 
 
-def connect_admin(settings: Settings, timeout_ms: int = 10_000) -> KafkaAdminClient:
-    """Returns a client for `KafkaLogPosition`.
+class LogClient:
+    """Requests about topics, and appends of markers. Threads may share the client.
 
-    Raises:
-        LogUnavailable: if no broker answers.
-    """
-    with hearing(settings) as heard:
-        try:
-            return KafkaAdminClient(**settings.kafka_options(), bootstrap_timeout_ms=timeout_ms, request_timeout_ms=timeout_ms)
-        except KafkaError as error:
-            raise LogUnavailable(f"no Kafka broker answers at {settings.kafka}: {heard.why(error)}") from None
+    The client connects at the first request, and again after an error. An abandoned marker may still reach the log.
 
-
-class MarkerProducer:
-    """A producer of markers, which connects at first use.
-
-    An abandoned marker may still reach the log.
+    Raises (all methods except `close`):
+        LogUnavailable: if the brokers do not answer in time, refuse the request, or have no such topic.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, answer_ms: int = ANSWER_MS) -> None:
+        self._settings, self._answer_ms = settings, answer_ms
+        self._admin: KafkaAdminClient | None = None
         self._producer: Producer | None = None
+        self._lock = threading.Lock()
 
-    def append(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
-        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds.
+    def described(self, topic: str) -> tuple[str, list[int]]:
+        """Returns the topic's id, which the broker sets at creation, and its partitions.
 
-        Raises:
-            KafkaError: if a broker refuses a marker or does not acknowledge it in time.
+        The id is "" from a broker without topic ids (before Kafka 2.8).
         """
-        if self._producer is None:
-            self._producer = Producer(self._settings, ANSWER_MS, ANSWER_MS // 2, ANSWER_MS)
-        try:
+
+        def ask() -> dict[str, Any]:
+            [about] = self._connected().describe_topics([topic])
+            if about["error_code"]:
+                raise for_code(about["error_code"])(topic)
+            return dict(about)
+
+        about = self._ask(topic, ask)
+        return str(about.get("topic_id") or ""), sorted(partition["partition_index"] for partition in about["partitions"])
+
+    def offsets(self, topic: str, at: Mapping[int, OffsetSpec | int]) -> dict[int, OffsetAndTimestamp]:
+        """Returns for each partition an end, or the first record appended at or after a time in Unix milliseconds.
+
+        The offset of a record is -1 if there is none.
+        """
+        wanted = {TopicPartition(topic, partition): place for partition, place in at.items()}
+        found = self._ask(topic, lambda: self._connected().list_partition_offsets(wanted, timeout_ms=self._answer_ms))
+        return {place.partition: offset for place, offset in found.items()}
+
+    def mark(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """Appends a marker to each partition, and returns the markers' append times in Unix milliseconds."""
+
+        def append() -> dict[int, int]:
+            if self._producer is None:
+                self._producer = Producer(self._settings, ANSWER_MS, ANSWER_MS // 2, ANSWER_MS)
             sent = {partition: self._producer.send(topic, b"", partition=partition) for partition in partitions}
             return {partition: int(future.get(timeout=2 * ANSWER_MS / 1000).timestamp) for partition, future in sent.items()}
-        except KafkaError:
-            self.close()
-            raise
+
+        return self._ask(topic, append)
+
+    def delete_records(self, topic: str, partition: int, below: int) -> None:
+        """Deletes the records of a partition below an offset."""
+        self._ask(topic, lambda: self._connected().delete_records({TopicPartition(topic, partition): below}))
 
     def close(self) -> None:
-        """Closes the connections. A further `append` connects again."""
-        producer, self._producer = self._producer, None
+        with self._lock:
+            self._drop()
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            limits = {"bootstrap_timeout_ms": self._answer_ms, "request_timeout_ms": self._answer_ms}
+            self._admin = KafkaAdminClient(**self._settings.kafka_options(), **limits)
+        return self._admin
+
+    def _ask(self, topic: str, question: Callable[[], T]) -> T:
+        with self._lock, hearing(self._settings) as heard:
+            try:
+                return question()
+            except KafkaError as error:
+                self._drop()
+                raise LogUnavailable(f"Kafka at {self._settings.kafka}: topic {topic}: {heard.why(error)}") from None
+
+    def _drop(self) -> None:
+        admin, self._admin, producer, self._producer = self._admin, None, self._producer, None
+        with suppress(KafkaError):
+            if admin is not None:
+                admin.close()
         if producer is not None:
             producer.close(timeout=CLOSE_S)
 
 
 class KafkaLogPosition:
-    """The survey's reports topic.
+    """The survey's reports topic (`publishing.schedule.LogPosition`). All methods raise LogUnavailable, as in `LogClient`."""
 
-    Raises (all methods):
-        LogUnavailable: if the brokers do not answer in time or have no such topic; the error names the brokers.
-    """
-
-    def __init__(self, survey: Survey, settings: Settings, admin: KafkaAdminClient, markers: MarkerProducer) -> None:
-        self._topic, self._bootstrap, self._admin, self._markers = survey.reports_topic, settings.kafka, admin, markers
-
-    def _about(self) -> dict[str, Any]:
-        try:
-            [about] = self._admin.describe_topics([self._topic])
-            if about["error_code"]:
-                raise for_code(about["error_code"])(self._topic)
-        except UnknownTopicOrPartitionError:
-            raise LogUnavailable(f"Kafka at {self._bootstrap} has no topic {self._topic}") from None
-        except KafkaError as error:
-            raise self._unavailable(error) from error
-        return dict(about)
-
-    def _partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(self._topic, number) for number in self.described()[1]]
+    def __init__(self, survey: Survey, client: LogClient) -> None:
+        self._topic, self._client = survey.reports_topic, client
 
     def described(self) -> tuple[str, list[int]]:
-        about = self._about()
-        return str(about.get("topic_id") or ""), sorted(p["partition_index"] for p in about["partitions"])
+        return self._client.described(self._topic)
 
     def ends(self) -> dict[int, int]:
-        return {tp.partition: found.offset for tp, found in self._offsets(self._partitions(), OffsetSpec.LATEST).items()}
+        return {partition: found.offset for partition, found in self._offsets(OffsetSpec.LATEST).items()}
 
     def mark(self, partitions: Collection[int]) -> dict[int, int]:
-        try:
-            return self._markers.append(self._topic, partitions)
-        except KafkaError as error:
-            raise LogUnavailable(f"Kafka at {self._bootstrap} does not accept markers for {self._topic}: {error}") from error
+        return self._client.mark(self._topic, partitions)
 
     def earliest_ms(self) -> int | None:
-        found = self._offsets(self._partitions(), 0)
-        return min((entry.timestamp for entry in found.values() if entry.offset >= 0), default=None)
+        return min((found.timestamp for found in self._offsets(0).values() if found.offset >= 0), default=None)
 
-    def _offsets(self, partitions: list[TopicPartition], at: OffsetSpec | int) -> dict[TopicPartition, OffsetAndTimestamp]:
-        try:
-            found: dict[TopicPartition, OffsetAndTimestamp] = self._admin.list_partition_offsets(dict.fromkeys(partitions, at))
-        except KafkaError as error:
-            raise self._unavailable(error) from error
-        return found
-
-    def _unavailable(self, error: KafkaError) -> LogUnavailable:
-        return LogUnavailable(f"Kafka at {self._bootstrap} does not answer requests for {self._topic}: {error}")
+    def _offsets(self, at: OffsetSpec | int) -> dict[int, OffsetAndTimestamp]:
+        return self._client.offsets(self._topic, dict.fromkeys(self.described()[1], at))

@@ -17,7 +17,6 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     AuthorizationError,
-    ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -78,30 +77,6 @@ def topic_id(settings: Settings, topic: str) -> str:
         if about is None:
             raise TopicError(f"Kafka at {settings.kafka}: topic {topic} does not exist or is hidden from {_who(settings)}")
         return str(about.get("topic_id") or "")
-
-
-def check_session(settings: Settings, session_s: float) -> None:
-    """Checks that the broker allows our session timeout.
-
-    Skips the check if we may not read the broker's settings.
-
-    Raises:
-        TopicError: if the broker is unreachable or does not allow the timeout.
-    """
-    wanted_ms = round(session_s * 1000)
-    with _admin(settings) as admin:
-        broker = str(admin.describe_cluster()["brokers"][0]["broker_id"])
-        try:
-            answer = admin.describe_configs([ConfigResource(ConfigResourceType.BROKER, broker)], config_filter="all")
-        except (ClusterAuthorizationFailedError, TopicAuthorizationFailedError):
-            return
-        told = {key: config["value"] for key, config in answer["broker"][broker].items()}
-        least, most = (int(told.get(f"group.{end}.session.timeout.ms") or wanted_ms) for end in ("min", "max"))
-        if not least <= wanted_ms <= most:
-            raise TopicError(
-                f"Kafka at {settings.kafka}: group.min.session.timeout.ms and group.max.session.timeout.ms must allow "
-                f"{wanted_ms} ms, the session timeout of agents; they allow {least} to {most} ms"
-            )
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, group: str | None = None) -> None:

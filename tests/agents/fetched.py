@@ -71,5 +71,5 @@ def unread(raw: bytes, offset: int) -> Any:
 
 def read(unread: Any) -> list[ReadableBatch]:
     """Reads the batches and returns all except the control batches. Fails the test if a batch is refused."""
-    pieces = [piece for piece in unpack(unread) if isinstance(piece, ReadableBatch) or not piece.markers]
-    return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.refusal}") for piece in pieces]
+    pieces = [piece for piece in unpack(unread) if isinstance(piece, ReadableBatch) or piece.unread.reason]
+    return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.unread}") for piece in pieces]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldpstream.agents import Record, metrics, tally
-from ldpstream.agents.log import Chunk, DeadLetter, Refusal
+from ldpstream.agents.log import Chunk, DeadLetter, Unread
 from ldpstream.engines import Checkpoint
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.runtime.errors import LogUnavailable
@@ -185,7 +185,7 @@ async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
     stand_in = Record(10, unreadable.records[-1].appended_ms, b"the batch")
     await agent.counting.take(before)
     told = metrics.rejected.labels("undecodable")._value.get()
-    await agent.counting.take(unreadable._replace(records=[stand_in], refusal=Refusal(15, "undecodable")))
+    await agent.counting.take(unreadable._replace(records=[stand_in], unread=Unread(15, "undecodable")))
     assert metrics.rejected.labels("undecodable")._value.get() == told + 15
     await agent.finish()
     readable = {0: LOGS[0][:10] + LOGS[0][25:], 1: LOGS[1]}
@@ -205,7 +205,7 @@ async def test_transaction_markers_are_not_missing_offsets() -> None:
     number = log.placements[0][0]
 
     def markers(offset: int, sequence: int) -> Chunk:
-        return Chunk(0, number, sequence, [Record(offset, 0, b"")], markers=1)
+        return Chunk(0, number, sequence, [Record(offset, 0, b"")], Unread(1, None))
 
     for chunk in (
         Chunk(0, number, 0, log.records[0][:10]), markers(10, 1), Chunk(0, number, 2, log.records[0][10:]), markers(41, 3),
@@ -222,7 +222,7 @@ async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
     agent = SteppedAgent(store, log)
     await agent.step()
     missing, number = metrics.missing_offsets._value.get(), log.placements[0][0]
-    await agent.counting.take(Chunk(0, number, 0, [Record(0, 0, b"")], markers=1))
+    await agent.counting.take(Chunk(0, number, 0, [Record(0, 0, b"")], Unread(1, None)))
     await agent.counting.take(Chunk(0, number, 1, log.records[0]))
     assert await agent.step()
     assert (store.positions()[0], metrics.missing_offsets._value.get()) == (41, missing)

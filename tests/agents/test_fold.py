@@ -43,7 +43,7 @@ def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int
     fold.feed(LOG[:3])
     other.feed(LOG[:3])
     other._next = then
-    result = fold.skip(Record(offset, 0, b""), n)
+    result = fold.pass_over(Record(offset, 0, b""), n, None)
     assert (result.records, result.reports, result.redelivered, result.rejected, result.gap) == (0, 0, 0, (), gap)
     assert (fold.next_offset, fold.changes()) == (then, other.changes())
 
@@ -60,7 +60,7 @@ def test_all_records_of_an_unreadable_batch_are_rejected(first: int) -> None:
     fold = PartitionFold(SURVEY, Checkpoint(first, 5) if first else None)
     fold.feed(LOG[first:10])
     stand_in = Record(10, LOG[12].appended_ms, b"the batch")
-    result = fold.refuse(stand_in, 10, "too large")
+    result = fold.pass_over(stand_in, 10, "too large")
     left = 20 - max(first, 10)
     if left <= 0:
         assert (result.records, result.redelivered, result.rejected, result.gap) == (0, 10, (), None)
@@ -72,7 +72,7 @@ def test_all_records_of_an_unreadable_batch_are_rejected(first: int) -> None:
     assert whole is not None
     assert (whole.next_offset, whole.newest_ms, whole.panes) == (20, stand_in.appended_ms, expect.counts)
     assert whole.rejected["too large"] == left + [reason for _, reason in expect.rejected].count("too large")
-    assert fold.refuse(Record(22, 0, b""), 3, "too large").gap == (20, 22)
+    assert fold.pass_over(Record(22, 0, b""), 3, "too large").gap == (20, 22)
     assert fold.feed(LOG[20:25]).records == 5
 
 

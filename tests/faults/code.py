@@ -8,7 +8,6 @@ from typing import Any
 import ldpstream.agents.counting
 import ldpstream.agents.fold
 import ldpstream.agents.stall_detector
-import ldpstream.agents.vanished
 import ldpstream.publishing.copies
 import ldpstream.publishing.filter_states
 import ldpstream.publishing.schedule
@@ -31,13 +30,12 @@ class Code:
     """The modules and classes that a run uses.
 
     Attributes:
-        counting, vanished, schedule: fresh copies of the modules. A change to a copy affects no other run. `schedule` uses a
+        counting, schedule: fresh copies of the modules. A change to a copy affects no other run. `schedule` uses a
             fresh copy of `publishing.copies` and of `publishing.filter_states`.
         fold, store, topic: the classes that these modules use.
     """
 
     counting: Any
-    vanished: Any
     schedule: Any
     fold: Any
     store: Any
@@ -47,9 +45,8 @@ class Code:
     def real(cls) -> "Code":
         """Returns the service's own code."""
         counting, stall_detector = _copy(ldpstream.agents.counting), _copy(ldpstream.agents.stall_detector)
-        vanished, schedule = _copy(ldpstream.agents.vanished), _copy(ldpstream.publishing.schedule)
-        counting.log = stall_detector.log = vanished.log = _Silence()
-        counting.close_vanished = vanished.close_vanished
+        schedule = _copy(ldpstream.publishing.schedule)
+        counting.log = stall_detector.log = _Silence()
         schedule.MARGIN_MS = MARGIN_MS
         schedule.copies = _copy(ldpstream.publishing.copies)
         schedule.filter_states = _copy(ldpstream.publishing.filter_states)
@@ -57,7 +54,6 @@ class Code:
         counting.StallDetector = stall_detector.StallDetector
         return cls(
             counting,
-            vanished,
             schedule,
             ldpstream.agents.fold.PartitionFold,
             MemoryCountStore,

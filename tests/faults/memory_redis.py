@@ -192,11 +192,11 @@ class MemoryRedis:
                 self.lineage = self.lineage._replace(records=self.lineage.records + counted)
                 return result
 
-            def skip(self, marker: Record, n: int) -> Any:
+            def pass_over(self, record: Record, n: int, reason: Any) -> Any:
                 before = self.next_offset
-                result = super().skip(marker, n)
+                result = super().pass_over(record, n, reason)
                 if self.next_offset > before:
-                    self.lineage = self.lineage._replace(records=(*self.lineage.records, marker))
+                    self.lineage = self.lineage._replace(records=(*self.lineage.records, record))
                 return result
 
             def switch_log(self, *arguments: Any) -> None:

@@ -52,7 +52,7 @@ class World:
         self.log.moved = self._wake_readers
         self.loop.thread = self.redis.thread
         fold = self.redis.traced(code.fold, lambda: self.log.now_ms() - self.log.agents_behind_ms)
-        code.counting.PartitionFold = code.vanished.PartitionFold = fold
+        code.counting.PartitionFold = fold
         publish_counts(code.schedule)
         self._estimators = [Estimator(self) for _ in range(ESTIMATORS)]
 

@@ -126,9 +126,7 @@ def test_the_leases_of_the_other_surveys_are_kept_during_a_turn_but_not_of_a_han
 def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     client, schedule, vitals = Mock(), Mock(leads=True), Mock()
     schedule.due_ms.return_value = None
-    estimator = SurveyEstimator(
-        SURVEY, Cluster(Settings(), client, Mock(), Mock(), Mock()), CollectorRegistry(), Workload(), False
-    )
+    estimator = SurveyEstimator(SURVEY, Cluster(Settings(), client, Mock(), Mock()), CollectorRegistry(), Workload(), False)
     estimator._schedule, estimator._vitals = schedule, vitals
     keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
     for fault in (None, LogUnavailable("no broker answers"), None):

@@ -51,7 +51,7 @@ def test_research_is_left_out_after_several_slow_steps_and_tried_again_later() -
 def test_a_survey_estimator_measures_each_step_with_all_estimators(slow: bool) -> None:
     registry, clock, schedule = CollectorRegistry(), iter(range(10**6)), Mock(leads=True)
     load, asked = Workload(lambda: 0.0), list[bool]()
-    estimator = SurveyEstimator(SURVEY, Cluster(Settings(), Mock(), Mock(), Mock(), Mock()), registry, load, False)
+    estimator = SurveyEstimator(SURVEY, Cluster(Settings(), Mock(), Mock(), Mock()), registry, load, False)
     estimator._schedule, estimator._vitals = schedule, Mock()
     schedule.due_ms.return_value = None
 

@@ -59,15 +59,6 @@ def test_a_link_and_the_mode_of_its_file_stay(write: Write, tmp_path: Path) -> N
     assert [*tmp_path.iterdir(), *folder.iterdir()] == [*tmp_path.iterdir(), file]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away, as the test needs")
-def test_a_file_keeps_its_owner(tmp_path: Path) -> None:
-    (file := tmp_path / "file").touch(0o600)
-    os.chown(file, 12345, 12346)
-    write_file(file, b"after")
-    found = file.stat()
-    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (12345, 12346, 0o600)
-
-
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_standard_output_gets_the_json_after_the_table(kind: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ldpstream", "ledger", str(DEMO), "--json", "/dev/stdout"]

@@ -5,9 +5,8 @@ import resource
 import socket
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
-from threading import Thread
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from unittest.mock import Mock
 
 import pytest
@@ -16,7 +15,7 @@ from fastapi import FastAPI
 from ldpstream.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.runtime import descriptors, monitoring, web
+from ldpstream.runtime import descriptors, web
 from ldpstream.runtime.descriptors import ConnectionShares, raise_limit, shares
 from tests.services.rig import PATIENCE_S, free_ports
 
@@ -29,22 +28,11 @@ def page(port: int) -> Iterator[str]:
         yield "/openapi.json"
 
 
-@contextmanager
-def metrics(port: int) -> Iterator[str]:
-    monitoring.serve_monitoring("127.0.0.1", port, lambda: None)
-    yield "/ready"
-
-
-@pytest.mark.parametrize("server", [page, metrics])
-def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_time(
-    server: Callable[[int], AbstractContextManager[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (monitoring, page_server):
-        monkeypatch.setattr(module, "shares", lambda: FEW)
+def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "shares", lambda: FEW)
     monkeypatch.setattr(web, "HEAD_S", 1.0)
-    monkeypatch.setattr(monitoring._Silent, "timeout", 1.0)
     (port,) = free_ports(1)
-    with server(port) as path:
+    with page(port) as path:
         held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(3)]
         held[0].sendall(b"GET / HTTP/1.1\r\nHost:")  # a head that does not end
         with socket.create_connection(("127.0.0.1", port), timeout=60) as beyond:
@@ -71,14 +59,6 @@ def test_a_connection_ends_if_its_client_reads_nothing(monkeypatch: pytest.Monke
         assert ended.value.errno == errno.ETIMEDOUT  # by the system; None after `PATIENCE_S`
     with closing(PageServer(FastAPI(), "127.0.0.1", 0)) as server:
         assert server._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 1000
-
-
-def test_a_connection_without_a_thread_takes_no_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monitoring._MetricsServer(("127.0.0.1", 0), monitoring._Silent) as server:
-        monkeypatch.setattr(Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
-        for _ in range(shares().monitoring + 1):
-            with pytest.raises(RuntimeError):
-                server.process_request(Mock(), ("127.0.0.1", 1))
 
 
 @pytest.mark.parametrize(

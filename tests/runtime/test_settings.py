@@ -128,29 +128,9 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
             f"LDPSTREAM_KAFKA_CA_FILE: {__file__} holds no certificate",
         ),
         (
-            {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CERT_FILE": __file__},
-            "LDPSTREAM_KAFKA_CERT_FILE and LDPSTREAM_KAFKA_KEY_FILE ",
-        ),
-        (
-            {"REDIS": "rediss://one", "REDIS_KEY_FILE": __file__},
-            "LDPSTREAM_REDIS_CERT_FILE and LDPSTREAM_REDIS_KEY_FILE belong",
-        ),
-        (
             {"REDIS_CA_FILE": __file__},
             "LDPSTREAM_REDIS_CA_FILE has no effect with a URL in LDPSTREAM_REDIS that does not begin",
         ),
-        ({"REDIS": "redis://agent@one"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
-        ({"REDIS_USER": "agent"}, "LDPSTREAM_REDIS_PASSWORD is needed"),
-        (
-            {"REDIS": f"redis://:{SECRET}@one", "REDIS_PASSWORD": "x"},
-            "LDPSTREAM_REDIS_PASSWORD: the URL in LDPSTREAM_REDIS holds",
-        ),
-        ({"REDIS": "redis://me@one", "REDIS_USER": "me", "REDIS_PASSWORD": SECRET}, "LDPSTREAM_REDIS_USER: the URL in "),
-        (
-            {"REDIS_SENTINEL_PASSWORD": SECRET},
-            "LDPSTREAM_REDIS_SENTINEL_PASSWORD has no effect: LDPSTREAM_REDIS names no Sentinels",
-        ),
-        ({"REDIS": "redis+sentinel://one/x", "REDIS_SENTINEL_USER": "me"}, "LDPSTREAM_REDIS_SENTINEL_USER needs "),
         ({"KAFKA_PASSWORD_FILE": "/nowhere/password"}, "LDPSTREAM_KAFKA_PASSWORD_FILE: the file cannot be read: No such file"),
         (SASL | {"KAFKA_PASSWORD_FILE": __file__}, "LDPSTREAM_KAFKA_PASSWORD and LDPSTREAM_KAFKA_PASSWORD_FILE are both set"),
         ({"REDIS_PASSWORD_FILE": __file__}, "LDPSTREAM_REDIS_PASSWORD_FILE: the file must hold the secret in one line"),

@@ -1,43 +1,13 @@
-"""Versions of other packages: the services warn of an untested one, and a range is not widened without a look."""
+"""Versions of other packages: a range is not widened without a look."""
 
 import ast
 import json
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 
-from ldpstream.runtime import versions
 from tests.ldpstream.rooms import INSTALLED, sources
 from tests.runtime.private_names import MODULES, RECORD, ROOT, record
-
-
-def test_the_installed_packages_are_tested_ones() -> None:
-    assert versions.untested_versions() == []
-
-
-def test_an_untested_version_gives_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pretended(package: str) -> str:
-        return "99.1" if package == "aiokafka" else version(package)
-
-    monkeypatch.setattr("ldpstream.runtime.versions.version", pretended)
-    (line,) = versions.untested_versions()
-    assert line.startswith("aiokafka 99.1 was not tested with ldpstream, which asks for aiokafka<0.15,>=0.14")
-
-
-def test_packages_that_a_gateway_does_not_need_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def missing(package: str) -> str:
-        asked.append(package)
-        if package in ("ruff", "matplotlib", "polars", "faust-streaming", "scipy"):
-            raise PackageNotFoundError(package)
-        return version(package)
-
-    monkeypatch.setattr("ldpstream.runtime.versions.version", missing)
-    assert versions.untested_versions() == []
-    assert {"numpy", "aiokafka"} <= set(asked)
 
 
 def test_a_range_grows_only_after_a_look() -> None:

@@ -29,7 +29,7 @@ from kafka.errors import KafkaError
 from ldpstream.agents import Record
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.count_store import StoreUnavailable
-from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
@@ -208,16 +208,14 @@ class Estimator(threading.Thread):
         module = Code.real().schedule
         publish_counts(module)
         try:
-            admin = connect_admin(self.site.settings, timeout_ms=30_000)
-            markers = MarkerProducer(self.site.settings)
-            position = KafkaLogPosition(self.site.survey, self.site.settings, admin, markers)
+            client = LogClient(self.site.settings)
+            position = KafkaLogPosition(self.site.survey, client)
             store = _Unpruned(self.site.survey, self.site.settings)
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
                     schedule.run(now_ms() + self.ahead_ms)
-            markers.close()
-            admin.close()
+            client.close()
             store.close()
         except BaseException as error:
             self.error = error

@@ -8,7 +8,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from msgspec.structs import replace
 
-from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
@@ -23,8 +23,8 @@ def test_the_estimator_waits_for_an_added_partition_at_once(kafka: str, topic: s
     survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, partitions=1)
     ensure_topics(settings, survey)
-    with connect_admin(settings) as reader, closing(MarkerProducer(settings)) as markers:
-        position = KafkaLogPosition(survey, settings, reader, markers)
+    with closing(LogClient(settings)) as client:
+        position = KafkaLogPosition(survey, client)
         assert position.ends() == {0: 0}
         assert position.earliest_ms() is None
         with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
@@ -43,9 +43,9 @@ def test_markers_are_written_again_after_the_broker_refused_one(kafka: str, topi
     """Markers have no key, so a compacted topic refuses them. Without new markers, no later step would be published."""
     survey = replace(SURVEY, name=topic[-40:])
     settings = Settings(kafka=kafka, partitions=1)
-    with connect_admin(settings) as admin, closing(MarkerProducer(settings)) as markers:
+    with KafkaAdminClient(bootstrap_servers=kafka) as admin, closing(LogClient(settings)) as client:
         admin.create_topics([NewTopic(survey.reports_topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
-        position = KafkaLogPosition(survey, settings, admin, markers)
+        position = KafkaLogPosition(survey, client)
 
         def marked() -> bool:
             try:
@@ -53,7 +53,7 @@ def test_markers_are_written_again_after_the_broker_refused_one(kafka: str, topi
             except LogUnavailable:
                 return False
 
-        with pytest.raises(LogUnavailable, match="does not accept markers"):
+        with pytest.raises(LogUnavailable, match=f"topic {survey.reports_topic}: "):
             position.mark([0])
         topic_options = ConfigResource(ConfigResourceType.TOPIC, survey.reports_topic, {"cleanup.policy": "delete"})
         admin.alter_configs([topic_options], incremental=True)

@@ -18,7 +18,7 @@ from ldpstream.engines.folder.backup import backup
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
-from ldpstream.engines.kafka.log_position import MarkerProducer
+from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
@@ -320,8 +320,8 @@ def test_a_clock_that_is_ahead_and_what_others_wrote_are_refused_in_one_line(
         )  # fmt: skip
     with connect(site.settings) as redis:
         redis.flushdb()
-    with closing(MarkerProducer(site.settings)) as markers:
-        markers.append(site.survey.reports_topic, [2])
+    with closing(LogClient(site.settings)) as client:
+        client.mark(site.survey.reports_topic, [2])
     refused = site.move()
     where = f"Kafka at {site.settings.kafka}: topic {site.survey.reports_topic}"
     assert (refused.returncode, refused.stderr) == (

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 import redis
-from kafka import KafkaAdminClient
 
-from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
@@ -26,11 +25,10 @@ class Cluster:
         self,
         settings: Settings,
         client: redis.Redis,
-        admin: KafkaAdminClient,
-        markers: MarkerProducer,
+        log_client: LogClient,
         check_topics: Callable[[Survey], None],
     ) -> None:
-        self._settings, self._redis, self._admin, self._markers = settings, client, admin, markers
+        self._settings, self._redis, self._log_client = settings, client, log_client
         self._check_topics = check_topics
 
     def count_store(self, survey: Survey) -> RedisCountStore:
@@ -45,10 +43,9 @@ class Cluster:
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
         self._check_topics(survey)
         self.count_store(survey).heads()  # raises StoreRefused if Redis denies our login
-        position = KafkaLogPosition(survey, self._settings, self._admin, self._markers)
+        position = KafkaLogPosition(survey, self._log_client)
         return position, KafkaPublisher(survey, self._settings, reader)
 
     def close(self) -> None:
-        self._markers.close()
-        self._admin.close()
+        self._log_client.close()
         self._redis.close()

@@ -15,7 +15,7 @@ from ldpstream.engines.folder.data_folder import PARTITION, DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog, expire
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.runtime.clock import ClockJumped
-from ldpstream.runtime.process import return_compiler, return_freed_memory
+from ldpstream.runtime.process import return_freed_memory
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.counting")
@@ -144,7 +144,6 @@ class FolderCounting:
                 return
             if expire(self._folder, now_ms - self._kept_ms, EXPIRED_AT_ONCE) < EXPIRED_AT_ONCE:
                 return_freed_memory()
-                return_compiler()
                 self._tidied_ms = now_ms
         except (ClockJumped, StoreUnavailable) as error:
             log.warning("expired records stay", error=str(error))

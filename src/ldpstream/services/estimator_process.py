@@ -8,7 +8,7 @@ import redis
 import structlog
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
-from ldpstream.engines.kafka.log_position import MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import check_broker
@@ -16,7 +16,7 @@ from ldpstream.estimators import compiled
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import raise_limit
-from ldpstream.runtime.errors import LogUnavailable, wait_for
+from ldpstream.runtime.errors import wait_for
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import keep_freed_memory
 from ldpstream.runtime.settings import Settings
@@ -73,16 +73,11 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
             RedisCountStore(survey, settings, client=client).heads()
         return client
 
-    kafka_at = f"Kafka at {settings.kafka}"
-    wait_for(kafka_at, check, stop.wait, log.warning)  # reports Kafka's refusal even if Redis is unreachable
+    # reports Kafka's refusal even if Redis is unreachable
+    wait_for(f"Kafka at {settings.kafka}", check, stop.wait, log.warning)
     client = wait_for(f"Redis at {settings.redis_url()}", reach_redis, stop.wait, log.warning, _redis_unreachable)
-    admin = wait_for(kafka_at, lambda: connect_admin(settings), stop.wait, log.warning, _kafka_unreachable)
-    return Cluster(settings, client, admin, MarkerProducer(settings), check_topics)
+    return Cluster(settings, client, LogClient(settings), check_topics)
 
 
 def _redis_unreachable(error: Exception) -> bool:
     return isinstance(error, StoreUnavailable) and not isinstance(error, StoreRefused)
-
-
-def _kafka_unreachable(error: Exception) -> bool:
-    return isinstance(error, LogUnavailable)

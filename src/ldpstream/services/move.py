@@ -22,7 +22,6 @@ from pathlib import Path
 
 import msgspec
 import redis
-from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError
 
 from ldpstream.engines.checkpoint import Checkpoint
@@ -30,7 +29,7 @@ from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder, Fo
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
-from ldpstream.engines.kafka.log_position import KafkaLogPosition, MarkerProducer, connect_admin
+from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
@@ -86,9 +85,8 @@ def move(data: Path, settings: Settings) -> list[Moved]:
         client = opened.enter_context(closing(connect(settings)))
         for survey, _ in surveys:
             ensure_topics(settings, survey)
-        admin = opened.enter_context(closing(connect_admin(settings)))
-        markers = opened.enter_context(closing(MarkerProducer(settings)))
-        moves = [_Move(*one, folder, settings, client, admin, markers) for one in surveys]
+        log_client = opened.enter_context(closing(LogClient(settings)))
+        moves = [_Move(*one, folder, settings, client, log_client) for one in surveys]
         for one in moves:
             one.check()
         for one in moves:
@@ -108,13 +106,13 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 class _Move:
     def __init__(
-        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, client: redis.Redis, admin: KafkaAdminClient,
-        markers: MarkerProducer,
+        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, client: redis.Redis,
+        log_client: LogClient,
     ) -> None:  # fmt: skip
         self._kept = kept
         self._survey, self._part, self._settings = survey, SurveyPart(folder, survey), settings
-        self._reader, self._admin, self._from = StoredReader(survey), admin, FolderLog(folder, survey, now_ms)
-        self._log = KafkaLogPosition(survey, settings, admin, markers)
+        self._reader, self._log_client, self._from = StoredReader(survey), log_client, FolderLog(folder, survey, now_ms)
+        self._log = KafkaLogPosition(survey, log_client)
         self._store, self._to = (
             RedisCountStore(survey, settings, client=client),
             KeptResults(survey, RedisResults(survey, client), self._reader),
@@ -173,7 +171,7 @@ class _Move:
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
         self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
         with self._answers():  # deletes only the first marker: after a killed call, gateways may have written reports
-            self._admin.delete_records({TopicPartition(self._survey.reports_topic, PARTITION): 1})
+            self._log_client.delete_records(self._survey.reports_topic, PARTITION, 1)
         missing = None if counted.missing is None else counted.missing._replace(below_offset=1)  # Kafka's offsets
         change = replace(counted, next_offset=1, log_id=self._topic_id, missing=missing, writer=self._writer, pruned_below=0)
         if not self._store.commit(PARTITION, None, change):
