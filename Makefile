@@ -49,7 +49,6 @@ site: $(VENV)/.dev                ## the documents as a site with search, in bui
 pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium and Node
 	$(BIN)/python -m docs.draw_pictures
 	$(BIN)/python -m docs.take_screenshot
-	$(BIN)/python -m tests.deploy.population_picture
 	LDPSTREAM_SCREENSHOTS=docs/pictures $(BIN)/python -m pytest -q tests/devices/test_example.py
 	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \
 	  $(BIN)/python -m pytest -q tests/publishing/page/test_page_earlier.py tests/publishing/page/test_page_pairs.py \

@@ -16,7 +16,7 @@ import yaml
 from tests.deploy.conftest import wanted
 from tests.deploy.manifests import KUBERNETES, ROOT
 from tests.deploy.panels import NUMERICAL
-from tests.deploy.tools import ToolError
+from tests.deploy.tools import PANELS, ToolError
 from tests.docs.tables import METRICS
 
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -208,3 +208,12 @@ def test_alerts_and_dashboards_query_existing_metrics() -> None:
     asked = set(re.findall(r"\bldpstream_\w+", boards + "".join(rule["expr"] for rule in rules())))
     assert asked
     assert asked <= exported
+
+
+def test_the_components_that_draw_the_panels_are_those_of_the_grafana_that_runs() -> None:
+    compose = yaml.safe_load((ROOT / "deploy" / "docker" / "compose.yaml").read_text())
+    [version] = re.findall(r"grafana:([\d.]+)@", compose["services"]["grafana"]["image"])
+    asked = json.loads((PANELS / "package.json").read_text())["dependencies"]
+    locked = json.loads((PANELS / "package-lock.json").read_text())["packages"]
+    for name in ("@grafana/ui", "@grafana/data"):
+        assert asked[name] == locked[f"node_modules/{name}"]["version"] == version

@@ -20,7 +20,7 @@ from tests.conftest import Figures
 
 from .agent_site import MakeSite, Site
 from .rig import PATIENCE_S, KafkaNode, RedisNode, patiently, reached
-from .site_under_faults import Estimator, expire, remove_batches
+from .site_under_faults import Estimator, remove_batches
 
 AHEAD_MS = 12_000
 PARTITION = 1
@@ -84,17 +84,13 @@ def lost_end(site: Site, node: KafkaNode) -> None:
     assert remove_batches(node, site.survey.reports_topic, PARTITION, 30, back=0) == 30  # 20 of them are counted
 
 
-def expiry(site: Site, node: KafkaNode) -> None:
-    expire(node, site.survey.reports_topic, PARTITION, -1)
-
-
 def new_topic(site: Site, node: KafkaNode) -> None:
     with KafkaAdminClient(bootstrap_servers=node.bootstrap) as admin:
         admin.delete_topics([site.survey.reports_topic])
     patiently(lambda: ensure_topics(site.settings, site.survey))
 
 
-@pytest.mark.parametrize("fault", [compaction, lost_end, expiry, new_topic])
+@pytest.mark.parametrize("fault", [compaction, lost_end, new_topic])
 def test_lost_records_leave_no_step_falsely_complete(
     fault: Callable[[Site, KafkaNode], None],
     kafka_node: KafkaNode,
