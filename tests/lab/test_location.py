@@ -60,24 +60,6 @@ def test_the_line_is_a_truncated_two_sided_geometric(k: int, eps: float) -> None
     np.testing.assert_allclose(TruncatedGeometric(k, eps).channel(), expected, rtol=4e-15)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("eps", [1.0, 4.0])
-def test_the_grid_is_the_lattice_moved_to_the_nearest_cells(shape: tuple[int, int], eps: float) -> None:
-    """Compares with brute force over a large part of the lattice: adds up exact terms, and searches for each nearest grid
-    cell."""
-    width, height = shape
-    centres = [(i, j) for j in range(height) for i in range(width)]
-    reach = math.ceil(44 / eps)
-    lattice = np.array(list(product(range(-reach, width + reach), range(-reach, height + reach))))
-    to_centre = np.array([np.hypot(*(lattice - centre).T) for centre in centres])
-    nearest = to_centre.argmin(axis=0)
-    ties = np.isclose(to_centre, to_centre.min(axis=0), rtol=1e-12).sum(axis=0)
-    assert (ties == 1).all()
-    expected = np.array([[math.fsum(np.exp(-eps * d[nearest == z])) for z in range(len(centres))] for d in to_centre])
-    whole = math.fsum(np.exp(-eps * np.hypot(*np.array(list(product(range(-2 * reach, 2 * reach + 1), repeat=2))).T)))
-    np.testing.assert_allclose(PlanarGeometric(shape, eps).channel(), expected / whole, rtol=4e-15)
-
-
 # ---- guarantees
 
 

@@ -41,19 +41,6 @@ def test_a_job_with_a_kept_result_does_not_run_again(tmp_path: Path) -> None:
     assert other.outcome.rows[0].ours == 6
 
 
-def test_a_job_with_alone_runs_last_and_every_time(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    jobs = [Job(square, {"x": x, "seed": 0, "log": str(log)}, alone=x == 1) for x in (1, 2, 3)]
-    target = Target("timed", "Timed", lambda _: jobs, lambda _, results: Outcome([Row(label="", ours=y) for y in results]))
-    for _ in range(2):
-        (found,) = reproduce([target], Plan(), tmp_path / "kept", processes=2)
-        assert [row.ours for row in found.outcome.rows] == [1, 4, 9]
-    assert log.read_text().split()[2:] == ["1", "1"]
-    bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7}, alone=True)], lambda *_: Outcome([]))
-    with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):
-        reproduce([bad], Plan(), tmp_path / "kept", processes=1)
-
-
 def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> None:
     bad = Target("bad", "Bad", lambda _: [Job(fail, {"x": 7})], lambda *_: Outcome([]))
     with pytest.raises(ReproductionError, match=r"^bad: fail\(x=7\): no 7$"):

@@ -1,6 +1,5 @@
 """The results page shows the output of the commands, and lists the commands that did not run."""
 
-import json
 import math
 from pathlib import Path
 
@@ -77,19 +76,3 @@ def test_the_documents_introductions_are_the_codes() -> None:
     for file, text in made.items():
         head = text.partition("| paper | results |" if file == "papers.md" else "| result |")[0]
         assert (results_page.DOCS / file).read_text().startswith(head)
-
-
-def test_a_command_that_did_not_run_keeps_its_section(folder: Path) -> None:
-    found = {"estimators": json.loads((folder / "estimators.json").read_text())}
-    about = results_page.PAGES["speed.md"]
-    assert "## Reports" not in results_page.page(about, found, "")
-    results_page.main(folder)
-    before = read(folder, "speed.md")
-    found["estimators"][0]["value"] = 0.25
-    after = results_page.page(about, found, before)
-    assert after == before.replace("| MI | 0.5 s |", "| MI | 0.25 s |")
-    assert results_page.page(about, {}, after) == after
-    (folder / "reproduce.json").unlink()
-    papers = read(folder, "papers.md")
-    results_page.main(folder)
-    assert read(folder, "papers.md") == papers

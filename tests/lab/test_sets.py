@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lab.bench.sets import COVERED, _errors, _privset, coverage_of, coverage_table, error_table
-from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SampledReading
+from ldpstream.mechanisms.families.padded_sampling import SampledReading
 
 
 def test_a_setting_is_measured_and_shown() -> None:
@@ -36,15 +36,6 @@ def test_intervals_of_windows_cover_what_they_state(number: int, monkeypatch: py
             monkeypatch.delattr(SampledReading, name)
         assert SampledReading.given_memo is not once
         assert coverage_of(number, 60, seed=2).values > row.values + 0.015
-
-
-def test_the_error_of_padding_and_sampling_is_that_of_the_mechanism() -> None:
-    n, most, eps = 5, 2, 1.0
-    m = PaddedSampling(n, eps, most)
-    share = most / 2 / n
-    p, q = m.symbol_chances()
-    given = share * p * (1 - p) + (1 - share) * q * (1 - q)
-    assert _privset(n, most, eps, 1, 1) == pytest.approx(given / (m.member - m.other) ** 2)
 
 
 @pytest.mark.parametrize(("omega", "least"), [(1, 1), (2, 1), (2, 2), (3, 2)])
