@@ -2,8 +2,10 @@
 
 import copy
 import functools
+import os
 import re
 import shutil
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import yaml
 
 from ldpstream.engines.kafka.topics import RIGHTS, Role
 from ldpstream.gateway.credentials import read_tokens
+from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, load_settings
 from ldpstream.surveys import Survey, parse_survey
 from tests.deploy.conftest import wanted
@@ -391,6 +394,16 @@ def test_an_http_route_replaces_the_ingress(tmp_path: Path) -> None:
     assert route["hostnames"] == ["a.example"]
     [to] = route["rules"][0]["backendRefs"]
     assert to["port"] in {port["port"] for port in by["Service", to["name"]]["spec"]["ports"]}
+
+
+def test_the_script_of_dev_writes_a_survey_that_starts_now(tmp_path: Path) -> None:
+    copied = shutil.copytree(KUBERNETES, tmp_path / "deploy" / "kubernetes") / "overlays" / "dev"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    survey = KUBERNETES.parents[1] / "surveys" / "samples" / "demo.toml"
+    run(["bash", copied / "prepare.sh", survey], os.environ | {"PATH": path})
+    started = parse_survey(tomllib.loads((copied / "surveys" / "demo.toml").read_text()))
+    assert abs(started.start_ms - now_ms()) < 86_400_000
+    assert started.step_ms == 60_000
 
 
 # ---- who may reach whom

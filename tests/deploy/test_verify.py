@@ -21,7 +21,7 @@ from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.deploy.manifests import refused
-from tests.deploy.verify import cluster, compose, image, names, production, reach, stores, traffic
+from tests.deploy.verify import compose, image, names, production, reach, stores, traffic
 from tests.deploy.verify.engine import DOCKERFILE, Engine, VerifyError, run
 from tests.deploy.verify.node import Cluster
 from tests.deploy.verify.secure_stores import SecureStores
@@ -79,21 +79,6 @@ def test_only_the_listed_alerts_read_estimators_metrics_without_data() -> None:
     }
     assert len([alert for alert, names in read.items() if names]) > 10
     assert {alert for alert, names in read.items() if names - have} == compose.NOT_IN_SURVEY.keys()
-
-
-def test_the_overlay_of_the_cluster_has_no_image_to_pull(tmp_path: Path) -> None:
-    if shutil.which("kubectl") is None:
-        give_up("no kubectl on PATH")
-    folder = cluster.overlay(tmp_path)
-    before = (cluster.MANIFESTS / "overlays" / "dev" / "surveys" / "demo.toml").read_text()
-    assert (folder.parent / "dev" / "surveys" / "demo.toml").read_text() != before  # it starts now
-    documents = list(yaml.safe_load_all(run(["kubectl", "kustomize", folder])))
-    pods = [document["spec"]["template"]["spec"] for document in documents if document["kind"] in {"Deployment", "Job"}]
-    containers = [container for pod in pods for container in pod["containers"]]
-    assert {container["image"] for container in containers} == {
-        f"docker.io/library/{name}:latest" for name in (image.FULL, stores.IMAGE)
-    }
-    assert {container["imagePullPolicy"] for container in containers} == {"Never"}
 
 
 class NoCluster(Cluster):

@@ -1,20 +1,17 @@
-"""Applies the real manifests to a cluster of two nodes, up to complete estimates: `make verify-cluster`.
+"""Applies the real manifests to a cluster of two nodes: `make verify-cluster`.
 
-The server validates both overlays, and enforces Pod Security *restricted*. The overlay `dev` runs, with a stand-in for Kafka
-and Redis, up to complete estimates. Then the overlay `production` runs under faults (`tests.deploy.verify.production`). Its
-pods are upgraded from an earlier commit, by default the last one on `origin/main`. The cluster runs in namespaces of its own,
-and needs root on Debian.
+The server validates both overlays, and enforces Pod Security *restricted*. Then the overlay `production` runs under faults
+(`tests.deploy.verify.production`). Its pods are upgraded from an earlier commit, by default the last one on `origin/main`. The
+cluster runs in namespaces of its own, and needs root on Debian.
 """
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,20 +19,15 @@ from typing import Any
 import yaml
 
 from deploy.local.cache import cache_dir
-from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
-from tests.deploy.verify.engine import Engine, VerifyError, debian, engine, run
-from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say, verification
+from tests.deploy.verify.engine import WITHIN, Engine, VerifyError, debian, engine, run
+from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, say, verification
 from tests.deploy.verify.node import NODES, PACKAGES, SANDBOX, Cluster, groups, remove_groups
 from tests.deploy.verify.production import EARLIER, run_production
 from tests.deploy.verify.programs import KUBERNETES, definitions, kubernetes, plugin
 
 MANIFESTS = ROOT / "deploy" / "kubernetes"
-SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
-DEV = "ldpstream-dev"
-LIMIT_S = 1200  # longest wait; only a fault takes so long, also on a busy machine
-WITHIN = f"--timeout={LIMIT_S}s"
 STRICT = ("apply", "--server-side", "--validate=strict")
 PRIVILEGED = """
 apiVersion: v1
@@ -98,90 +90,6 @@ def check_manifests(cluster: Cluster) -> None:
     say("- both namespaces refuse a privileged pod; the server accepts the HTTPRoute of production")
 
 
-def overlay(work: Path) -> Path:
-    """Copies the manifests, starts the survey of `dev` now, and returns an overlay with the stand-ins."""
-    copy = work / "kubernetes"
-    shutil.copytree(MANIFESTS, copy)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    run(["bash", copy / "overlays" / "dev" / "prepare.sh", SURVEY], os.environ | {"PATH": path})
-    protected = [
-        {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": value} for value in ("--protected-mode", "no")
-    ]
-    names = {"apache/kafka": stores.IMAGE, "redis": stores.IMAGE, "ldpstream": FULL}
-    verify = {
-        "resources": ["../dev"],
-        "images": [
-            {"name": name, "newName": f"docker.io/library/{new}", "newTag": "latest", "digest": ""}
-            for name, new in names.items()
-        ],
-        "patches": [
-            {"target": {"kind": "Deployment", "name": "redis"}, "patch": json.dumps(protected)},
-            # the kubelet would pull an image `latest` again
-            *({"target": {"kind": kind}, "patch": json.dumps([POLICY])} for kind in ("Deployment", "Job")),
-        ],
-    }
-    (folder := copy / "overlays" / "verify").mkdir()
-    (folder / "kustomization.yaml").write_text(json.dumps(verify))
-    return folder
-
-
-POLICY = {"op": "add", "path": "/spec/template/spec/containers/0/imagePullPolicy", "value": "Never"}
-
-
-def run_dev(cluster: Cluster, folder: Path) -> None:
-    """Applies the overlay `dev`, and waits for complete estimates of all attributes.
-
-    Raises:
-        VerifyError: if pods are not available, or no complete estimate is published in time.
-    """
-    began = time.monotonic()
-    cluster.kubectl(*STRICT, "--kustomize", folder)
-    cluster.start_names(DEV)
-    wait = ("wait", "--for=condition=Available", WITHIN, "deployment", "--all")
-    try:
-        cluster.kubectl("--namespace", DEV, *wait)
-    except VerifyError as error:
-        raise VerifyError(f"{error} {states(cluster)}") from None
-    say(f"- all deployments of dev are available {time.monotonic() - began:.0f} s after the apply")
-    status = await_step(cluster, folder)
-    say(f"- step {status['latest_step']} is complete with all reports, {time.monotonic() - began:.0f} s after the apply")
-
-
-def await_step(cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """Waits for a complete step with reports, as the page's service answers. It must have one report of every simulated person.
-
-    Raises:
-        VerifyError: if the estimates take too long, or if the complete step lacks reports.
-    """
-    survey = load_survey(folder.parent / "dev" / "surveys" / "demo.toml")
-    arguments = yaml.safe_load((folder.parent / "dev" / "producer.yaml").read_text())["spec"]["template"]["spec"]["containers"][
-        0
-    ]["args"]
-    people = int(arguments[arguments.index("--users") + 1])
-    address = cluster.kubectl("--namespace", DEV, "get", "service", "ldpstream-page", "--output=jsonpath={.spec.clusterIP}")
-    end, status = time.monotonic() + LIMIT_S, dict[str, Any]()
-    while True:
-        try:
-            with urllib.request.urlopen(f"http://{address}/surveys/{survey.name}/api/v1/status", timeout=20) as answer:
-                status = json.load(answer)
-        except OSError as error:
-            status = {"attributes": [], "latest_step": None, "error": str(error)}
-        complete = [row["step_reports"] for row in status["attributes"] if row["step_complete"]]
-        if len(complete) == len(survey.attributes) and sum(complete):
-            check(f"reports of step {status['latest_step']}", sum(complete), people)
-            return status
-        if time.monotonic() > end:
-            raise VerifyError(f"no step was complete after {LIMIT_S} s: {status} {states(cluster)}")
-        time.sleep(3)
-
-
-def states(cluster: Cluster) -> str:
-    """One line about all pods: the state and the restarts of each container."""
-    pods: list[dict[str, Any]] = json.loads(cluster.kubectl("--namespace", DEV, "get", "pods", "--output=json"))["items"]
-    found = [(pod["metadata"]["name"], pod["status"].get("containerStatuses", pod["status"].get("conditions"))) for pod in pods]
-    return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in found]})"
-
-
 def explain(cluster: Cluster) -> None:
     """Says the states and the last lines of the pods that are not ready."""
     pods: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", "--output=json"))["items"]
@@ -211,9 +119,6 @@ def inside(archive: Path, work: Path) -> None:
         check_manifests(cluster)
         cluster.start_nodes(archive)
         say(f"- {len(NODES)} nodes are ready after {time.monotonic() - began:.0f} s")
-        say("The overlay dev:")
-        run_dev(cluster, overlay(work))
-        cluster.kubectl("delete", "namespace", DEV, WITHIN)
         say("The overlay production:")
         (folder := work / "production").mkdir()
         run_production(cluster, folder)

@@ -21,7 +21,7 @@ from ldpstream.surveys import load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.tools import fetched
 from tests.deploy.verify import stores
-from tests.deploy.verify.engine import Engine, VerifyError, engine, run
+from tests.deploy.verify.engine import Engine, VerifyError, engine, run, wait_for
 from tests.deploy.verify.image import FULL, GATEWAY, IMAGES, check, say, verification
 
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"
@@ -30,7 +30,6 @@ SURVEY = ROOT / "surveys" / "samples" / "demo.toml"
 VERSION = "v2.40.3"
 MODULE = "github.com/docker/compose/v2"
 PROJECT = "ldpstream-verify"
-LIMIT_S = 1200  # longest wait; only a fault takes so long, also on a busy machine
 GRACE_S = 15  # `stop_grace_period` of our services
 NOT_IN_SURVEY = {  # alerts whose metrics exist only for surveys with something that the demo survey lacks
     "LdpstreamCrowdTooSmall": "`crowd`",
@@ -144,15 +143,12 @@ def await_estimates(project: Project) -> None:
     """
     attributes = {attribute.name for attribute in load_survey(SURVEY).attributes}
     began = time.monotonic()
-    while True:
-        complete = project.query(
-            'ldpstream_estimate_complete{span="step"} == 1 and ldpstream_estimate_reports{span="step"} > 0'
-        )
-        if attributes == {row["metric"]["attribute"] for row in complete}:
-            break
-        if time.monotonic() - began > LIMIT_S:
-            raise VerifyError(f"no complete estimates of {attributes} after {LIMIT_S} s; complete: {complete}")
-        time.sleep(3)
+
+    def complete() -> set[str]:
+        found = project.query('ldpstream_estimate_complete{span="step"} == 1 and ldpstream_estimate_reports{span="step"} > 0')
+        return {row["metric"]["attribute"] for row in found}
+
+    wait_for(lambda: complete() == attributes, lambda: f"complete estimates of {attributes}; complete: {complete()}")
     say(f"- complete estimates of {', '.join(sorted(attributes))}: {time.monotonic() - began:.0f} s after the start")
     for attribute in sorted(attributes):
         shares = project.get(f"http://127.0.0.1:8080/api/v1/attributes/{attribute}/histogram?span=step")
@@ -200,8 +196,7 @@ def check_again(project: Project) -> None:
     show = ("exec", "--no-TTY", "estimate", "cat", "/survey/survey.toml")
     before = project.compose(*show)
     project.compose("up", "--detach", "--no-build", "--no-recreate", "survey")
-    while any(row["State"] != "exited" for row in project.containers("survey")):
-        time.sleep(0.5)
+    wait_for(lambda: {row["State"] for row in project.containers("survey")} == {"exited"}, lambda: "the container survey ends")
     check("survey after a second `up`", project.compose(*show), before)
     say("- a second `up` keeps the survey")
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,7 +28,8 @@ STAND_IN = "ldpstream-verify-python"  # image that replaces the Dockerfile's bas
 SUITE = "bookworm"  # Debian's release of the stand-in and of the base
 IN_BASE = "python3,python3-venv,python-is-python3,ca-certificates"
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")  # the builds must trust what this machine trusts
-START_S = 300
+LIMIT_S = 1200  # longest wait; only a fault takes so long, also on a busy machine
+WITHIN = f"--timeout={LIMIT_S}s"  # the same limit for kubectl
 COMMAND_S = 1800  # limit of one command; the first build downloads all packages
 
 
@@ -54,6 +55,19 @@ def run(
     if done.returncode:
         raise VerifyError(f"{shown} … failed: {' '.join((done.stderr or done.stdout).split())[-1500:]}")
     return done.stdout
+
+
+def wait_for(reached: Callable[[], object], what: Callable[[], object]) -> None:
+    """Waits until `reached` returns true.
+
+    Raises:
+        VerifyError: after `LIMIT_S`, with what `what` then says.
+    """
+    end = time.monotonic() + LIMIT_S
+    while not reached():
+        if time.monotonic() > end:
+            raise VerifyError(f"not within {LIMIT_S} s: {what()}")
+        time.sleep(0.5)
 
 
 class Engine:
@@ -159,26 +173,27 @@ def _started() -> Iterator[Engine]:
         with (Path(run_folder) / "log").open("w+") as log, subprocess.Popen(command, env=env, stderr=log) as process:
             try:
                 started = Engine(str(programs / "usr/bin/docker"), env)
-                _await(started, process, log.name)
+                wait_for(lambda: _answers(started, process, log.name), lambda: last_line(log.name))
                 yield started
             finally:
                 process.terminate()
-                process.wait(START_S)
+                process.wait(LIMIT_S)
                 unmount(Path(run_folder))
 
 
-def _await(started: Engine, process: "subprocess.Popen[bytes]", log: str) -> None:
-    end = time.monotonic() + START_S
-    while True:
-        try:
-            started.docker("info")
-        except VerifyError:
-            if process.poll() is not None or time.monotonic() > end:
-                last = " ".join(Path(log).read_text().splitlines()[-1:])
-                raise VerifyError(f"the container engine did not start: {last}") from None
-            time.sleep(0.2)
-        else:
-            return
+def _answers(started: Engine, process: "subprocess.Popen[bytes]", log: str) -> bool:
+    try:
+        started.docker("info")
+    except VerifyError:
+        if process.poll() is not None:
+            raise VerifyError(f"the container engine has ended: {last_line(log)}") from None
+        return False
+    return True
+
+
+def last_line(log: str | Path) -> str:
+    """Returns the last line of a log."""
+    return " ".join(Path(log).read_text(errors="replace").splitlines()[-1:])
 
 
 def unmount(folder: Path) -> None:

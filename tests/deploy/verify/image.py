@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from deploy.local.kafka_jars import JarsError
 from tests.deploy.manifests import ROOT
-from tests.deploy.verify.engine import Engine, VerifyError, engine
+from tests.deploy.verify.engine import LIMIT_S, Engine, VerifyError, engine, wait_for
 
 IMAGES = {"ldpstream-verify": None, "ldpstream-gateway-verify": "gateway"}  # tag: target of the Dockerfile
 FULL, GATEWAY = IMAGES
@@ -24,7 +24,6 @@ RIGHTS = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt
 SURVEY = "/survey/demo.toml"
 PACKAGES = "/opt/ldpstream/lib/python3.11/site-packages"
 GRACE_S = 15  # the least grace in compose.yaml and in the manifests
-HEALTHY_S = 1200  # only a fault reaches this limit, also on a busy machine
 LARGEST = 8  # packages named in the report
 LINES = 40  # lines of a container's log that an error shows
 # Waits in the container until a path answers 200, at most for the seconds given, and prints the time.
@@ -118,7 +117,7 @@ def check_process(docker: Engine, process: Process) -> None:
         began = time.time()
         times = []
         for path in ["/health"] * process.health + ["/ready"] * process.ready:
-            answered = float(docker.docker("exec", name, "python", "-c", WAIT, path, str(HEALTHY_S)))
+            answered = float(docker.docker("exec", name, "python", "-c", WAIT, path, str(LIMIT_S)))
             times.append(f"{path} after {answered - began:.1f} s")
         check(f"rights of {process}", json.loads(docker.docker("exec", name, "python", "-c", STATUS)), UNPRIVILEGED)
         await_healthy(docker, process, name)
@@ -138,13 +137,16 @@ def await_healthy(docker: Engine, process: Process, name: str) -> None:
     Raises:
         VerifyError: if it fails, or the process ends.
     """
-    end = time.monotonic() + HEALTHY_S
-    while (
-        state := docker.docker("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", name)
-    ) != "running healthy":
-        if time.monotonic() > end or state.startswith("exited"):
-            raise VerifyError(f"{process} is {state}, not healthy: {last_lines(docker, name)}")
-        time.sleep(0.5)
+
+    def state() -> str:
+        return docker.docker("inspect", "--format", "{{.State.Status}} {{.State.Health.Status}}", name)
+
+    def healthy() -> bool:
+        if (now := state()).startswith("exited"):
+            raise VerifyError(f"{process} is {now}: {last_lines(docker, name)}")
+        return now == "running healthy"
+
+    wait_for(healthy, lambda: f"{process} is {state()}, not healthy: {last_lines(docker, name)}")
 
 
 def last_lines(docker: Engine, name: str) -> str:

@@ -8,12 +8,11 @@ because they share the machine's firewall: kube-router enforces the policies of 
 
 import json
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.deploy.verify import names
-from tests.deploy.verify.engine import IPTABLES, VerifyError, debian, environment, run
+from tests.deploy.verify.engine import IPTABLES, WITHIN, VerifyError, debian, environment, last_line, run, wait_for
 from tests.deploy.verify.programs import kubernetes, plugin
 
 PACKAGES = (  # Debian's packages; kube-proxy needs iptables, kube-router iptables and ipset
@@ -31,7 +30,6 @@ USERS = {  # user: group
     "kube-router": "system:masters",
     **{f"system:node:{node}": "system:nodes" for node in NODES},
 }
-READY_S = 1200  # only a fault reaches this limit, also on a busy machine
 SANDBOX = "docker.io/library/ldpstream-verify-pause:latest"
 CONTAINERD = """\
 version = 2
@@ -203,16 +201,16 @@ class Cluster:
         (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, sandbox=SANDBOX, plugins=plugins))
         self._start("containerd", "--config", f"{folder}/containerd.toml", name=f"containerd-{node}")
         socket = folder / "containerd.sock"
-        self._await_file(socket)
+        wait_for(socket.exists, lambda: f"{socket}; logs in {self.work}")
         run(["ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", images], self._env)
 
-    def drain(self, node: str, limit_s: int) -> int:
+    def drain(self, node: str) -> int:
         """Evicts all pods of a node. Returns how often a PodDisruptionBudget refused an eviction, which is then repeated.
 
         Raises:
             VerifyError: if that takes too long.
         """
-        command = ["kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={limit_s}s"]
+        command = ["kubectl", "drain", node, "--ignore-daemonsets", "--delete-emptydir-data", WITHIN]
         done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise VerifyError(f"kubectl drain {node} failed: {' '.join(done.stderr.split())[-1500:]}")
@@ -224,8 +222,7 @@ class Cluster:
         records = [f"{one['metadata']['name']}.{namespace}.svc.cluster.local,{one['spec']['clusterIP']}" for one in services]
         given = json.dumps({"apiVersion": "v1", "kind": "List", "items": names.objects(records)})
         self.kubectl("apply", "--server-side", "--validate=strict", "--filename=-", given=given)
-        limit = f"--timeout={READY_S}s"
-        self.kubectl("--namespace", names.NAMESPACE, "rollout", "status", f"daemonset/{names.NAME}", limit)
+        self.kubectl("--namespace", names.NAMESPACE, "rollout", "status", f"daemonset/{names.NAME}", WITHIN)
         self._check_running()
 
     def await_output(self, what: str, expected: str, *command: str) -> None:
@@ -234,15 +231,22 @@ class Cluster:
         Raises:
             VerifyError: if that takes too long.
         """
-        end, found = time.monotonic() + READY_S, ""
-        while found != expected:
-            if time.monotonic() > end:
-                raise VerifyError(f"{what} was not ready after {READY_S} s: {found}; logs in {self.work}")
-            time.sleep(0.5)
+
+        def found() -> str:
             try:
-                found = self.kubectl(*command)
+                return self.kubectl(*command)
             except VerifyError as error:
-                found = str(error)
+                return str(error)
+
+        wait_for(lambda: found() == expected, lambda: f"{what} is ready: {found()}; logs in {self.work}")
+
+    def states(self, namespace: str) -> str:
+        """One line about the pods of a namespace: the state and the restarts of each container."""
+        pods = json.loads(self.kubectl("--namespace", namespace, "get", "pods", "--output=json"))["items"]
+        listed = {pod["metadata"]["name"]: pod["status"].get("containerStatuses", []) for pod in pods}
+        return (
+            f"(pods: {[(name, [(c['state'], c['restartCount']) for c in containers]) for name, containers in listed.items()]})"
+        )
 
     def close(self) -> None:
         """Restores the settings of the kernel that the kubelet changes for the whole machine."""
@@ -259,8 +263,7 @@ class Cluster:
         """Raises VerifyError if a program has ended, with the last line of its log."""
         for name, (_, process) in self._started.items():
             if process.poll() is not None:
-                last = (self.work / f"{name}.log").read_text(errors="replace").splitlines()[-1:]
-                raise VerifyError(f"{name} has ended: {' '.join(last)}")
+                raise VerifyError(f"{name} has ended: {last_line(self.work / f'{name}.log')}")
 
     def _kill(self, name: str) -> None:
         process = self._started[name][1]
@@ -281,13 +284,6 @@ class Cluster:
         }
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"} | named | context))
         return str(path)
-
-    def _await_file(self, path: Path) -> None:
-        end = time.monotonic() + READY_S
-        while not path.exists():
-            if time.monotonic() > end:
-                raise VerifyError(f"no {path.name} after {READY_S} s; logs in {self.work}")
-            time.sleep(0.2)
 
 
 def _hierarchies() -> list[Path]:

@@ -23,7 +23,7 @@ import yaml
 from ldpstream.surveys import Survey, load_survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
-from tests.deploy.verify.engine import VerifyError
+from tests.deploy.verify.engine import WITHIN, VerifyError, wait_for
 from tests.deploy.verify.image import FULL, GATEWAY, check, say
 from tests.deploy.verify.node import NODES, Cluster
 from tests.deploy.verify.reach import check_policies
@@ -39,8 +39,6 @@ STEP_S, LATENESS, WINDOW = 30, 4, 400  # a window of all steps: no counts are re
 ENDS = 14  # number of steps of the survey that ends during the trial
 DOWN_S = 20.0  # the control plane stays down
 SEED = 6607
-LIMIT_S = 1200
-WITHIN = f"--timeout={LIMIT_S}s"
 
 
 class Production:
@@ -132,13 +130,6 @@ class Production:
         """The node of each pod."""
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in self.pods()}
 
-    def states(self) -> str:
-        """One line about the pods."""
-        states = [
-            (p["metadata"]["name"], p["status"].get("containerStatuses", p["status"].get("conditions"))) for p in self.pods()
-        ]
-        return f"(pods: {[(name, [(c.get('state'), c.get('restartCount')) for c in listed]) for name, listed in states]})"
-
     def await_ready(self) -> None:
         """Waits until all deployments and stores have their pods, and all replicas of Kafka are in sync.
 
@@ -152,18 +143,19 @@ class Production:
         self._await("all replicas of Kafka in sync", self.stores.replicated)
 
     def _await(self, what: str, reached: Callable[[], bool]) -> None:
-        end, last = time.monotonic() + LIMIT_S, ""
-        while True:
+        last = ""
+
+        def well() -> bool:
+            nonlocal last
             try:
-                if reached():
-                    return
+                return reached()
             except VerifyError:
                 raise
             except Exception as error:  # clients raise errors of many kinds while a broker is away
                 last = repr(error)
-            if time.monotonic() > end:
-                raise VerifyError(f"not within {LIMIT_S} s: {what} {last} {self.states()}")
-            time.sleep(1)
+                return False
+
+        wait_for(well, lambda: f"{what} {last} {self._cluster.states(NAMESPACE)}")
 
     # ---- devices
 
@@ -221,7 +213,7 @@ class Production:
     def finish(self, name: str) -> str:
         """Ends the devices of a survey, and checks that all their reports are counted once. Returns a line about them."""
         self.stop_devices(name)
-        return check_counted(self._devices[name], self.stores.settings("estimator"), LIMIT_S, self.states)
+        return check_counted(self._devices[name], self.stores.settings("estimator"), lambda: self._cluster.states(NAMESPACE))
 
     def close(self) -> None:
         """Ends all devices, also after an error."""
@@ -260,7 +252,7 @@ class Production:
         brokers = [node for name, node in self.places().items() if name.startswith(KAFKA)]
         node = max(NODES, key=brokers.count)
         moved = [name for name, where in self.places().items() if where == node]
-        refused = self._cluster.drain(node, LIMIT_S)
+        refused = self._cluster.drain(node)
         if not refused:  # it has two brokers, and their budget allows one eviction
             raise VerifyError(f"no budget refused the eviction of two brokers from {node} at the same time")
         self.await_ready()

@@ -9,7 +9,6 @@ mount, like a network disk.
 import contextlib
 import json
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -26,6 +25,7 @@ from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from tests.deploy.manifests import ROOT
 from tests.deploy.verify import stores
+from tests.deploy.verify.engine import WITHIN, wait_for
 from tests.deploy.verify.node import Cluster
 from tests.services.certificates import Authority
 from tests.services.rig import patiently
@@ -38,7 +38,6 @@ BROKERS, KAFKA, REDIS = 3, "ldpstream-nodes", "ldpstream-redis"  # the names of 
 BOOTSTRAP = "ldpstream-kafka-bootstrap"
 GROUP = "ldpstream-agents"
 CALLS = 10
-LIMIT_S = 1200  # only a fault takes so long, also on a busy machine
 ROLES: tuple[Role, ...] = ("agent", "estimator", "gateway")
 LABELS = {
     KAFKA: {"strimzi.io/cluster": "ldpstream", "strimzi.io/kind": "Kafka"},
@@ -104,7 +103,7 @@ class SecureStores:
         self._cluster.kubectl("--namespace", NAMESPACE, *strict, given=given)
         self._cluster.start_names(NAMESPACE)
         for name in (KAFKA, REDIS):
-            self._cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", f"statefulset/{name}", "--timeout=1200s")
+            self._cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", f"statefulset/{name}", WITHIN)
         patiently(lambda: check_broker(self.settings("admin")))
         for role in ROLES:
             set_password(self.settings("admin").kafka_options(), self.settings(role))
@@ -159,18 +158,21 @@ class SecureStores:
         Each call asks some broker, so many calls in a row must succeed.
 
         Raises:
-            TopicError: if a topic or right is missing after a long time.
+            VerifyError: if a topic or right is missing after a long time.
         """
-        end, succeeded = time.monotonic() + LIMIT_S, 0
-        while succeeded < CALLS:
+        said = ""
+
+        def known() -> bool:
+            nonlocal said
             try:
-                patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
-                succeeded += 1
-            except TopicError:
-                if time.monotonic() > end:
-                    raise
-                succeeded = 0
-                time.sleep(1)
+                for _ in range(CALLS):
+                    patiently(partial(ensure_topics, self.settings(role), survey, role, GROUP))
+            except TopicError as error:
+                said = str(error)
+                return False
+            return True
+
+        wait_for(known, lambda: f"all brokers know the rights of {role}: {said}")
 
     # ---- manifests
 

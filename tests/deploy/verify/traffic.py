@@ -21,7 +21,7 @@ from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, seal
-from tests.deploy.verify.engine import VerifyError
+from tests.deploy.verify.engine import VerifyError, wait_for
 from tests.deploy.verify.image import check
 
 ENVELOPES, REPORTS = 5, 16  # of a body; of an envelope
@@ -163,13 +163,12 @@ def published(settings: Settings, survey: Survey) -> list[Publication]:
         return [msgspec.json.decode(record.value, type=Publication) for record in records if record.value]
 
 
-def check_counted(traffic: list[Traffic], settings: Settings, limit_s: float, states: Callable[[], str]) -> str:
+def check_counted(traffic: list[Traffic], settings: Settings, states: Callable[[], str]) -> str:
     """Waits until every step with reports is published complete, then compares counts and publications with the reports.
 
     Args:
         traffic: the devices of one survey, which have finished.
         settings: those of an estimator.
-        limit_s: longest wait.
         states: says what an error should say about the pods.
 
     Returns:
@@ -179,14 +178,13 @@ def check_counted(traffic: list[Traffic], settings: Settings, limit_s: float, st
         VerifyError: if a step is not complete in time, a complete publication lacks a report or has one too many, or a count
             differs.
     """
-    survey, wanted, end = traffic[0].survey, tables_of(traffic), time.monotonic() + limit_s
-    while True:
-        found = published(settings, survey)
-        if not (lacking := incomplete(survey, wanted, found)):
-            break
-        if time.monotonic() > end:
-            raise VerifyError(f"survey {survey.name}: not complete after {limit_s:.0f} s: {sorted(lacking)} {states()}")
-        time.sleep(3)
+    survey, wanted, found = traffic[0].survey, tables_of(traffic), list[Publication]()
+
+    def complete() -> bool:
+        found[:] = published(settings, survey)
+        return not incomplete(survey, wanted, found)
+
+    wait_for(complete, lambda: f"survey {survey.name} complete, lacking {sorted(incomplete(survey, wanted, found))} {states()}")
     check(f"survey {survey.name}: falsely complete publications", falsely_complete(survey, wanted, found), [])
     with closing(RedisCountStore(survey, settings)) as store:
         counted, rejected = store.tables(range(10**6)), sum(store.rejected().values())
