@@ -1,19 +1,14 @@
 """Reproductions: how jobs run, which results are kept, and how published values are compared."""
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from lab.panels import Curve, Panel, draw_panels
-from lab.papers.__main__ import app
+from lab.panels import Curve, Panel
 from lab.papers.reproduction import Job, Outcome, Plan, ReproductionError, Row, Target, reproduce
-from lab.papers.reproduction_tables import document, markdown, outcome, summary
 
 from .jobs import fail, square
 
@@ -62,25 +57,3 @@ def test_a_failed_job_is_named_and_other_results_are_kept(tmp_path: Path) -> Non
 )
 def test_a_published_value_agrees_within_chance_and_its_digits(row: Row, within: bool | None) -> None:
     assert row.within is within
-
-
-def test_tables_and_pictures_show_an_outcome(tmp_path: Path) -> None:
-    (found,) = reproduce([squares(tmp_path / "log", (2, 3))], Plan(seed=1), tmp_path / "kept", processes=1)
-    assert summary(found.outcome.rows) == "0 of 2 published values agree"
-    text = markdown("squares", "Squares", found.outcome, "squares.png", {})
-    assert "| 3² | 9 | 10 | 1 | 0 | NO | – | – |" in text
-    assert "![Squares](squares.png)" in text
-    assert "That was all." in text
-    written = json.loads(msgspec.json.encode(document(found)))
-    assert written["rows"][0]["difference"] == 1
-    read = outcome(written)
-    assert read.rows == list(found.outcome.rows)
-    assert read.panels[0].curves[0] == Curve("ours", [2, 3], [5, 10])
-    assert read.notes == ["That was all."]
-    draw_panels(found.outcome.panels, "Squares", tmp_path / "squares.png")
-    assert (tmp_path / "squares.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("arguments", [["no-such-table"], ["--data", "/no/such/folder"]])
-def test_bad_arguments_end_with_status_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(app, [*arguments]).exit_code == 2

@@ -45,9 +45,9 @@ def ready(port: int) -> int:
     return get(f"http://127.0.0.1:{port}/ready")[0]
 
 
-@pytest.mark.parametrize("n_after", [40, 400])
-def test_a_recreated_topic_is_counted_from_its_beginning(kafka: str, redis_url: str, make_site: MakeSite, n_after: int) -> None:
+def test_a_recreated_topic_is_counted_from_its_beginning(kafka: str, redis_url: str, make_site: MakeSite) -> None:
     """The new topic's offsets may exceed the old offsets before an agent notices the change."""
+    n_after = 400
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
@@ -74,22 +74,19 @@ def test_a_recreated_topic_is_counted_from_its_beginning(kafka: str, redis_url: 
     worker.stop()
 
 
-@pytest.mark.parametrize("seen", ["missing for a while", "only when it is there again"])
-def test_a_topic_recreated_with_fewer_partitions_is_counted(kafka: str, redis_url: str, make_site: MakeSite, seen: str) -> None:
-    """The agent logs the change, drops the open steps of the removed partitions, and does not wait for these partitions."""
+def test_a_topic_recreated_with_fewer_partitions_is_counted(kafka: str, redis_url: str, make_site: MakeSite) -> None:
+    """The agent logs the change, drops the open steps of the removed partitions, and does not wait for these partitions.
+
+    It sleeps meanwhile, so that it sees the new topic without having missed the old one.
+    """
     site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
     send_sound(site, rng, 120)
     worker = site.start()
     site.until(lambda: site.counted() == site.n_sent)
-    asleep = seen == "only when it is there again"
-    if asleep:
-        freeze(worker.process)
+    freeze(worker.process)
     delete_reports(site)
-    if not asleep:
-        site.until(lambda: "not found in cluster metadata" in worker.log.read_text())
     ensure_topics(site.settings.model_copy(update={"partitions": 2}), site.survey)
-    if asleep:
-        worker.process.send_signal(signal.SIGCONT)
+    worker.process.send_signal(signal.SIGCONT)
     with site.producer() as producer:
         for i in range(50):
             step = site.survey.step_at(now_ms())
@@ -108,8 +105,8 @@ def test_a_topic_recreated_with_fewer_partitions_is_counted(kafka: str, redis_ur
 
 @pytest.mark.parametrize(
     ("what", "at_first"),
-    [("_do_rejoin_group", True), ("_do_rejoin_group", False), ("_do_heartbeat", False)],
-    ids=["joining at first", "joining again", "as a member"],
+    [("_do_rejoin_group", True), ("_do_heartbeat", False)],
+    ids=["joining at first", "as a member"],
 )
 def test_an_agent_refused_by_its_group_rejoins(
     kafka: str, redis_url: str, make_site: MakeSite, tmp_path: Path, what: str, at_first: bool

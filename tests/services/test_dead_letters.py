@@ -7,7 +7,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from ldpstream.engines.kafka.topics import ensure_topics
-from ldpstream.runtime.settings import KEPT_MS, Settings
+from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_survey
 
@@ -32,11 +32,6 @@ def create(kafka: str, topic: str, retention_ms: int | None) -> None:
     with closing(KafkaAdminClient(bootstrap_servers=kafka)) as admin:
         options = {"num_partitions": 1, "replication_factor": 1, "configs": configs}
         admin.create_topics({topic: options}, wait_for_metadata=True)
-
-
-def test_new_dead_letters_are_kept_as_long_as_reports(kafka: str, survey: Survey) -> None:
-    ensure_topics(Settings(kafka=kafka), survey)
-    assert retention_ms(kafka, survey.rejected_topic) == retention_ms(kafka, survey.reports_topic) == KEPT_MS
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-import yaml
 from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from redis.exceptions import NoPermissionError
@@ -54,7 +53,6 @@ from .secure_site import (
     KAFKA_RIGHTS,
     REDIS_RULES,
     ROLES,
-    ROOT,
     Process,
     Site,
     environment,
@@ -104,23 +102,6 @@ def test_the_tables_in_the_docs_are_parsed() -> None:
     assert {right[0] for right in KAFKA_RIGHTS} == set(ROLES)
     assert {operation(op) for who, kind, _, op in KAFKA_RIGHTS if who == "agent"} == {"READ", "DESCRIBE_CONFIGS", "WRITE"}
     assert set(REDIS_RULES) == {"agent", "estimator"}
-
-
-def test_the_users_of_the_deployment_have_the_documented_rights() -> None:
-    users = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "strimzi" / "users.yaml").read_text())
-    granted: set[tuple[str, str, str, str]] = set()
-    for user in users:
-        role = user["metadata"]["name"].removeprefix("ldpstream-")
-        for acl in user["spec"]["authorization"]["acls"]:
-            resource, prefix = acl["resource"], "*" if acl["resource"]["patternType"] == "prefix" else ""
-            name = resource["name"].replace("demo", "NAME") + prefix
-            granted |= {
-                (role, resource["type"].replace("transactionalId", "transactional id"), name, op) for op in acl["operations"]
-            }
-    own = ("agent", "group", "ldpstream-NAME-*", "Read")  # for an agent of one file; the deployment's agents serve a folder
-    assert own in KAFKA_RIGHTS
-    devices = {right for right in KAFKA_RIGHTS if right[0] == "producer"}  # the deployment's devices use the gateway
-    assert granted == set(KAFKA_RIGHTS) - {own} - devices | {("agent", "group", Settings().group, "Read")}
 
 
 # ---- the whole pipeline
