@@ -81,8 +81,5 @@ class ResultStore(ABC):
         """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease."""
         return True
 
-    def renew(self) -> None:  # noqa: B027  # a store of one process has no lease
-        """Renews the lease if this estimator has it; otherwise has no effect."""
-
-    def resign(self) -> None:  # noqa: B027  # see `renew`
+    def resign(self) -> None:  # noqa: B027  # a store of one process has no lease
         """Releases the lease, so that another estimator can lead at once."""

@@ -10,28 +10,15 @@ from ldpstream.engines.formats import check_format
 from ldpstream.engines.results import ResultStore, Row
 from ldpstream.estimators.filter.local_level import FORMAT as FILTER_FORMAT
 from ldpstream.publishing.estimates.publication import (
-    Jump,
     Publication,
     decode_publication,
-    publication_key,
-    publication_keys,
-    spans,
     stated,
 )
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Filters, Progress
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.surveys import Survey
 
-JUMP_STEPS = 100  # publications in one request, in the search for the last jump
-
 _progress = msgspec.json.Decoder(Progress)
-
-
-class _Change(msgspec.Struct):
-    change: Jump | None = None
-
-
-_change = msgspec.json.Decoder(_Change)
 
 
 class KeptResults:
@@ -100,27 +87,6 @@ class KeptResults:
         """Returns all publications kept, oldest step first."""
         found = (self._decoded(key, value) for key, value in self.store.history())
         return in_order([p for p in found if p is not None])
-
-    def landmarks(self) -> list[Publication]:
-        """Returns the publications of the first kept step, then each attribute's last publication with a jump."""
-        progress = self.progress()
-        if progress is None:
-            return []
-        steps = range(max(progress.first_step, progress.next_step - self._survey.retention_steps), progress.next_step)
-        found = self.get(publication_keys(self._survey, steps[0])) if steps else []
-        for attribute in self._survey.attributes:
-            if "filtered" in spans(attribute) and (jumped := self._last_jump(attribute.name, steps)) is not None:
-                found.append(jumped)
-        return [p for p in found if p is not None]
-
-    def _last_jump(self, attribute: str, steps: range) -> Publication | None:
-        for end in range(len(steps), 0, -JUMP_STEPS):
-            keys = [publication_key(attribute, "filtered", step) for step in reversed(steps[max(0, end - JUMP_STEPS) : end])]
-            for key, value in zip(keys, self.store.get(keys), strict=True):
-                found = self._reader.decode(_change.decode, value, self.store.kind, key)
-                if found is not None and found.change is not None:
-                    return self._decoded(key, value)
-        return None
 
     def _decoded(self, key: str, value: bytes | None) -> Publication | None:
         return self._reader.decode(self._decode, value, self.store.kind, key)

@@ -37,15 +37,11 @@ import structlog
 
 from ldpstream.engines.checkpoint import Checkpoint, Missing, sum_cohorts, sum_tables, tables_of
 from ldpstream.engines.count_store import CountStore
-from ldpstream.mechanisms import Mechanism
-from ldpstream.promises.device_chance import guesses
-from ldpstream.promises.outlook import spent
 from ldpstream.publishing.copies import Copies
 from ldpstream.publishing.estimates.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.estimates.conclusions import conclude
-from ldpstream.publishing.estimates.filtering import conclude_filtered
-from ldpstream.publishing.estimates.publication import Publication, edges_of, publication_keys, spans
-from ldpstream.publishing.filter_states import FilterStates
+from ldpstream.publishing.estimates.filtering import conclude_filtered, replay
+from ldpstream.publishing.estimates.publication import Publication, edges_of, publication_key, publication_keys, spans
 from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results, begun
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
@@ -86,7 +82,6 @@ class Schedule:
 
     Args:
         publishers: other receivers, called before the results are saved.
-        research: called for each step; False leaves the research estimators out.
         deadline_steps: time from a step's close until the step is published even if it is incomplete, in steps.
 
     Attributes:
@@ -101,13 +96,11 @@ class Schedule:
         results: Results,
         publishers: list[Publisher],
         topic: EstimatesTopic | None = None,
-        research: Callable[[], bool] = lambda: True,
         deadline_steps: int = 1,
     ) -> None:
         self._deadline_steps = deadline_steps
         self._survey, self._store, self._position = survey, store, position
         self._results, self._publishers, self._topic = results, publishers, topic
-        self._research = research
         self._marked_ms, self._mark_again_ms = 0, 0
         self._log: tuple[str, Collection[int]] = ("", ())  # the id and the partitions of the log that `_passed` last saw
         self.shown: Progress | None = None
@@ -116,9 +109,7 @@ class Schedule:
         self._saved: Progress | None = None
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
-        self._filters = FilterStates(survey, results, self._still_leads)
         self._next_step: int | None = None
-        self._unprepared: list[tuple[int, Mechanism]] = []  # index of the attribute, and the mechanism
 
     def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
         """Publishes all steps that are due, oldest first.
@@ -128,8 +119,7 @@ class Schedule:
         """
         if not self._lead():
             self._leads = False
-            self._filters.forget()
-            self._look_ahead(None)
+            self._next_step = None
             return []
         saved = self._results.progress()
         taken_over = self._topic is not None and not (self._leads and saved == self._saved)
@@ -153,7 +143,7 @@ class Schedule:
             if restored := self._restored(progress):
                 step, publications = restored
                 after = _without(progress, step)
-                filters = self._filters.after(publications, saved) if self._is_final(step, after) else None
+                filters = self._replayed(step, publications, saved) if self._is_final(step, after) else None
                 if not self._save(publications, saved, after, filters):
                     break
                 saved = progress = after
@@ -169,7 +159,7 @@ class Schedule:
             if passed and not self._counted(step, checkpoints):
                 break  # the store has lost writes since the last read
             final = self._is_final(step, after)
-            concluded = self._conclude(checkpoints, first, step, after.incomplete, final, self._filters.at(saved))
+            concluded = self._conclude(checkpoints, first, step, after.incomplete, final, self._states(saved))
             if concluded is None or self._results.progress() != saved:
                 break  # another estimator leads or has continued
             publications = self._best(concluded[0])
@@ -182,7 +172,7 @@ class Schedule:
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
-        self._look_ahead(None if self._survey.ended(progress.next_step) else progress.next_step)
+        self._next_step = None if self._survey.ended(progress.next_step) else progress.next_step
         return made
 
     def _lead(self) -> bool:
@@ -196,19 +186,6 @@ class Schedule:
         self._renewed_s = -math.inf  # the next attribute shortens the lease again
         return self._results.lead(TAKE_OVER_MS)
 
-    def prepare(self) -> bool:
-        """Computes the privacy loss of one mechanism for the next step ahead of time.
-
-        Returns:
-            False if nothing was computed.
-        """
-        if self._next_step is None or not self._unprepared:
-            return False
-        attribute, m = self._unprepared.pop()
-        spent(m, self._next_step + 1)
-        guesses(self._survey, attribute, m, self._next_step + 1)
-        return True
-
     @property
     def leads(self) -> bool:
         """True if the last run ended without conflict."""
@@ -221,11 +198,6 @@ class Schedule:
         """
         return None if self._next_step is None else self._survey.closes_ms(self._next_step) + MARGIN_MS
 
-    def _look_ahead(self, step: int | None) -> None:
-        if step != self._next_step:
-            self._next_step = step
-            self._unprepared = [(a, m) for a, mechanisms in enumerate(self._survey.mechanisms) for m in mechanisms]
-
     def _restored(self, progress: Progress) -> tuple[int, list[Publication]] | None:
         step = progress.first_open
         keys = publication_keys(self._survey, step)
@@ -235,10 +207,22 @@ class Schedule:
                 return step, found
         return None
 
+    def _states(self, saved: Progress | None) -> Filters:
+        """The states of the filters after the last final step, which are saved with each such step."""
+        return {} if saved is None else self._results.filters()
+
+    def _replayed(self, step: int, publications: list[Publication], saved: Progress | None) -> Filters:
+        """Returns the states of the filters after restored publications."""
+        states, found = self._states(saved), {p.key: p for p in publications}
+        return {
+            attribute.name: replay(mechanisms, found[publication_key(attribute.name, "step", step)], states.get(attribute.name))
+            for attribute, mechanisms in zip(self._survey.attributes, self._survey.mechanisms, strict=True)
+            if "filtered" in spans(attribute)
+        }
+
     def _save(self, publications: list[Publication], saved: Progress | None, after: Progress, states: Filters | None) -> bool:
-        if not self._results.save(publications, saved, after, self._filters.due(after, states)):
+        if not self._results.save(publications, saved, after, states):
             return False
-        self._filters.note(after, states)
         made = {p.key for p in publications}
         self._in_topic = {key: p for key, p in self._in_topic.items() if key not in made and p.step >= after.first_open}
         return True
@@ -331,7 +315,7 @@ class Schedule:
             return step not in waiting and pruned <= begin and not any(_touches(survey, gap, begin, step) for gap in gaps)
 
         publications: list[Publication] = []
-        filters, research = dict[str, bytes](), self._research()
+        filters = dict[str, bytes]()
         for attribute, mechanisms in enumerate(survey.mechanisms):
             if not self._keeps_lease():
                 return None
@@ -352,11 +336,10 @@ class Schedule:
                     panes[-1:],
                     complete(step),
                     before,
-                    research=research,
                     crowd=crowd,
                     of_members=[p[-1:] for p in parts],
                 ),
-                conclude(survey, attribute, step, "window", panes, complete(first), research=research, of_members=parts),
+                conclude(survey, attribute, step, "window", panes, complete(first), of_members=parts),
             ]
             asked = survey.attributes[attribute]
             if "filtered" in spans(asked):

@@ -35,9 +35,6 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
 
-# KEYS: lease. ARGV: name of the estimator, duration in ms.
-_RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end"
-
 # KEYS: lease. ARGV: name of the estimator.
 _RESIGN = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"
 
@@ -70,7 +67,6 @@ class RedisResults(ResultStore):
         self._save = client.register_script(_SAVE)
         self._leader_key, self._name = f"{prefix}:leader", secrets.token_hex(8)
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
-        self._renew = client.register_script(_RENEW)
 
     def progress(self) -> bytes | None:
         with _reachable():
@@ -96,10 +92,6 @@ class RedisResults(ResultStore):
     def lead(self, for_ms: int | None = None) -> bool:
         with _reachable():
             return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
-
-    def renew(self) -> None:
-        with _reachable():
-            self._renew(keys=[self._leader_key], args=[self._name, LEASE_MS])
 
     def resign(self) -> None:
         with _reachable():

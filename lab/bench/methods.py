@@ -13,7 +13,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS, INVERSION, AttributeCounts, estimators
 
-BEST = next(row for row in ESTIMATORS if row.default)  # the default estimator
+BEST = ESTIMATORS[0]  # the default estimator
 DEFAULT = BEST.name
 POSTS = [method for method in METHODS if method != "none"]
 

@@ -16,7 +16,6 @@ from lab.panels import Curve, Panel, draw_panels
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
-from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.settings import KEPT_MS
 from ldpstream.services.counting import FolderCounting
@@ -44,7 +43,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
     with drawing, closing(DataFolder(folder / "data")) as data:
         log, engine = FolderLog(data, survey, lambda: now_ms), FolderEngine(data, lambda _: None, lambda: now_ms)
         counting = FolderCounting(data, lambda: [survey], True, lambda: now_ms, KEPT_MS)
-        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), workload=Workload(), alone=True)
+        estimator = SurveyEstimator(survey, engine, CollectorRegistry(), alone=True)
         log.log_id()
         for hour in range(24 * days):
             if hour % 24 == 0:

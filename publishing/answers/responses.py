@@ -266,7 +266,7 @@ class ApiResponses:
         attribute = self._known(name, span, cohort)
         found, every = self._last(name, query)
         chosen = self._estimator(found[-1], query.estimator)
-        # an older software version published fewer estimators, and a busy process leaves some out
+        # an older software version published fewer estimators
         found = [p for p in found if p.below_least or chosen in names_of(p)]
         if query.values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
@@ -368,14 +368,12 @@ class ApiResponses:
         return attribute
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
-        all_known = [row.name for row in estimators(self._survey.mechanisms[self._survey.index(p.attribute)])]
-        known = all_known[:1] if p.below_least else names_of(p)
+        mechanisms = self._survey.mechanisms[self._survey.index(p.attribute)]
+        known = [estimators(mechanisms)[0].name] if p.below_least else names_of(p)
         if wanted is None or (wanted == JOINT and p.cohort is None and self._attributes[p.attribute].pair is not None):
             return known[0]  # an earlier version published no joint shares
         if wanted not in known:
-            left_out = wanted in all_known and p.cohort is None and p.span != "filtered"
-            why = f"; step {p.step} has no other, since they would take too long" if left_out else ""
-            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}{why}")
+            raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
         return wanted
 
 

@@ -74,7 +74,6 @@ class PublishedEstimator:
     Attributes:
         mechanisms: the mechanisms for which it is published. An attribute with Square Wave has "mechanisms of numbers".
         max_k: largest number of values for which it is published; None for any number.
-        default: true if it is the default for these mechanisms.
         intervals: "always", "never", or "unless biased": an estimate with a large bias is published without intervals.
         make: calculates the estimate. None for the filter, which needs earlier steps (`publishing.estimates.filtering`).
     """
@@ -84,7 +83,6 @@ class PublishedEstimator:
     meaning: str
     mechanisms: For = "any mechanism"
     max_k: int | None = None
-    default: bool = False
     intervals: Intervals = "always"
     make: Callable[[AttributeCounts], Estimate] | None
 
@@ -121,7 +119,6 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
         name="eb",
         label="empirical Bayes (default)",
         meaning="Empirical Bayes moves uncertain shares towards usual sizes. No share is negative.",
-        default=True,
         make=_empirical_bayes,
     ),
     PublishedEstimator(
@@ -166,12 +163,8 @@ ESTIMATORS: tuple[PublishedEstimator, ...] = (
 )
 
 
-def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[PublishedEstimator, ...]:
-    """Returns the estimators of the spans "step" and "window", the default first.
-
-    Args:
-        research: False for the default and the raw matrix inversion alone.
-    """
+def estimators(mechanisms: Sequence[Mechanism]) -> tuple[PublishedEstimator, ...]:
+    """Returns the estimators of the spans "step" and "window", the default first."""
     wanted = "mechanisms of numbers" if is_numeric(mechanisms) else "mechanisms of categories"
     return tuple(
         row
@@ -179,7 +172,6 @@ def estimators(mechanisms: Sequence[Mechanism], research: bool = True) -> tuple[
         if row.make is not None
         and row.mechanisms in ("any mechanism", wanted)
         and (row.max_k is None or mechanisms[0].k <= row.max_k)
-        and (research or row.default or row.name == INVERSION)
     )
 
 

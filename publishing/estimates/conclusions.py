@@ -41,7 +41,6 @@ def conclude(
     panes: list[list[CountTable]],
     complete: bool,
     before: list[CountTable] | None = None,
-    research: bool = True,
     crowd: Crowd | UnsetType = UNSET,
     of_members: Sequence[list[list[CountTable]]] = (),
 ) -> Publication:
@@ -51,7 +50,6 @@ def conclude(
         span: ``"step"`` (one pane) or ``"window"``.
         panes: for each step of the span, the count table of every level.
         before: the count tables of the previous step, to compute the drift; None to skip the drift.
-        research: False to leave out all estimators but the default and the raw matrix inversion.
         crowd: the crowd at the step (`cohorts.crowd_of`), for the span ``"step"``.
         of_members: for a pair, the panes of its two attributes, for the cross table; none to leave it out.
     """
@@ -64,7 +62,7 @@ def conclude(
     moved = None
     if before is not None:
         moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
-    rows = estimators(mechanisms, research)
+    rows = estimators(mechanisms)
     estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
     differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
     withheld: Withheld | None = "levels" if differ and differ.p < ALARM_CHANCE else None
@@ -145,13 +143,8 @@ def _most_reports(m: Mechanism, panes: list[list[CountTable]]) -> int:
     return max(1, most if m.lifetime_reports is None else min(most, m.lifetime_reports))
 
 
-def publishes_levels(mechanisms: Sequence[Mechanism]) -> bool:
-    """True if the publications have the estimates of single levels."""
-    return len(mechanisms) > 1 and len(mechanisms) * mechanisms[0].k <= MAX_LEVEL_NUMBERS
-
-
 def _levels(names: list[str], groups: list[Group], reports: list[int], most: int | None) -> dict[str, LevelEstimate]:
-    if not publishes_levels([m for m, _ in groups]):
+    if len(groups) < 2 or len(groups) * groups[0][0].k > MAX_LEVEL_NUMBERS:
         return {}
     estimates = [matrix_inversion(m, table, steps=n).times(most) for (m, table), n in zip(groups, reports, strict=True)]
     return {

@@ -23,7 +23,6 @@ from ldpstream.estimators.smooth.ordered import smoothed_shares
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates.catalogue import FILTER, INVERSION
-from ldpstream.publishing.estimates.conclusions import publishes_levels
 from ldpstream.publishing.estimates.finite import Attempts, finite
 from ldpstream.publishing.estimates.frequencies import Ends, Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
 from ldpstream.publishing.estimates.publication import Diagnostics, Jump, Publication
@@ -72,7 +71,10 @@ def conclude_filtered(
 
 
 def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | None) -> bytes:
-    """Returns the filter's state after a step whose publication was restored."""
+    """Returns the filter's state after a step whose publication was restored.
+
+    It passes over the step if the publication lacks the number of reports of each level.
+    """
     reports = [step.reports] if len(mechanisms) == 1 else [level.reports for level in step.levels.values()]
     raw = np.full(mechanisms[0].k, np.nan)
     if len(reports) == len(mechanisms):
@@ -80,17 +82,6 @@ def replay(mechanisms: tuple[Mechanism, ...], step: Publication, state: bytes | 
     level = _restored(state, mechanisms[0].k, step.step)
     _observe(level, step.step, mechanisms, raw, reports)
     return level.to_bytes()
-
-
-def can_replay(mechanisms: tuple[Mechanism, ...]) -> bool:
-    """False if the publications lack the number of reports of each level. Then `replay` passes over every step."""
-    return len(mechanisms) == 1 or publishes_levels(mechanisms)
-
-
-def next_step(mechanisms: tuple[Mechanism, ...], state: bytes | None, end: int) -> int:
-    """Returns the step that a filter observes next, at most `end`; 0 if the filter has no usable state."""
-    level = _usable(state, mechanisms[0].k, end)
-    return 0 if level is None else level.next_step
 
 
 def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], raw: FloatArray, reports: list[int]) -> Filtered:

@@ -1,1 +1,1 @@
-"""The estimator's process: surveys in turn, leases, metrics."""
+"""The estimator's process: surveys in turn, metrics."""

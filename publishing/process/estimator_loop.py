@@ -15,10 +15,8 @@ from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.publishing.process.leases import LeaseKeeper
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.publishing.process.workload import Workload
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.surveys import Survey
@@ -58,8 +56,7 @@ class EstimatorLoop:
         self._clock = clock
         self._alone = watch.only_file is not None
         self._estimators: dict[bytes, SurveyEstimator] = {}
-        self._leases, self._metrics = LeaseKeeper(), SurveyMetrics()
-        self._workload = Workload()
+        self._metrics = SurveyMetrics()
         self._turn_began_ms: int | None = None  # None between two turns
         self._looked_ms = _ticks_ms()
         self._page: PageServer | None = None
@@ -106,7 +103,6 @@ class EstimatorLoop:
             raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
 
     def _run(self) -> None:
-        self._leases.start()
         while not self._stop.is_set():
             if not self._alone:
                 self._follow_files(_ticks_ms())
@@ -114,16 +110,15 @@ class EstimatorLoop:
             wait_ms = 1000 if first is None else first.next_turn_ms - _ticks_ms()
             if first is not None and wait_ms <= 0:
                 self._turn(first)
-            elif not any(estimator.prepare() for estimator in self._estimators.values()):
+            else:
                 self._stop.wait(min(wait_ms / 1000, IDLE_S))
 
     def _turn(self, estimator: SurveyEstimator) -> None:
         self._turn_began_ms = _ticks_ms()
-        with self._leases.turn(estimator.results.store, estimator.leads):
-            try:
-                pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
-            except ClockJumped as error:
-                pause_ms = estimator.delay(error)
+        try:
+            pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
+        except ClockJumped as error:
+            pause_ms = estimator.delay(error)
         self._turn_began_ms = None
         estimator.next_turn_ms = _ticks_ms() + pause_ms
 
@@ -145,7 +140,7 @@ class EstimatorLoop:
 
     def _add(self, survey: Survey) -> None:
         registry = self._metrics.add()
-        estimator = SurveyEstimator(survey, self._engine, registry, self._workload, self._alone)
+        estimator = SurveyEstimator(survey, self._engine, registry, self._alone)
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey,
@@ -161,9 +156,7 @@ class EstimatorLoop:
 
     def _remove(self, estimator: SurveyEstimator) -> None:
         del self._estimators[estimator.survey.fingerprint], self.served[estimator.survey.name]
-        self._workload.drop(estimator.survey.fingerprint)
         self._metrics.remove(estimator.registry)
-        self._leases.drop(estimator.results.store)
         with suppress(StoreUnavailable):
             estimator.results.store.resign()
         estimator.close()
@@ -171,7 +164,6 @@ class EstimatorLoop:
     def close(self) -> None:
         if self._page is not None:
             self._page.close()
-        self._leases.close()
         with suppress(StoreUnavailable):  # the other leases expire
             for estimator in self._estimators.values():
                 estimator.results.store.resign()

@@ -26,7 +26,7 @@ class PrometheusPublisher(Collector):
     """Has the gauges and counters of a survey's estimates.
 
     A frequency or a crowd that the latest estimate lacks is NaN. Listed values or bins, at most 256, have a time series each.
-    Of other attributes only the 20 most frequent values of the first estimate have one. A cohort has a time series of its
+    Of other attributes only the 20 most frequent values of the first estimate shown have one. A cohort has a time series of its
     number of reports only.
 
     Args:

@@ -11,7 +11,6 @@ from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import Vitals
-from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.progress import EstimatesTopic, TopicUnavailable
 from ldpstream.publishing.schedule import Publisher, Schedule
 from ldpstream.publishing.stored import StoredReader
@@ -44,12 +43,10 @@ class SurveyEstimator:
         survey: Survey,
         engine: Engine,
         registry: CollectorRegistry,
-        workload: Workload,
         alone: bool,
     ) -> None:
         self.survey, self.registry = survey, registry
         self._engine, self._alone = engine, alone
-        self._workload, self._research = workload, True
         self.store = engine.count_store(survey)
         self._reader = StoredReader(survey, registry)
         self.results = engine.results(survey, self._reader)
@@ -65,13 +62,7 @@ class SurveyEstimator:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"ldpstream_{name}", text, ["survey"], registry=registry).labels(survey.name)
 
-        self._load = gauge(
-            "estimate_load_ratio", "Time to estimate a step with all estimators, divided by the step's duration."
-        )
-        self._left_out = gauge(
-            "research_left_out",
-            "1 if the last step has no research estimators, because all estimates would take too long, else 0.",
-        )
+        self._load = gauge("estimate_load_ratio", "Time to estimate the last step, divided by the step's duration.")
         self._working = gauge("survey_working", "1 if the survey's last turn had no error, else 0.")
 
     def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
@@ -124,22 +115,14 @@ class SurveyEstimator:
             self._create_topics()
         self._vitals.look(now_ms, self._schedule.shown)
         once = _OneStep(stop)
-        self._research, began_s = self._workload.research, monotonic()
+        began_s = monotonic()
         if self._schedule.run(now_ms, once):
-            self._note((monotonic() - began_s) * 1000 / self.survey.step_ms)
+            self._load.set((monotonic() - began_s) * 1000 / self.survey.step_ms)
         if not self._schedule.leads:  # another estimator works on this survey
-            self._workload.drop(self.survey.fingerprint)
             self._load.set(0)
             if self._topic is not None:
                 self._topic.close()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
-
-    def _note(self, load: float) -> None:
-        fingerprint = self.survey.fingerprint
-        if self._research:
-            self._workload.add(fingerprint, load)
-            self._load.set(self._workload.of(fingerprint))
-        self._left_out.set(not self._research)
 
     def _create_topics(self) -> None:
         try:
@@ -152,7 +135,6 @@ class SurveyEstimator:
 
     def _open(self) -> None:
         position, self._topic = self._engine.open(self.survey, self._reader)
-        self._prometheus.show(self.results.landmarks())
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Told()]
         self._schedule = Schedule(
@@ -162,16 +144,8 @@ class SurveyEstimator:
             self.results,
             publishers,
             self._topic,
-            lambda: self._research,
             self._engine.deadline_steps,
         )
-
-    def leads(self) -> bool:
-        """True if this estimator led the survey in its last turn, and the turn did not fail."""
-        return self.trouble is None and self._schedule is not None and self._schedule.leads
-
-    def prepare(self) -> bool:
-        return self._schedule is not None and self._schedule.prepare()
 
     def close(self) -> None:
         if self._topic is not None:

@@ -9,7 +9,6 @@ import ldpstream.agents.counting
 import ldpstream.agents.fold
 import ldpstream.agents.stall_detector
 import ldpstream.publishing.copies
-import ldpstream.publishing.filter_states
 import ldpstream.publishing.schedule
 
 from .memory_store import MemoryCountStore
@@ -31,7 +30,7 @@ class Code:
 
     Attributes:
         counting, schedule: fresh copies of the modules. A change to a copy affects no other run. `schedule` uses a
-            fresh copy of `publishing.copies` and of `publishing.filter_states`.
+            fresh copy of `publishing.copies`.
         fold, store, topic: the classes that these modules use.
     """
 
@@ -49,8 +48,7 @@ class Code:
         counting.log = stall_detector.log = _Silence()
         schedule.MARGIN_MS = MARGIN_MS
         schedule.copies = _copy(ldpstream.publishing.copies)
-        schedule.filter_states = _copy(ldpstream.publishing.filter_states)
-        schedule.Copies, schedule.FilterStates = schedule.copies.Copies, schedule.filter_states.FilterStates
+        schedule.Copies = schedule.copies.Copies
         counting.StallDetector = stall_detector.StallDetector
         return cls(
             counting,

@@ -37,7 +37,6 @@ from .memory_redis import Lineage, MemoryRedis
 from .memory_topic import MemoryTopic
 
 UNCOUNTED = ("duplicate", "marker")  # neither counted nor rejected
-SAVED_EVERY = 2  # steps between two saves of the state of a filter
 
 
 class Violation(AssertionError):
@@ -161,7 +160,7 @@ class Invariant:
             steps = [step for step, _ in seen]
             if steps != sorted(set(steps)) or not (self._redis.lost or steps == list(range(steps[0], steps[-1] + 1))):
                 raise Violation(f"the filter of {attribute} has seen the steps {steps}")
-            if steps[-1] < next_step - SAVED_EVERY:
+            if steps[-1] != next_step - 1:
                 raise Violation(f"the saved filter of {attribute} ends with step {steps[-1]}, the next step is {next_step}")
             for step, reports in seen:
                 published = latest[f"{attribute}|filtered|{step}"]
@@ -304,17 +303,10 @@ def replay(_: object, step: Published, state: bytes | None) -> bytes:
     return json.dumps([*seen, (step.step, step.reports)]).encode()
 
 
-def next_step(_: object, state: bytes | None, __: int) -> int:
-    """Replaces `publishing.estimates.filtering.next_step`."""
-    return 0 if state is None else int(json.loads(state)[-1][0]) + 1
-
-
 def publish_counts(schedule: Any) -> None:
     """Replaces the estimates of the module `Code.schedule` by counts."""
     schedule.conclude, schedule.conclude_cohort = conclude, conclude_cohort
-    schedule.conclude_filtered = conclude_filtered
-    schedule.filter_states.SAVED_EVERY = SAVED_EVERY
-    schedule.filter_states.replay, schedule.filter_states.next_step = replay, next_step
+    schedule.conclude_filtered, schedule.replay = conclude_filtered, replay
 
 
 def truth_of(survey: Survey, truth: Tallied, p: Published) -> tuple[tuple[int, tuple[int, ...]], ...]:

@@ -300,24 +300,27 @@ def filters_preliminary_counts(code: Code) -> None:
     code.schedule.Schedule = Schedule
 
 
-def keeps_the_filters_of_its_own_last_step(code: Code) -> None:
-    """An estimator does not notice that another estimator has saved steps."""
+def reads_the_filters_once(code: Code) -> None:
+    """An estimator does not notice that the saved states of the filters have changed."""
 
-    class FilterStates(code.schedule.FilterStates):  # type: ignore[misc, name-defined]  # a copy of the module
-        def at(self, saved: Progress | None) -> Any:
-            return self._known[1] if self._known[0] is not None and saved is not None else super().at(saved)
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
+        _read: Any = None
 
-    code.schedule.FilterStates = FilterStates
+        def _states(self, saved: Progress | None) -> Any:
+            self._read = self._read or super()._states(saved)
+            return self._read
+
+    code.schedule.Schedule = Schedule
 
 
-def takes_saved_filters_for_the_present_ones(code: Code) -> None:
-    """A new estimator does not add the steps after the one whose states were saved."""
+def leaves_restored_steps_out_of_the_filters(code: Code) -> None:
+    """The filters do not see the steps that were restored from the topic."""
 
-    class FilterStates(code.schedule.FilterStates):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _restored(self, saved: Progress) -> Any:
-            return self._results.filters()
+    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
+        def _replayed(self, step: int, publications: list[Any], saved: Progress | None) -> Any:
+            return self._states(saved)
 
-    code.schedule.FilterStates = FilterStates
+    code.schedule.Schedule = Schedule
 
 
 def never_compares_with_the_store(code: Code) -> None:
@@ -447,8 +450,8 @@ MUTANTS: tuple[Mutant, ...] = (
     forgets_what_was_told,
     replaces_better_by_poorer,
     filters_preliminary_counts,
-    keeps_the_filters_of_its_own_last_step,
-    takes_saved_filters_for_the_present_ones,
+    reads_the_filters_once,
+    leaves_restored_steps_out_of_the_filters,
     never_compares_with_the_store,
     forgets_the_keys_of_a_loaded_checkpoint,
     writes_keys_apart_from_the_counts,

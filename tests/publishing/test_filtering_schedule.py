@@ -2,7 +2,6 @@
 
 import contextlib
 from copy import deepcopy
-from itertools import count
 
 import msgspec
 import numpy as np
@@ -17,13 +16,10 @@ from ldpstream.estimators.filter.step_noise import step_noise
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing import filter_states
-from ldpstream.publishing.estimates import conclusions
 from ldpstream.publishing.estimates import publication as publications
 from ldpstream.publishing.estimates.filtering import conclude_filtered
 from ldpstream.publishing.estimates.publication import Publication, publication_keys, spans
-from ldpstream.publishing.filter_states import FilterStates
-from ldpstream.publishing.progress import Filters, Progress
+from ldpstream.publishing.progress import Filters
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.faults.memory_topic import MemoryTopic, TopicClient
 
@@ -57,12 +53,7 @@ def counted(steps: int, newest_ms: int | None = None) -> tuple[MemoryCountStore,
 
 
 def curve(results: MemoryResults) -> tuple[list[Publication], Filters]:
-    return [p for p in results.history() if p.span == "filtered"], states(results)
-
-
-def states(results: MemoryResults) -> Filters:
-    """Returns the states after the last final step, as a new estimator obtains them."""
-    return FilterStates(SURVEY, results, lambda: True).at(results.progress())
+    return [p for p in results.history() if p.span == "filtered"], results.filters()
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +108,13 @@ def test_a_preliminary_curve_leaves_the_filter_as_it_was(undisturbed: tuple[list
     results, told = MemoryResults(), Told()
     schedule = Schedule(SURVEY, store, log, results, [told])
     schedule.run(SURVEY.closes_ms(1) + MARGIN_MS)
-    before = states(results)
+    before = results.filters()
     store.commit(0, (3, ""), Checkpoint(3, SURVEY.closes_ms(1) + 1, panes(4, 100), writer="half"))
     late = schedule.run(schedule.deadline_ms(4))
     assert [(p.step, p.complete) for p in late if p.attribute == "screen" and p.span == "filtered"] == [
         (step, False) for step in (2, 3, 4)
     ]
-    assert states(results) == before
+    assert results.filters() == before
     assert {LocalLevel.from_bytes(state).next_step for state in before.values()} == {2}
     every = {key: table for step in range(3, STEPS) for key, table in panes(step).items()}
     store.commit(0, (3, ""), Checkpoint(STEPS, SURVEY.opens_ms(STEPS - 1), every, base_writer="half"))
@@ -196,7 +187,7 @@ def test_steps_are_restored_in_order() -> None:
     recounted.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
     Schedule(SURVEY, recounted, log, again, [], topic=TopicClient(topic)).run(DONE_MS)
     assert again.progress() is not None
-    assert {LocalLevel.from_bytes(state).next_step for state in states(again).values()} == {STEPS}
+    assert {LocalLevel.from_bytes(state).next_step for state in again.filters().values()} == {STEPS}
     assert curve(again) == curve(results)
 
 
@@ -234,123 +225,16 @@ def test_lost_records_make_only_their_step_incomplete() -> None:
     assert not windows[-1]
 
 
-@pytest.mark.parametrize("state", [b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])
-def test_an_unusable_state_is_replaced(undisturbed: tuple[list[Publication], Filters], state: bytes) -> None:
-    """The state is damaged, belongs to another number of values, or belongs to a later step. It comes from the publications."""
-    store, log = counted(STEPS)
-    results = MemoryResults()
-    Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(4) + MARGIN_MS)
-    results._filters.update({attribute.name: state for attribute in SURVEY.attributes})
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    assert curve(results) == undisturbed
-
-
-def test_a_filter_without_state_and_publications_starts_anew() -> None:
+@pytest.mark.parametrize("state", [None, b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])
+def test_a_filter_without_a_usable_state_starts_anew(state: bytes | None) -> None:
+    """The state is lost, damaged, belongs to another number of values, or belongs to a later step."""
     store, log = counted(STEPS)
     results = MemoryResults()
     Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(3) + MARGIN_MS)
     results._filters.clear()
-    results._publications.clear()
+    results._filters.update({} if state is None else {attribute.name: state for attribute in SURVEY.attributes})
     made = Schedule(SURVEY, store, log, results, []).run(DONE_MS)
     assert [p.panes for p in made if p.span == "filtered" and p.attribute == "screen"] == [1, 2, 3]
-
-
-class Forgetting(MemoryResults):
-    """Keeps the publications of the last steps only, as the stores do."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self._steps = steps
-
-    def save(
-        self, made: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
-    ) -> bool:
-        saved = super().save(made, before, progress, filters)
-        oldest = progress.next_step - self._steps
-        self._publications = {key: p for key, p in self._publications.items() if p.step >= oldest}
-        return saved
-
-
-def restarted(retention: int) -> Filters:
-    """Returns the states after the last step. Every step has an estimator of its own."""
-    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=retention), counted(STEPS)
-    results = Forgetting(retention)
-    for step in range(STEPS):
-        Schedule(survey, store, log, results, []).run(SURVEY.closes_ms(step) + MARGIN_MS)
-    return FilterStates(survey, results, lambda: True).at(results.progress())
-
-
-@pytest.mark.parametrize("retention", [1, 2, 3])
-def test_each_state_is_saved_while_the_later_publications_are_kept(
-    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch, retention: int
-) -> None:
-    """Control: with states saved more rarely, the filters start anew."""
-    monkeypatch.setattr(filter_states, "SAVED_EVERY", 4)
-    assert restarted(retention) == undisturbed[1]
-    monkeypatch.setattr(FilterStates, "due", lambda self, after, states: states if after.next_step == 1 else {})
-    assert restarted(retention) != undisturbed[1]
-
-
-def test_states_are_saved_before_many_incomplete_steps_remove_the_publications(
-    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Steps 2 to 6 are incomplete at first. Then the store has no publications of steps 0 and 1."""
-    monkeypatch.setattr(filter_states, "SAVED_EVERY", 4)
-    survey, (store, log) = msgspec.structs.replace(SURVEY, retention_steps=4), counted(2, SURVEY.closes_ms(1))
-    results = Forgetting(survey.retention_steps)
-    late_ms = survey.closes_ms(STEPS - 1) + survey.step_ms
-    for now_ms in (survey.closes_ms(1) + MARGIN_MS, late_ms):
-        Schedule(survey, store, log, results, []).run(now_ms)
-    assert min(p.step for p in results.history()) == STEPS - survey.retention_steps
-    assert results.progress() == Progress(first_step=0, next_step=STEPS, incomplete=(2, 3, 4, 5, 6))
-    every, head = {key: table for step in range(2, STEPS) for key, table in panes(step).items()}, store.heads()[0]
-    change = Checkpoint(head.next_offset + STEPS - 2, SURVEY.opens_ms(STEPS - 1), every, base_writer=head.writer)
-    assert store.commit(0, head.position, change)
-    Schedule(survey, store, log, results, []).run(late_ms)
-    assert states(results) == undisturbed[1]
-
-
-def test_a_lower_retention_does_not_hide_the_publications_that_a_state_needs(
-    undisturbed: tuple[list[Publication], Filters],
-) -> None:
-    store, log = counted(STEPS)
-    results = Forgetting(SURVEY.retention_steps)
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    lower = msgspec.structs.replace(SURVEY, retention_steps=1)
-    assert FilterStates(lower, results, lambda: True).at(results.progress()) == undisturbed[1]
-
-
-def test_the_states_that_publications_cannot_give_are_saved_with_every_step(
-    undisturbed: tuple[list[Publication], Filters], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The publications do not state how many reports each level has."""
-    monkeypatch.setattr(conclusions, "MAX_LEVEL_NUMBERS", 0)
-    assert [len(levels) for levels in SURVEY.mechanisms] == [1, 2]
-    assert restarted(SURVEY.retention_steps) == undisturbed[1]
-    monkeypatch.setattr(filter_states, "can_replay", lambda mechanisms: True)
-    assert restarted(SURVEY.retention_steps) != undisturbed[1]
-
-
-def test_the_lease_is_renewed_before_each_step_that_is_calculated_again() -> None:
-    store, log = counted(STEPS)
-    results, renewals = MemoryResults(), count()
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    results._filters.clear()
-    FilterStates(SURVEY, results, lambda: next(renewals) >= 0).at(results.progress())
-    assert next(renewals) == STEPS * len(SURVEY.attributes)
-
-
-def test_an_estimator_that_does_not_lead_keeps_no_states(undisturbed: tuple[list[Publication], Filters]) -> None:
-    store, log = counted(STEPS)
-    results = MemoryResults()
-    schedule = Schedule(SURVEY, store, log, results, [])
-    schedule.run(SURVEY.closes_ms(2) + MARGIN_MS)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(results, "lead", lambda for_ms=None: False)
-        assert schedule.run(DONE_MS) == []
-    assert schedule._filters._known == (None, {})
-    schedule.run(DONE_MS)
-    assert curve(results) == undisturbed
 
 
 def test_attributes_with_many_values_have_no_filtered_curve(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,13 +12,12 @@ from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
 from ldpstream.publishing.estimates.conclusions import conclude
-from ldpstream.publishing.estimates.publication import Jump, Publication
+from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import PROGRESS_FORMAT, Progress
 from ldpstream.publishing.results import KeptResults
 
 from .schedule_rig import SURVEY
 
-JUMP = Jump(changed_at=1, value=0, size=0.3, low=0.2, high=0.4, sigma=9.0)
 STATE = b'{"format": 1}\nnumbers'
 
 
@@ -28,9 +27,9 @@ def folder(tmp_path: Path) -> Iterator[DataFolder]:
         yield opened
 
 
-def published(step: int, **changed: object) -> list[Publication]:
+def published(step: int) -> list[Publication]:
     nothing = [m.empty_table() for m in SURVEY.mechanisms[0]]
-    return [replace(conclude(SURVEY, 0, step, "step", [nothing], True), **changed)]
+    return [conclude(SURVEY, 0, step, "step", [nothing], True)]
 
 
 def at(step: int) -> Progress:
@@ -39,7 +38,7 @@ def at(step: int) -> Progress:
 
 def test_publications_progress_and_filters_are_saved_together(folder: DataFolder) -> None:
     results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
-    assert (results.progress(), results.filters(), results.history(), results.landmarks()) == (None, {}, [], [])
+    assert (results.progress(), results.filters(), results.history()) == (None, {}, [])
     (one,), (two,) = published(0), published(1)
     assert results.save([one], None, at(1), {"a": STATE})
     assert results.save([two], at(1), at(2))
@@ -48,10 +47,6 @@ def test_publications_progress_and_filters_are_saved_together(folder: DataFolder
     assert again.filters() == {"a": STATE}
     assert again.history() == [one, two]
     assert again.get([two.key, "nothing", one.key]) == [two, None, one]
-    assert again.landmarks() == [one]
-    (jumped,) = published(1, span="filtered", change=JUMP)
-    assert results.save([jumped], at(2), at(3))
-    assert again.landmarks() == [one, jumped]
 
 
 def test_nothing_is_saved_after_another_progress(folder: DataFolder) -> None:

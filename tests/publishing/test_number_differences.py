@@ -32,7 +32,7 @@ COHORT = Cohort(name="town", values=("inner", "outer"), least=1)
 def made(attribute: str, values: IntArray, step: int, rng: np.random.Generator) -> Publication:
     place = SURVEY.index(attribute)
     [m] = SURVEY.mechanisms[place]
-    return conclude(SURVEY, place, step, "step", [[m.tabulate(m.simulate(values, rng))]], True, research=False)
+    return conclude(SURVEY, place, step, "step", [[m.tabulate(m.simulate(values, rng))]], True)
 
 
 def compared(by: str, before: Publication, after: Publication) -> dict[str, Any]:

@@ -144,7 +144,6 @@ def test_readers_skip_a_publication_that_they_cannot_decode() -> None:
     for _ in range(2):
         assert results.history() == [sound]
         assert results.get([odd.key, sound.key, "a|step|7"]) == [None, sound, None]
-        assert results.landmarks() == [sound]
     labels = {"survey": "odd", "store": "redis"}
     assert registry.get_sample_value("ldpstream_estimates_undecodable_total", labels) == 1
     assert registry.get_sample_value("ldpstream_estimates_undecodable_total", {"survey": "odd", "store": "kafka"}) == 0

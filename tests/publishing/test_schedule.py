@@ -10,15 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from ldpstream.engines import PaneKey
 from ldpstream.engines.checkpoint import Checkpoint
-from ldpstream.promises import device_chance
-from ldpstream.promises.outlook import spent
 from ldpstream.publishing import schedule as module
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import pause_ms
 from ldpstream.publishing.schedule import RETRY_MS
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
@@ -92,44 +88,19 @@ def test_a_lease_is_renewed_before_an_attribute_if_the_last_one_took_long(
     assert results.lead.call_count == 1 + renewals
 
 
-def test_privacy_is_computed_before_the_close(store: MemoryCountStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a step has closed, no mechanism computes a privacy loss or a chance of a right guess, not for Prometheus either.
-
-    The published losses are the same as without `prepare`.
-    """
-    for cached in (spent, device_chance._alone, device_chance._device_chance):
-        cached.cache_clear()
+def test_a_step_is_due_shortly_after_its_close(store: MemoryCountStore) -> None:
     results = StandingBy()
-    schedule = Schedule(
-        SURVEY, store, ScheduleLog([SURVEY.start_ms]), results, [PrometheusPublisher(SURVEY, CollectorRegistry())]
-    )
-    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # the schedule does not know the next step
+    schedule = Schedule(SURVEY, store, ScheduleLog([SURVEY.start_ms]), results, [])
+    assert schedule.due_ms() is None  # the schedule does not know the next step
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    asked = list(zip(SURVEY.attributes, SURVEY.mechanisms, strict=True))
-    expected = [
-        {level.name: m.eps_sequence(t) for level, m in zip(a.levels, ms, strict=True)} for t in (1, 2) for a, ms in asked
-    ]
-    n_mechanisms = sum(map(len, SURVEY.mechanisms))
     for step in (0, 1):
         due = schedule.due_ms() or SURVEY.closes_ms(0) + MARGIN_MS
         assert due == SURVEY.closes_ms(step) + MARGIN_MS
         assert schedule.run(due - 1) == []
-        assert [schedule.prepare() for _ in range(n_mechanisms + 1)] == [True] * n_mechanisms + [False]
-        assert schedule.run(due - 1) == []
-        assert not schedule.prepare()  # `prepare` computes the loss once per step
-        with monkeypatch.context() as patch:
-            for m in {m for mechanisms in SURVEY.mechanisms for m in mechanisms}:
-                for name in ("eps_sequence", "guess", "guess_any_values", "guess_hint"):
-                    patch.setattr(m.claims, name, None)
-            made = [p for p in schedule.run(due) if p.span == "step"]
-        assert len(made) == len(SURVEY.attributes)
-        for p, losses in zip(made, expected[step * len(made) :], strict=False):
-            assert {name: (q.t, q.eps_sequence) for name, q in p.privacy.items()} == {
-                name: (step + 1, loss.value) for name, loss in losses.items()
-            }
+        assert {p.step for p in schedule.run(due)} == {step}
     results.leads = False
     schedule.run(SURVEY.closes_ms(2))
-    assert (schedule.prepare(), schedule.due_ms()) == (False, None)  # another estimator leads now
+    assert schedule.due_ms() is None  # another estimator leads now
 
 
 @pytest.mark.parametrize(
@@ -271,7 +242,7 @@ def test_the_schedule_finishes_the_last_step_and_then_rests() -> None:
     schedule = Schedule(ending, store, log, results, [])
     made = schedule.run(ending.closes_ms(9))
     assert keys(made) == [(0, True), (1, True), (2, True)]
-    assert (schedule.run(ending.closes_ms(99)), schedule.due_ms(), schedule.prepare()) == ([], None, False)
+    assert (schedule.run(ending.closes_ms(99)), schedule.due_ms()) == ([], None)
     assert (progress := results.progress()) is not None
     assert progress.first_open > 2
     assert len(keys(Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(9)))) == 9  # the control

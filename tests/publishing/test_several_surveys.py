@@ -1,46 +1,35 @@
-"""The parts of an estimator with several surveys: turns, leases, the sharing of surveys, and metrics."""
+"""The parts of an estimator with several surveys: turns and metrics."""
 
-import os
-from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from math import ceil
 from pathlib import Path
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock, patch
+from unittest.mock import Mock
 
 import msgspec
-import numpy as np
 import pytest
-import redis
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, generate_latest
 
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_results import RedisResults
-from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.process import estimator_loop
 from ldpstream.publishing.process.estimator_loop import next_turn
-from ldpstream.publishing.process.leases import MAX_TURN_S, LeaseKeeper
 from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.publishing.process.workload import Workload
 from ldpstream.publishing.progress import Progress, PublicationSummary
-from ldpstream.publishing.results import JUMP_STEPS, KeptResults
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.cluster import Cluster
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
-from tests.publishing.page.page_rig import extend, many
-from tests.services.rig import RedisNode, missing
+from tests.publishing.page.page_rig import many
 
 from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, keys, pane
-
-SURVEYS = [replace(SURVEY, name=f"survey-{i}") for i in range(40)]
 
 
 def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
@@ -93,50 +82,17 @@ def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
     assert (topic.taken, topic.published) == (1, 4)
 
 
-class Renewed:
-    def __init__(self) -> None:
-        self.times = 0
-
-    def renew(self) -> None:
-        self.times += 1
-
-
-def test_the_leases_of_the_other_surveys_are_kept_during_a_turn_but_not_of_a_hanging_loop() -> None:
-    now = 0.0
-    keeper, one, two = LeaseKeeper(clock=lambda: now), Renewed(), Renewed()
-    with keeper.turn(one, lambda: True), keeper.turn(two, lambda: False):
-        keeper.renew()
-    assert (one.times, two.times) == (0, 0)
-    with keeper.turn(two, lambda: True):
-        keeper.renew()
-        now = MAX_TURN_S
-        keeper.renew()
-    assert (one.times, two.times) == (1, 0)
-    with keeper.turn(Renewed(), lambda: False):
-        keeper.drop(one)
-        keeper.renew()
-    assert (one.times, two.times) == (1, 1)
-    with keeper.turn(two, lambda: True):
-        keeper.renew()
-        assert two.times == 1
-    keeper.renew()
-    assert two.times == 2
-
-
 def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
-    client, schedule, vitals = Mock(), Mock(leads=True), Mock()
+    client, schedule, vitals = Mock(), Mock(), Mock()
     schedule.due_ms.return_value = None
-    estimator = SurveyEstimator(SURVEY, Cluster(Settings(), client, Mock(), Mock()), CollectorRegistry(), Workload(), False)
+    estimator = SurveyEstimator(SURVEY, Cluster(Settings(), client, Mock(), Mock()), CollectorRegistry(), False)
     estimator._schedule, estimator._vitals = schedule, vitals
-    keeper, renewed = LeaseKeeper(clock=lambda: 0.0), list[bool]()
+    runs = []
     for fault in (None, LogUnavailable("no broker answers"), None):
         vitals.look.side_effect = fault
-        lease = Renewed()
-        with keeper.turn(lease, estimator.leads):
-            estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
-        keeper.renew()
-        renewed.append(lease.times > 0)
-    assert renewed == [True, False, True]
+        estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
+        runs.append(schedule.run.call_count)  # each run renews the lease
+    assert runs == [1, 1, 2]
 
 
 def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> None:
@@ -172,19 +128,16 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
 
     def turn(at_ms: int, *_: object) -> int:
         turns.append(at_ms)
+        set_back.set()
         if len(turns) == 3:
             stop.set()
         return 10
-
-    def idle() -> bool:
-        set_back.set()
-        return False
 
     def clock() -> int:
         return now_ms() - hour_ms * set_back.is_set()
 
     made = Mock(survey=SURVEY, next_turn_ms=0)
-    made.prepare.side_effect, made.turn.side_effect, made.leads.return_value = idle, turn, False
+    made.turn.side_effect = turn
     made.results.history.return_value = []
     monkeypatch.setattr(estimator_loop, "SurveyEstimator", lambda *_: made)
     watch = Mock(only_file=Path("survey.toml"), surveys={SURVEY.fingerprint: Mock(survey=SURVEY)})
@@ -197,51 +150,6 @@ def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.Mo
     finally:
         stop.set()
         running.join(10)
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[redis.Redis]:
-    if reason := missing(kafka=False):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
-    with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as made:
-        yield made
-
-
-def test_renewing_never_takes_a_lease(client: redis.Redis) -> None:
-    survey = replace(SURVEY, name="renewed")
-    one, two = RedisResults(survey, client), RedisResults(survey, client)
-    one.renew()
-    assert two.lead()
-    one.renew()
-    assert not one.lead()
-    two.resign()
-    two.renew()
-    assert one.lead()
-
-
-def test_a_restarted_estimator_finds_the_last_jump_and_the_first_step(
-    client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    survey, memory = many(5, attributes=2, steps=3)
-    survey, rng = replace(survey, name="jumps"), np.random.default_rng(1)
-    jump = Jump(value=1, size=0.1, sigma=9.0, low=0.05, high=0.15, changed_at=3)
-    extend(survey, memory, 3, rng, jump=jump)
-    extend(survey, memory, 4, rng)
-    results = KeptResults(survey, RedisResults(survey, client))
-    assert results.landmarks() == []
-    progress = memory.progress()
-    assert progress is not None
-    assert results.save(memory.history(), None, progress)
-    for at_once in (JUMP_STEPS, 2, 1):  # 5 steps: the jump is in the first, the first and the second request
-        monkeypatch.setattr("ldpstream.publishing.results.JUMP_STEPS", at_once)
-        with patch.object(client, "hmget", wraps=client.hmget) as asked:
-            found = [(p.attribute, p.span, p.step) for p in results.landmarks()]
-        assert len(found) == 6 + 1
-        assert {step for _, _, step in found[:-1]} == {0}
-        assert found[-1] == ("a00", "filtered", 3)
-        first, *searches = [len(call.args[1]) for call in asked.call_args_list]
-        assert (first, max(searches)) == (6, min(5, at_once))
-        assert len(searches) == ceil(2 / at_once) + ceil(5 / at_once)  # all steps of the attribute without a jump
 
 
 def metrics(registry: CollectorRegistry) -> list[str]:

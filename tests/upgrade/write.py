@@ -35,7 +35,6 @@ from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.publishing import filter_states
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
 from ldpstream.publishing.stored import StoredReader
@@ -61,10 +60,7 @@ def written() -> Files:
     """The files of the present version, by name."""
     survey = load_survey(SURVEY)
     log = records(survey)
-    with (
-        patch.object(filter_states, "SAVED_EVERY", 1),  # the files have the state of every filter
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         dump = stored(survey, log)
         devices = sqlite_files(survey, Path(folder))
         data = data_folder(survey, log[0], Path(folder) / "data")

@@ -399,7 +399,7 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
 
 def test_the_page_offers_every_estimator_of_the_table(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page gets the names of the estimators from the API, so a new row of the catalogue is a new option."""
-    toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.", default=False)
+    toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.")
     monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, toy))
     demo = Demo(SURVEY, MarkovValues(SURVEY, 1000, 2, 3), 3)
     demo.run(lambda step, made: None)
