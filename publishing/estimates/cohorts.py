@@ -14,7 +14,7 @@ from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable
-from ldpstream.publishing.estimates.catalogue import AttributeCounts, estimators
+from ldpstream.publishing.estimates.catalogue import INVERSION, AttributeCounts, estimators
 from ldpstream.publishing.estimates.conclusions import least_people, pooled
 from ldpstream.publishing.estimates.finite import Attempts, finite
 from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
@@ -43,7 +43,7 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
         counts = AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
         nothing = Estimate.of_nothing(asked.k, reports)
-        rows = estimators(mechanisms, research=False)
+        rows = [row for i, row in enumerate(estimators(mechanisms)) if i == 0 or row.name == INVERSION]
         estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
         edges = edges_of(asked, mechanisms, everybody.span)
         if asked.most is not None:

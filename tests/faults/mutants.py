@@ -313,16 +313,6 @@ def reads_the_filters_once(code: Code) -> None:
     code.schedule.Schedule = Schedule
 
 
-def leaves_restored_steps_out_of_the_filters(code: Code) -> None:
-    """The filters do not see the steps that were restored from the topic."""
-
-    class Schedule(code.schedule.Schedule):  # type: ignore[misc, name-defined]  # a copy of the module
-        def _replayed(self, step: int, publications: list[Any], saved: Progress | None) -> Any:
-            return self._states(saved)
-
-    code.schedule.Schedule = Schedule
-
-
 def never_compares_with_the_store(code: Code) -> None:
     """An agent without new records does not notice that the store has lost the agent's writes."""
 
@@ -451,7 +441,6 @@ MUTANTS: tuple[Mutant, ...] = (
     replaces_better_by_poorer,
     filters_preliminary_counts,
     reads_the_filters_once,
-    leaves_restored_steps_out_of_the_filters,
     never_compares_with_the_store,
     forgets_the_keys_of_a_loaded_checkpoint,
     writes_keys_apart_from_the_counts,

@@ -89,7 +89,7 @@ def test_cohorts_of_unequal_size_with_equal_shares_do_not_differ() -> None:
     asked = {"name": "screen", "size": 100, "level": [{"name": "standard", "mechanism": "OUE", "eps": 1.0}]}
     survey = replace(small_survey(asked), cohort=Cohort(name="version", values=("new", "old"), least=1))
     (m,), rng, found, controls = survey.mechanisms[0], np.random.default_rng(54), 0, np.zeros(2)
-    everybody = conclude(survey, 0, 0, "step", [[m.empty_table()]], True, research=False)
+    everybody = conclude(survey, 0, 0, "step", [[m.empty_table()]], True)
     for _ in range(SEEDS):
         people = (rng.multinomial(n, shares / shares.sum()) for n in (1000, 20_000))
         new, old = (
