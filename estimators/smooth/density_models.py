@@ -10,6 +10,7 @@ Each model is a prior of the steps u, which are normal with the precision Q, exc
     smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth.smooth_prior`)
     bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
     irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
+    uneven      the same with the τ of the best smooth model and small σ: shares that differ a little from their neighbours
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
 A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, the bound of a
@@ -31,6 +32,7 @@ DECADES = 0.75  # distance of two τ, in powers of ten
 LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
 BELL_TAU, BELL_SLOPE = 4.0, 100.0  # exponent of τ for 100 cells, and the prior standard deviation of the range of η
 IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
+UNEVEN = (0.12, 0.5)  # the σ of the uneven models
 SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
@@ -68,7 +70,7 @@ class ModelFit:
     """A fitted model.
 
     Attributes:
-        kind: "flat", "smooth", "bell", "irregular" or "jumps".
+        kind: "flat", "smooth", "bell", "irregular", "uneven" or "jumps".
         steps: (K - 1,) u at the mode.
         shares: (K,) shares at the mode.
         factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
@@ -92,13 +94,16 @@ class ModelFit:
 
 def fits(likelihood: Likelihood) -> list[ModelFit]:
     """Returns all fitted models; the first is the flattest."""
-    found = [*_family(likelihood, "flat", 1), *_family(likelihood, "smooth", 2)]
+    smooth = _family(likelihood, "smooth", 2)
+    found = [*_family(likelihood, "flat", 1), *smooth]
+    best = max(smooth, key=lambda fit: fit.log_evidence)
     start = max(found, key=lambda fit: fit.log_evidence).steps
     found.append(_gaussian(likelihood, "bell", start, *_bell(start.size)))
-    u = start
-    for sigma in SIGMAS:
-        found.append(_gaussian(likelihood, "irregular", u, *_irregular(u.size, sigma)))
-        u = found[-1].steps
+    for kind, exponent, sigmas in (("irregular", IRREGULAR_TAU, SIGMAS), ("uneven", LARGEST - best.decades, UNEVEN)):
+        u = start
+        for sigma in sigmas:
+            found.append(_gaussian(likelihood, kind, u, *_irregular(u.size, sigma, exponent)))
+            u = found[-1].steps
     u, variances = start, None
     for scale in SCALES:
         found.append(_jumps(likelihood, u, scale, variances))
@@ -218,9 +223,9 @@ def _bell(size: int) -> tuple[FloatArray, float]:
     return q, float(np.linalg.slogdet(q)[1])
 
 
-@lru_cache(maxsize=16)
-def _irregular(size: int, sigma: float) -> tuple[FloatArray, float]:
-    smooth = np.linalg.inv(_precision(size, 2, IRREGULAR_TAU + 3 * math.log10((size + 1) / 100))[0])
+@lru_cache(maxsize=64)
+def _irregular(size: int, sigma: float, exponent: float) -> tuple[FloatArray, float]:
+    smooth = np.linalg.inv(_precision(size, 2, exponent + 3 * math.log10((size + 1) / 100))[0])
     noise = sigma**2 * (2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1))
     q = np.asarray(np.linalg.inv(smooth + noise), np.float64)
     return q, float(np.linalg.slogdet(q)[1])

@@ -10,33 +10,8 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
-class Unshrunk:
-    """The unbiased shares, without the effect of a prior.
-
-    Attributes:
-        weight: 1 minus the weight of the smooth model in the estimate, in [0, 1].
-        shares: (k,) best linear unbiased shares, given the sum 1; may be negative.
-        variance: (k,) variances of the unbiased shares without the condition that their sum is 1.
-    """
-
-    weight: float
-    shares: FloatArray
-    variance: FloatArray
-
-    def cumulative(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the distribution function at all edges and its standard errors, (k + 1,) each."""
-        reached, variance = (np.concatenate([[0.0], np.cumsum(x)]) for x in (self.shares, self.variance))
-        return reached, np.sqrt(np.maximum(variance * (1 - variance / variance[-1]), 0))
-
-    def error_of_mean(self, numbers: FloatArray) -> float:
-        """Returns the standard error of the people's mean number, given the number that each value stands for, (k,)."""
-        centred = numbers - self.variance @ numbers / self.variance.sum()
-        return float(np.sqrt(self.variance @ centred**2))
-
-
-@dataclass(frozen=True, slots=True)
 class Unbiased:
-    """The raw inversion of levels, if not all their mechanisms are pure.
+    """The unbiased shares, without the effect of a prior.
 
     Attributes:
         shares: (k,) unbiased shares with sum 1; may be negative.
@@ -52,24 +27,45 @@ class Unbiased:
     bounds: Callable[[float], tuple[FloatArray, FloatArray]]
     error_of_mean: Callable[[FloatArray], float]
 
+    @classmethod
+    def given_the_sum(cls, z: FloatArray, variance: FloatArray) -> "Unbiased":
+        """Returns the best linear unbiased shares, given that their sum is 1.
+
+        Args:
+            z: (k,) unbiased shares with independent errors.
+            variance: (k,) their variances.
+        """
+        total = float(variance.sum())
+        shares = z + (1 - z.sum()) * variance / total
+        reached, below = (np.concatenate([[0.0], np.cumsum(x)]) for x in (shares, variance))
+        error = np.sqrt(np.maximum(below * (1 - below / total), 0))
+        reached[-1], error[-1] = 1.0, 0.0  # without rounding
+
+        def error_of_mean(numbers: FloatArray) -> float:
+            return float(np.sqrt(variance @ (numbers - variance @ numbers / total) ** 2))
+
+        def bounds(reach: float) -> tuple[FloatArray, FloatArray]:
+            return reached - reach * error, reached + reach * error
+
+        return cls(shares, np.arange(z.size + 1), bounds, error_of_mean)
+
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Equally likely shares and histograms from the posterior distribution of ordered shares.
+    """Equally likely shares from the posterior distribution of ordered shares.
 
     Attributes:
         shares: (m, k); each column has draws from the posterior of one share. A row need not be a distribution.
-        smooth: (m, k) histograms; each row is a distribution. Use these for means, quantiles and other numbers that depend on
-            many shares.
+        central: (k,) histogram with the means, quantiles and other numbers that depend on many shares.
         below, above: (k,) each; an interval's lower and upper ends move outwards by these numbers.
-        unshrunk: the unbiased shares; None if the estimate is the smooth model alone.
+        unbiased: the unbiased shares, for the intervals of such numbers.
     """
 
     shares: FloatArray
-    smooth: FloatArray
+    central: FloatArray
     below: FloatArray
     above: FloatArray
-    unshrunk: Unshrunk | Unbiased | None = None
+    unbiased: Unbiased
 
     def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
         """Returns the lower and upper ends of the shares' intervals, (k,) each, in [0, 1]."""

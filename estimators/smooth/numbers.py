@@ -28,11 +28,18 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 MAX_CELLS = 96  # cells of the models; the time is proportional to the cube of this number
-ODDS = {"flat": -3.0, "smooth": 0.0, "bell": 0.0, "irregular": -4.0, "jumps": 0.0}  # prior log-odds of each model of a kind
+ODDS = {
+    "flat": -3.0,
+    "smooth": 0.0,
+    "bell": 0.0,
+    "irregular": -4.0,
+    "uneven": -4.0,
+    "jumps": 0.0,
+}  # prior log-odds of each model of a kind
 STEEPER = -0.5  # prior log-odds of a ten times smaller τ
 FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
-DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "bell": -np.inf, "irregular": 1.0, "jumps": 0.0}  # the same for intervals
-ROUGH = ("irregular", "jumps")
+DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "bell": -np.inf, "irregular": 1.0, "uneven": -1.0, "jumps": 0.0}  # for intervals
+LEAST_PART = 0.15  # an interval is extended towards the unbiased share's interval by at least this part of the distance
 SPANS = (1, 2, 4, 8, 16, 32)  # numbers of neighbouring edges; the mean over them bounds the distribution function
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
@@ -67,7 +74,9 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: S
     drawn_weights = _weights(found, [DRAWN_ODDS[fit.kind] for fit in found])
     drawn = cells.spread(np.maximum(_drawn(likelihood, found, drawn_weights), TINY))
     drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps)[0])
-    rough = sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind in ROUGH)
+    part = {kind: sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind == kind) for kind in ODDS}
+    rough = min((part["irregular"] + part["jumps"]) / max(1 - part["uneven"], TINY), 1.0)
+    rough = LEAST_PART + (1 - LEAST_PART) * rough
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
     least = SHARP * np.minimum(drawn.std(axis=0), 1 / w.size)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
@@ -80,7 +89,7 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: S
     unbiased = _unbiased(groups, steps, shares, cells)
     used = (weights > 0) | (drawn_weights > 0)
     converged = all(fit.converged for fit, has_weight in zip(found, used, strict=True) if has_weight)
-    return Estimate(shares, errors, raw.n, converged=converged, posterior=Draws(drawn, drawn, below, above, unbiased))
+    return Estimate(shares, errors, raw.n, converged=converged, posterior=Draws(drawn, shares, below, above, unbiased))
 
 
 class _Cells:

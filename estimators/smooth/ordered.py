@@ -23,6 +23,7 @@ Sources: Stein 1981; Leung and Barron 2006 (weights); Ramani, Blu and Unser 2008
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -32,7 +33,6 @@ from scipy.special import expit
 from ldpstream.estimators.bayes.unordered import posterior_means, unordered_posterior
 from ldpstream.estimators.bayes.value_likelihood import Observation, informative, observations, people_of
 from ldpstream.estimators.estimate import Estimate, Group, Steps
-from ldpstream.estimators.smooth.draws import Draws, Unshrunk
 from ldpstream.estimators.smooth.plateaus import Plateaus, plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
 from ldpstream.mechanisms.arguments import FloatArray
@@ -81,9 +81,7 @@ def ordered_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: 
     without = risk(unordered.frequencies, _without_order(groups, steps, by))
     of_unordered = expit((risk(weights @ found, weights @ moved) - without) / 4)
     weights = np.append((1 - of_unordered) * weights, of_unordered)
-    variance = smooth.variance
-    unshrunk = Unshrunk(float(1 - weights[0]), z + (1 - z.sum()) * variance / variance.sum(), variance)
-    return _combined(smooth, stepped, unordered, weights, _misfit(smooth, smooth_risk, noise), unshrunk)
+    return _combined(smooth, stepped, unordered, weights, _misfit(smooth, smooth_risk, noise))
 
 
 def smoothed_shares(shares: FloatArray, standard_errors: FloatArray, n: int, widths: npt.ArrayLike | None = None) -> Estimate:
@@ -121,12 +119,7 @@ def _without_order(groups: list[Group], steps: Steps, by: FloatArray) -> FloatAr
 
 
 def _combined(
-    smooth: SmoothPosterior,
-    stepped: Plateaus,
-    unordered: Estimate,
-    weights: FloatArray,
-    misfit: FloatArray,
-    unshrunk: Unshrunk,
+    smooth: SmoothPosterior, stepped: Plateaus, unordered: Estimate, weights: FloatArray, misfit: FloatArray
 ) -> Estimate:
     shares = smooth.draws.shares
     if misfit.any():
@@ -144,7 +137,7 @@ def _combined(
     frequencies = weights @ means
     variance = weights @ (errors**2 + (means - frequencies) ** 2)
     below, above = weights[0] * smooth.draws.below, weights[0] * smooth.draws.above
-    draws = Draws(shares, smooth.draws.smooth, below, above, unshrunk)
+    draws = replace(smooth.draws, shares=shares, below=below, above=above)
     return Estimate(frequencies / frequencies.sum(), np.sqrt(variance), unordered.n, posterior=draws)
 
 

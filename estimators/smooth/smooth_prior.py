@@ -35,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp, ndtr, ndtri
 
-from ldpstream.estimators.smooth.draws import Draws
+from ldpstream.estimators.smooth.draws import Draws, Unbiased
 from ldpstream.mechanisms.arguments import FloatArray
 
 DRAWS = 200  # posterior draws
@@ -217,7 +217,13 @@ def smooth_posterior(
     return SmoothPosterior(
         _with_sum_one(*np.tensordot(_weights(modes, odds), moments, axes=1)),
         draws.std(axis=0),
-        Draws(draws, draws, least + np.maximum(bias, 0), least + np.maximum(-bias, 0)),
+        Draws(
+            draws,
+            draws.mean(axis=0),
+            least + np.maximum(bias, 0),
+            least + np.maximum(-bias, 0),
+            Unbiased.given_the_sum(observed, problem.variance),
+        ),
         problem.variance,
         float(logsumexp([mode.log_evidence for mode in modes])) - math.log(tried) - k / 2 * math.log(2 * math.pi),
         partial(_moved, problem, modes, odds),

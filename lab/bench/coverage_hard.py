@@ -103,7 +103,7 @@ def _row(cell: Cell, quantity: str, held: FloatArray, width: FloatArray, value: 
 
 
 def _ends(estimate: Estimate, edges: FloatArray) -> list[tuple[float, float]]:
-    average, percentiles = mean(estimate, edges), quantiles(estimate, edges, anywhere=True)
+    average, percentiles = mean(estimate, edges), quantiles(estimate, edges)
     assert average is not None
     assert percentiles is not None
     return [(x.low - 1e-9, x.high + 1e-9) for x in (average, *percentiles)]

@@ -75,6 +75,12 @@ def with_spikes(f: FloatArray, *spikes: tuple[float, float]) -> FloatArray:
     return np.asarray(result)
 
 
+def uneven(f: FloatArray, by: float) -> FloatArray:
+    """Multiplies the shares by log-normal factors with this standard deviation of the logarithm."""
+    factors = np.exp(by * np.random.default_rng([18, f.size]).standard_normal(f.size))
+    return np.asarray(f * factors / (f @ factors))
+
+
 TUNED: dict[str, Shape] = {
     "smooth": lambda k: density(k, stats.beta(5, 2).cdf),
     "bimodal": lambda k: density(k, normals((0.5, 0.3, 0.08), (0.5, 0.65, 0.1))),
@@ -95,7 +101,13 @@ HELD_OUT: dict[str, Shape] = {
     "three values": lambda k: with_spikes(density(k, normals((1, 0.5, 0.2))), (0.1, 0.5), (0.5, 0.3), (0.9, 0.15)),
     "power law": lambda k: density(k, stats.lomax(1.5, scale=0.04).cdf),
 }
-SHAPES = TUNED | HELD_OUT
+HARD: dict[str, Shape] = {  # the shapes for which intervals were worst
+    "irregular": lambda k: uneven(density(k, stats.beta(3, 4).cdf), 0.15),
+    "round numbers": lambda k: heaped(density(k, stats.gamma(4, scale=0.1).cdf), 0.05, 1.0),
+    "far group": lambda k: with_spikes(density(k, normals((1, 0.25, 0.08))), (0.95, 0.014)),
+}
+SHAPES = TUNED | HELD_OUT | HARD
+GROUPS = {"tuned and held-out shapes": [*TUNED, *HELD_OUT], "held-out shapes": [*HELD_OUT], "hard shapes": [*HARD]}
 
 
 def cells(quick: bool) -> list[Cell]:
@@ -163,8 +175,8 @@ def _job(task: tuple[Cell, int, int]) -> Row:
 
 def ratio_table(rows: list[Row], name_of_rival: str = "EMS") -> Table:
     table = Table("shape", *MEASURES, "worst rmse", title=f"Error of the default estimate, relative to {name_of_rival}")
-    for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
-        chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]
+    for name in [*dict.fromkeys(row.cell.shape for row in rows), *GROUPS]:
+        chosen = _of(rows, name)
         if chosen:
             rivals = [row.ems if name_of_rival == "EMS" else row.wavelets for row in chosen]
             ratios = {
@@ -179,13 +191,13 @@ def ratio_table(rows: list[Row], name_of_rival: str = "EMS") -> Table:
 
 def coverage_table(rows: list[Row]) -> Table:
     table = Table("shape", *INTERVALS, title="Coverage of the 95 % intervals, % (worst cell)")
-    for name in [*dict.fromkeys(row.cell.shape for row in rows), "all shapes", "held-out shapes"]:
-        chosen = [row for row in rows if name in (row.cell.shape, "all shapes") or _held_out(name, row)]
+    for name in [*dict.fromkeys(row.cell.shape for row in rows), *GROUPS]:
+        chosen = _of(rows, name)
         if chosen:
             found = {kind: [100 * row.covered[kind] for row in chosen] for kind in INTERVALS}
             table.add_row(name, *(f"{np.mean(x):.1f} ({min(x):.0f})" for x in found.values()))
     return table
 
 
-def _held_out(name: str, row: Row) -> bool:
-    return name == "held-out shapes" and row.cell.shape in HELD_OUT
+def _of(rows: list[Row], name: str) -> list[Row]:
+    return [row for row in rows if row.cell.shape in GROUPS.get(name, (name,))]

@@ -150,7 +150,7 @@ def numbers_of(
     """
     if edges is None or (average := mean(estimate, edges, anywhere=bins)) is None:
         return {}
-    percentiles = quantiles(estimate, edges, anywhere=True)
+    percentiles = quantiles(estimate, edges)
     assert percentiles is not None
     return {name: _number(x, withheld) for name, x in zip(NUMBERS, (average, *percentiles), strict=True)}
 

@@ -1,7 +1,6 @@
 """The estimate of numbers from Square Wave reports: its models against dense references, its intervals, and its accuracy."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -50,8 +49,7 @@ def drawn(m: SquareWave, f: FloatArray, n: int, rng: np.random.Generator) -> Cou
 
 def unbiased_of(found: Estimate) -> Unbiased:
     assert isinstance(found.posterior, Draws)
-    assert isinstance(found.posterior.unshrunk, Unbiased)
-    return found.posterior.unshrunk
+    return found.posterior.unbiased
 
 
 # ---- the models
@@ -103,7 +101,7 @@ def test_the_evidence_of_jumps_is_a_close_lower_bound() -> None:
 
 
 def test_the_irregular_prior_adds_independent_parts() -> None:
-    q, log_det = _irregular(7, 0.5)
+    q, log_det = _irregular(7, 0.5, IRREGULAR_TAU)
     assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
     steps = np.diff(np.eye(8), axis=0)
     smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
@@ -151,7 +149,6 @@ def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
     table = m.table(int(counts.sum()), counts)
     found = estimate(m, table, steps=reports).posterior
     assert isinstance(found, Draws)
-    assert isinstance(found.unshrunk, Unbiased)
 
     def error(values: FloatArray) -> float:
         told = m.reading.inverse() @ values
@@ -159,11 +156,11 @@ def test_the_unbiased_errors_are_those_of_the_channel(reports: int) -> None:
         between = float(f @ values**2 - (f @ values) ** 2)
         return math.sqrt((float(f @ of_value) / reports + between) * reports / n)
 
-    assert found.unshrunk.error_of_mean(numbers) == pytest.approx(error(numbers), rel=1e-3)
+    assert found.unbiased.error_of_mean(numbers) == pytest.approx(error(numbers), rel=1e-3)
     assert mean_variance(m, f, numbers, reports) * reports / n == pytest.approx(error(numbers) ** 2, rel=1e-3)
     reached, edge = np.concatenate([[0.0], np.cumsum(f)]), np.arange(7)
     for reach in (1.0, 30.0, 300.0):  # wider spans are better for a larger reach
-        low, high = found.unshrunk.bounds(reach)
+        low, high = found.unbiased.bounds(reach)
         for place in range(1, 6):
             below, above = [], []
             for span in (1, 2, 4):
@@ -274,33 +271,42 @@ def far(k: int) -> FloatArray:
     return np.asarray(0.985 * np.eye(k)[0] + 0.015 * np.eye(k)[-1])
 
 
-def halves(k: int) -> FloatArray:
-    return np.asarray(0.499 * np.eye(k)[1] + 0.501 * np.eye(k)[-2])
-
-
-@pytest.mark.parametrize(("shape", "q", "runs"), [(far, 0.99, 60), (halves, 0.5, 150)])
-def test_percentiles_cover_people_far_from_all_others(shape: Callable[[int], FloatArray], q: float, runs: int) -> None:
-    """False alarm below 1e-4: independent runs, each with a chance of 0.95. The controls miss more often.
-
-    The control of the few people are the draws of the models, which nearly ignore them. The control of the two halves are
-    intervals of a lower level.
-    """
-    m, f, rng, edges = SquareWave(32, 0.5), shape(32), np.random.default_rng(11), np.linspace(0, 1, 33)
-    truth, hits, control = float(np.interp(q, np.concatenate([[0.0], np.cumsum(f)]), edges)), 0, 0
-    for _ in range(runs):
+def test_the_99th_percentile_covers_people_far_from_all_others() -> None:
+    """False alarm below 1e-4: 60 runs, each with a chance of 0.95. Control: the models nearly ignore these people."""
+    m, f, rng, edges = SquareWave(32, 0.5), far(32), np.random.default_rng(11), np.linspace(0, 1, 33)
+    truth, hits = float(np.interp(0.99, np.concatenate([[0.0], np.cumsum(f)]), edges)), np.zeros(2)
+    for _ in range(60):
         found = estimate(m, drawn(m, f, 1000, rng))
-        posterior = found.posterior
-        assert isinstance(posterior, Draws)
-        other = (replace(found, posterior=replace(posterior, unshrunk=None)), 0.95) if shape is far else (found, 0.6)
-        for which, (one, level) in enumerate([(found, 0.95), other]):
-            numbers = quantiles(one, edges, [q], level)
-            assert numbers is not None
-            assert numbers[0].low <= numbers[0].value <= numbers[0].high
-            hit = numbers[0].low <= truth <= numbers[0].high
-            hits, control = hits + (hit and not which), control + (hit and which)
-    least = stats.binom.ppf(1e-4, runs, 0.95)
-    assert hits >= least
-    assert control < least
+        assert isinstance(found.posterior, Draws)
+        alone = replace(found.posterior, unbiased=Unbiased.given_the_sum(found.frequencies, np.full(32, 1e-12)))
+        for which, one in enumerate((found, replace(found, posterior=alone))):
+            [p99] = quantiles(one, edges, [0.99]) or ()
+            assert p99.low <= p99.value <= p99.high
+            hits[which] += p99.low <= truth <= p99.high
+    assert hits[0] >= stats.binom.ppf(1e-4, 60, 0.95) > hits[1]
+
+
+def test_intervals_of_shares_hold_where_neighbours_differ_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shares have log-normal factors with a spread of 15 %.
+
+    In 60 other runs, 96 % of the intervals hold, and 66 % without the uneven models and the least part. The standard error of 8
+    runs is 2 percentage points each.
+    """
+    rng, m, f = (
+        np.random.default_rng(3),
+        SquareWave(64, 4.0),
+        bell(64) * np.exp(0.15 * np.random.default_rng(5).normal(size=64)),
+    )
+    f /= f.sum()
+    tables = [drawn(m, f, 100_000, rng) for _ in range(8)]
+
+    def held() -> float:
+        return float(np.mean([(low <= f) & (f <= high) for low, high in (estimate(m, table).interval() for table in tables)]))
+
+    assert held() > 0.9
+    monkeypatch.setattr(density_models, "UNEVEN", ())
+    monkeypatch.setattr(module, "LEAST_PART", 0.0)
+    assert held() < 0.8
 
 
 @pytest.mark.parametrize("reports", [1, 5])
