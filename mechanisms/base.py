@@ -61,6 +61,8 @@ class Mechanism(ABC):
         answers: the kind of question that the mechanism answers: one of several values, with or without an order; one of
             several numbers in bins; or a set of values.
         most_values: the largest k.
+        portable: true if docs/reference/write_a_device.md describes the mechanism, and devices in other languages have it. If
+            false, only devices in Python have it, and the documents and the test vectors for other devices leave it out.
         name: the mechanism's name.
         k: domain size, at least 2; for sets, the number of values and dummies. A mechanism for values works for every k up to
             2^24 or `most_values`, except for methods that need the dense `channel` or say so.
@@ -90,6 +92,7 @@ class Mechanism(ABC):
     names: ClassVar[tuple[str, ...]]
     answers: ClassVar[Answers] = "values"
     most_values: ClassVar[int] = MAX_K
+    portable: ClassVar[bool] = True
     name: str
     k: int
     eps_1: float

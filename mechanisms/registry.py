@@ -60,6 +60,11 @@ def registered() -> tuple[str, ...]:
     return (*ONE_TIME, *LONGITUDINAL, *NUMERIC, *SETS)
 
 
+def portable() -> tuple[str, ...]:
+    """The names of the mechanisms that devices in every language have."""
+    return tuple(name for family in FAMILIES if family.portable for name in family.names)
+
+
 def _maker(name: str) -> Callable[..., Mechanism]:
     return (ONE_TIME | LONGITUDINAL | NUMERIC | SETS)[name]
 

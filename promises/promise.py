@@ -134,6 +134,7 @@ def promise(survey: Survey) -> list[str]:
             lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
             lines += [f"  {line}" for line in _level(survey, i, level.name, m)]
             lines += [f"  {line}" for line in _choice(level, m, survey.window_steps)]
+            lines += [] if m.portable else [f"  Only devices in Python have {m.name}: others refuse this survey."]
     if d > 1:
         lines += ["", device_line(survey)]
     if any(m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):

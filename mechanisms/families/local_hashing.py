@@ -230,6 +230,7 @@ class Hashing(Mechanism):
     """
 
     claims_by = HashingClaims
+    most_values = MAX_HASH_K
 
     g: int
     symbols: GRR | LongitudinalGRR
@@ -239,7 +240,7 @@ class Hashing(Mechanism):
     other_symbol: float  # Pr[report is y | hashed symbol is not y]; p is Pr[report is y | hashed symbol is y]
 
     def _set_domain(self, k: object) -> None:
-        self.k = integer("k", k, 2, MAX_HASH_K)
+        self.k = integer("k", k, 2, self.most_values)
 
     def _set_pool(self, g: object) -> None:
         self.g = integer("g", g, 2, MAX_FIELD)

@@ -202,6 +202,7 @@ class SquareWave(ChannelMechanism):
     claims_by = SquareWaveClaims
     names = ("SW",)
     answers: ClassVar[Answers] = "numbers"
+    most_values = MAX_BINS
     name = "SW"
     randomizer = WaveRandomizer
     read_by = WaveReading

@@ -20,10 +20,11 @@ from ldpstream.device import Device, StepForgotten
 from ldpstream.device.claims import claim
 from ldpstream.device.device import index_of
 from ldpstream.device.secure_random import SecureRandom
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, Mechanism, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, SETS, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Parameters, Randomizer
 from ldpstream.mechanisms.families.finite_field import prime_powers
 from ldpstream.mechanisms.families.hash_randomizer import hashed
+from ldpstream.mechanisms.registry import portable
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows
@@ -33,7 +34,7 @@ from tests.devices.relay_requests import relay_requests
 from tests.devices.signatures import signatures
 from tests.devices.wallet_lives import wallet_lives
 
-EVERY = (*NAMES, *NUMERIC, *SETS)
+EVERY = portable()
 VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
 SURVEYS = sorted((VECTORS / "surveys").glob("*.toml"))
 RELAYED = VECTORS / "relayed.toml"  # apart from the others: a device that does not send through a relay refuses it

@@ -23,7 +23,7 @@ from ldpstream.gateway import credentials, intake
 from ldpstream.gateway.http import bodies, problems
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families import local_hashing
-from ldpstream.mechanisms.registry import registered
+from ldpstream.mechanisms.registry import portable
 from ldpstream.output.forecast_tables import points
 from ldpstream.planning.forecast import forecast
 from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VALUES
@@ -232,7 +232,7 @@ def test_the_results_in_the_index_are_those_of_the_documents() -> None:
 
 def test_the_number_of_attacks() -> None:
     """The default of `python -m lab.audit`: two code paths of each mechanism at each ε, and a spaced level."""
-    audited = [audited_mechanism(name, eps) for name in registered() for eps in EPS]
+    audited = [audited_mechanism(name, eps) for name in portable() for eps in EPS]
     n = 2 * sum(len(losses(m)) for m in audited) + len(CLAIMS)
     assert f"None of the {n} lower bounds" in PLAIN["privacy.md"]
     assert f"[{n} attacks]" in PLAIN["README.md"]

@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, SETS, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NUMERIC, SETS, mechanism
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.mechanisms.families.finite_field import modulus, prime_power
 from ldpstream.mechanisms.families.hash_randomizer import hashed
 from ldpstream.mechanisms.families.linear_pool import LinearPool
+from ldpstream.mechanisms.registry import portable
 from ldpstream.surveys import Attribute, Level, load_survey
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "reference" / "write_a_device.md").read_text()
 WIRE = (ROOT / "docs" / "reference" / "wire_format.md").read_text()
-EVERY = (*NAMES, *NUMERIC)
+EVERY = tuple(name for name in portable() if name not in SETS)
 CHOICES = 4  # of sets
 PLAIN = " ".join(TEXT.split())
 

@@ -16,8 +16,9 @@ from lab.papers.reports_term import reports_term
 from ldpstream.mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.counts.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
-from ldpstream.mechanisms.families.local_hashing import HashingTerm, LocalHashing, LongitudinalHashing
+from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.families.square_wave import SquareWave, WaveTerm
+from tests.mechanisms.reference import WRITTEN
 
 
 def make(name: str, k: int, eps: float = 1.0) -> Mechanism:
@@ -83,8 +84,8 @@ def test_the_term_of_a_table_equals_the_dense_term(m: Mechanism, data: st.DataOb
 
 def test_each_mechanism_gets_its_own_term() -> None:
     kinds: list[tuple[Mechanism, type]] = [
-        *[(make(name, 5), HashingTerm if name.endswith("LH") else SupportTerm) for name in NAMES],
-        *[(make(name, 5).with_fake_data(2), FakeDataTerm if name.endswith("LH") else SupportTerm) for name in NAMES],
+        *[(make(name, 5), WRITTEN[name].term) for name in NAMES],
+        *[(make(n, 5).with_fake_data(2), FakeDataTerm if WRITTEN[n].term is not SupportTerm else SupportTerm) for n in NAMES],
         (TruncatedGeometric(5, 1.0), GeometricTerm),
         (PlanarGeometric((2, 3), 1.0), PlanarTerm),
         (PlanarGeometric((1, 3), 1.0), DenseTerm),

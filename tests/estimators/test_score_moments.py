@@ -29,23 +29,29 @@ def score(m: Mechanism, given: FloatArray, hit: FloatArray, exact: bool) -> Floa
     return given / (given @ F) if exact else hit * (m.p - m.q) / (m.q + (m.p - m.q) * F)
 
 
-def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -> tuple[FloatArray, FloatArray]:
-    """Returns the matrices of `score_moments`, computed over every value, function, memo and report sequence of one person."""
+def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool, d: int = 1) -> tuple[FloatArray, FloatArray]:
+    """Returns the matrices of `score_moments`, computed over every value, function, memo and report sequence of one person.
+
+    One person in d encodes the true value, the others a uniform value, the same at all steps.
+    """
     k, g, size = m.k, m.g, m.pool.size
     table = np.array([m.pool.hash(np.full(k, a), np.arange(k)) for a in range(size)])
     reports = [(a, y, (table[a] == y).astype(float)) for a in range(size) for y in range(g)]
     given = {(a, y): (m.other_symbol + (m.p - m.other_symbol) * hit) / size for a, y, hit in reports}
-    scores = {(a, y): score(m, given[a, y], hit, exact) for a, y, hit in reports}
+    sent_by = given  # under the encoded value
+    given = {key: (chances + (d - 1) * chances.mean()) / d for key, chances in sent_by.items()}
+    mixed = m.with_fake_data(d)
+    scores = {(a, y): score(mixed, given[a, y], hit, exact) for a, y, hit in reports}
     hessian = np.zeros((k, k))
     for a, y, hit in reports:
         seen = given[a, y] @ F
         if exact:
             hessian += seen * np.outer(given[a, y] / seen, given[a, y] / seen)
         else:
-            slope = (m.p - m.q) / (m.q + (m.p - m.q) * F)
+            slope = (mixed.p - mixed.q) / (mixed.q + (mixed.p - mixed.q) * F)
             hessian += seen * np.diag(hit * slope**2)
     mean, second = np.zeros(k), np.zeros((k, k))
-    for chance, sends in people(m, table, given):
+    for chance, sends in people(m, table, sent_by, (F + (d - 1) / k) / d):
         for sent in itertools.product(sends, repeat=steps):
             total = sum(scores[key] for key, _ in sent)
             weight = chance * np.prod([p for _, p in sent])
@@ -55,36 +61,31 @@ def enumerated(m: LocalHashing | LongitudinalHashing, steps: int, exact: bool) -
 
 
 def people(
-    m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray]
+    m: LocalHashing | LongitudinalHashing, table: FloatArray, given: dict[tuple[int, int], FloatArray], encoded: FloatArray
 ) -> Iterator[tuple[float, list[tuple[tuple[int, int], float]]]]:
     """Yields (probability, [(report, report's probability)]) for every state that a person may keep over all reports."""
     for v in range(m.k):
         if isinstance(m, LocalHashing):
-            yield F[v], [(key, chances[v]) for key, chances in given.items()]
+            yield encoded[v], [(key, chances[v]) for key, chances in given.items()]
             continue
         for a, memo in itertools.product(range(m.pool.size), range(m.g)):
-            chance = F[v] / m.pool.size * (m.p1 if memo == table[a, v] else m.q1)
+            chance = encoded[v] / m.pool.size * (m.p1 if memo == table[a, v] else m.q1)
             yield chance, [((a, y), m.p2 if y == memo else m.q2) for y in range(m.g)]
 
 
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(
-    ("name", "g", "steps"),
+    ("name", "g", "steps", "d"),
     [
-        ("OLH", 3, 1),
-        ("OLH", 4, 1),
-        ("OLH", 5, 1),
-        ("OLH", 2, 2),
-        ("L-OLH", 3, 1),
-        ("L-OLH", 3, 2),
-        ("L-OLH", 4, 3),
-        ("L-OLH", 2, 3),
+        ("OLH", 3, 1, 1), ("OLH", 4, 1, 1), ("OLH", 5, 1, 1), ("OLH", 2, 2, 1), ("OLH", 3, 2, 3), ("L-OLH", 3, 1, 1),
+        ("L-OLH", 3, 2, 1), ("L-OLH", 4, 3, 1), ("L-OLH", 2, 3, 2),
     ],
-)
-def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, exact: bool) -> None:
-    """For the true likelihood, compares only changes that keep the frequencies' sum. Estimators use no other change."""
-    m, along = hashing(name, g), helmert(F.size) if exact else np.eye(F.size)
-    for found, expected in zip(m.reading.score_moments(F, steps, exact), enumerated(m, steps, exact), strict=True):
+)  # fmt: skip
+def test_score_moments_of_hashing_equal_enumeration(name: str, g: int, steps: int, d: int, exact: bool) -> None:
+    """Compares only changes that keep the frequencies' sum. Estimators use no other change."""
+    m, along = hashing(name, g), helmert(F.size) if exact or d > 1 else np.eye(F.size)
+    stated = m.with_fake_data(d).reading.score_moments(F, steps, exact)
+    for found, expected in zip(stated, enumerated(m, steps, exact, d), strict=True):
         np.testing.assert_allclose(along @ found @ along.T, along @ expected @ along.T, rtol=1e-10, atol=1e-12)
 
 

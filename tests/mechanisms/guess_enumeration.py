@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import Longitudinal, Mechanism
-from tests.mechanisms import enumeration, reference
+from tests.mechanisms import reference
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Likelihoods = dict[tuple[int, ...], Floats]
 
 
@@ -19,37 +20,31 @@ def likelihoods(m: Mechanism, t: int) -> Likelihoods:
     if not isinstance(m, Longitudinal):
         channel = m.channel()
         return {x: _joined(channel[v] for v in x) for x in sequences}
-    rounds = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2)
-    if m.name.endswith("UE"):
-        bits = range(m.k)
-        return {x: _joined(np.exp(enumeration.bit_log_likelihood(rounds, x, bit)) for bit in bits) for x in sequences}
-    if m.name == "L-SS":
-        memos, kernel = reference.written(m).rounds(m)
-        return {x: _of_memos(x, memos[:, 0], kernel) for x in sequences}
-    n_functions, n_symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
-    table, of = enumeration.symbol_log_likelihood(n_symbols, rounds, t)
-    row = {x: np.exp(logs) for x, logs in zip(of, table, strict=True)}
+    memo, kernel = reference.written(m).rounds(m)
+    keys, weights = reference.written(m).keys(m), memo.sum(axis=2)[0]
     found: Likelihoods = {}
     for x in sequences:
-        keys = [m.memo_keys(np.array(x), np.full(t, function)) for function in range(n_functions)]
-        found[x] = np.concatenate([row[tuple(symbols.tolist())] for symbols in keys]) / n_functions
+        blocks = [w * _of_memos(keys[b][list(x)], memo[list(x), b] / w, kernel) for b, w in enumerate(weights)]
+        found[x] = np.concatenate(blocks)
     return found
 
 
-def _of_memos(x: tuple[int, ...], memos: Floats, kernel: Floats) -> Floats:
-    """P(y|x) of all outputs, if each value of x has one memo.
+def _of_memos(keys: Ints, memos: Floats, kernel: Floats) -> Floats:
+    """P(y|x) of all outputs, if steps with the same key have the same memo.
 
     Args:
-        memos: (k, memos) Pr[memo | value].
+        keys: (t,) the key of each step's memo.
+        memos: (t, memos) Pr[memo] at each step.
         kernel: (memos, reports) Pr[report | memo].
     """
-    joint = np.ones((kernel.shape[1],) * len(x))
-    for value in set(x):
-        steps = [i for i, other in enumerate(x) if other == value]
-        of_value = np.ones((len(kernel), *(1 for _ in x)))
+    t = len(keys)
+    joint = np.ones((kernel.shape[1],) * t)
+    for key in set(keys.tolist()):
+        steps = np.flatnonzero(keys == key)
+        of_key = np.ones((len(kernel), *(1 for _ in keys)))
         for i in steps:
-            of_value = of_value * kernel.reshape(len(kernel), *(kernel.shape[1] if i == j else 1 for j in range(len(x))))
-        joint = joint * np.tensordot(memos[value], of_value, 1)
+            of_key = of_key * kernel.reshape(len(kernel), *(kernel.shape[1] if i == j else 1 for j in range(t)))
+        joint = joint * np.tensordot(memos[steps[0]], of_key, 1)
     return joint.ravel()
 
 
@@ -69,6 +64,12 @@ def success(rows: Iterable[Floats]) -> float:
 def largest_posterior(rows: Iterable[Floats]) -> float:
     table = np.array(list(rows))
     return float((table.max(axis=0) / table.sum(axis=0)).max())
+
+
+def sequence_loss(m: Mechanism, t: int) -> float:
+    """The largest loss between any two sequences of t values, over all outputs."""
+    logs = np.log(np.array(list(likelihoods(m, t).values())))
+    return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def unchanged(m: Mechanism, t: int) -> list[Floats]:

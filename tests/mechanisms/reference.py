@@ -15,6 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ldpstream.mechanisms import NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms.counts.terms import SupportTerm
+from ldpstream.mechanisms.families.local_hashing import HashingTerm
+from ldpstream.mechanisms.families.memoized_subset import weights
+from ldpstream.mechanisms.families.square_wave import WaveTerm
 from ldpstream.mechanisms.registry import FAMILIES
 
 Floats = npt.NDArray[np.float64]
@@ -129,7 +133,16 @@ def hashes(g: int, k: int) -> Ints:
 
 
 class Written:
-    """A family of mechanisms: its reports, and the probabilities of its rounds. Every suite reads them from here."""
+    """A family of mechanisms: its reports, and the probabilities of its rounds. Every suite reads them from here.
+
+    Attributes:
+        term: the class of its exact likelihood.
+        loose: true if its claims keep defaults that are only bounds: evidence, and the weight of a false report for several
+            values.
+    """
+
+    term: type[Any] = SupportTerm
+    loose = False
 
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Every possible report, in the order of the channel's columns, and a boolean array (outputs, k): true where a report
@@ -145,8 +158,28 @@ class Written:
         memoized mechanism."""
         return symbols(m.k, m.p1, m.q1)[:, None, :], symbols(m.k, m.p2, m.q2)
 
+    def keys(self, m: Any) -> Ints:
+        """(blocks, k) the number of the memo of each value."""
+        return np.arange(m.k)[None]
+
+    def ratio(self, m: Any, coins: list[Fraction]) -> Fraction:
+        """e^{ε₁}, from the chances of the coins that a device tosses for one report."""
+        return self._symbols_ratio(m.k, coins)
+
+    def _symbols_ratio(self, n: int, coins: list[Fraction]) -> Fraction:
+        p, q = coins[0], (1 - coins[0]) / (n - 1)
+        for p2 in coins[1:]:
+            q2 = (1 - p2) / (n - 1)
+            p, q = p * p2 + (n - 1) * q * q2, p * q2 + q * p2 + (n - 2) * q * q2
+        return p / q
+
 
 class Waves(Written):
+    term = WaveTerm
+
+    def ratio(self, m: Any, coins: list[Fraction]) -> Fraction:
+        return Fraction(coins[0] / m.width * (m.k - 1) / (1 - coins[0]))
+
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         cells = np.arange(m.k - 1 + m.width)
         offset = cells[:, None] - np.arange(m.k)
@@ -158,6 +191,12 @@ class Waves(Written):
 
 
 class Bits(Written):
+    def ratio(self, m: Any, coins: list[Fraction]) -> Fraction:
+        p, q = coins[:2]
+        if m.memoized:
+            p, q = (x * coins[2] + (1 - x) * coins[3] for x in (p, q))
+        return p * (1 - q) / ((1 - p) * q)
+
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         chosen = np.array([digits(i, 2, m.k) for i in range(2**m.k)], bool)
         return np.packbits(chosen, axis=1, bitorder="little"), chosen
@@ -171,6 +210,14 @@ class Bits(Written):
 
 
 class Subsets(Written):
+    def ratio(self, m: Any, coins: list[Fraction]) -> Fraction:
+        p = coins[0]
+        if m.memoized:
+            ways = weights(m.k, m.memo_size, m.omega, m.odds)
+            overlap = Fraction(sum(j * way for j, way in enumerate(ways)), sum(ways))
+            p = p * overlap / m.memo_size + (1 - p) * (m.omega - overlap) / (m.k - m.memo_size)
+        return Fraction(p / m.omega * (m.k - m.omega) / (1 - p))
+
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         chosen = self._sets(m.k, m.omega)
         return np.packbits(chosen, axis=1, bitorder="little"), chosen
@@ -191,6 +238,14 @@ class Subsets(Written):
 
 
 class Hashed(Written):
+    term = HashingTerm
+
+    def keys(self, m: Any) -> Ints:
+        return hashes(m.g, m.k)
+
+    def ratio(self, m: Any, coins: list[Fraction]) -> Fraction:
+        return self._symbols_ratio(m.g, coins)
+
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         table = hashes(m.g, m.k)
         pairs = list(product(range(len(table)), range(m.g)))
@@ -218,6 +273,12 @@ def written(m: Mechanism) -> Written:
     if m.name not in WRITTEN:
         raise AssertionError(f"write {m.name} down in {__name__}.WRITTEN, from its docstring and independently of its code")
     return WRITTEN[m.name]
+
+
+def forged(m: Mechanism) -> npt.NDArray[Any]:
+    """One report that raises the last value as much as a report can, and as many other values as possible."""
+    rows, supported = all_reports(m)
+    return rows[[np.lexsort((supported.sum(axis=1), supported[:, -1]))[-1]]]
 
 
 def all_reports(m: Mechanism) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:

@@ -14,6 +14,8 @@ from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, SETS, Mechanism, choose
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, LIKE_VARIANCE, lightest, registered
 
+from .reference import written
+
 HONEST = 50
 SINGLE = [name for name in registered() if name not in SETS]  # test_padded_sampling.py has the mechanisms of sets
 
@@ -52,7 +54,11 @@ def best_attack(added: FloatArray, r: int) -> float:
 def test_no_report_outweighs_more_honest_people(m: Mechanism) -> None:
     added = contributions(m)
     for r in range(1, m.k + 1):
-        assert m.outweighs(r) == pytest.approx(best_attack(added, r), rel=1e-6, abs=1e-7)
+        found = best_attack(added, r)
+        if r > 1 and written(m).loose:
+            assert found <= m.outweighs(r) * (1 + 1e-6)
+        else:
+            assert m.outweighs(r) == pytest.approx(found, rel=1e-6, abs=1e-7)
 
 
 def test_an_honest_report_counts_for_one_person() -> None:

@@ -4,12 +4,11 @@ import math
 from collections import Counter
 from functools import reduce
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Longitudinal, Mechanism, mechanism
+from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -55,7 +54,7 @@ def test_a_guesser_who_knows_the_shares_is_right_at_most_as_often_as_the_bound(n
 def test_the_guess_from_several_memos_is_at_least_the_enumerated_one(name: str, k: int) -> None:
     """Enumerates all outputs of two and three memos. Control: the chance from one memo is smaller than that from three."""
     m = LONGITUDINAL[name](k=k, eps_inf=1.0, eps_1=0.5)
-    laws = memo_laws(m)
+    laws = reference.written(m).rounds(m)[0].reshape(k, -1)  # P(hash function and memo | value)
     for n in (2, 3):
         true = success(reduce(np.multiply.outer, [law] * n).ravel() for law in laws)
         told = m.claims.guess_memos(n)
@@ -64,18 +63,6 @@ def test_the_guess_from_several_memos_is_at_least_the_enumerated_one(name: str, 
         assert m.claims.guess_memos(1) <= true * (1 + 1e-12)
     assert m.claims.guess_memos(1) == m.guess(math.inf) < true
     assert m.with_fake_data(2).claims.guess_memos(3) == m.claims.guess_memos(3)
-
-
-def memo_laws(m: Longitudinal) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
-    """P(hash function and memo | v) for each value v."""
-    if m.name.endswith("UE"):
-        ones = [[m.p1 if v == bit else m.q1 for bit in range(m.k)] for v in range(m.k)]
-        return [reduce(np.multiply.outer, [np.array([1 - p, p]) for p in of_value]).ravel() for of_value in ones]
-    if m.name == "L-SS":
-        return list(reference.written(m).rounds(m)[0][:, 0])
-    functions, symbols = (1, m.k) if m.name == "L-GRR" else m.table_shape
-    keys = [[int(m.memo_keys(np.array([v]), np.array([f]))[0]) for f in range(functions)] for v in range(m.k)]
-    return [np.array([(m.p1 if key == y else m.q1) / functions for key in of for y in range(symbols)]) for of in keys]
 
 
 @pytest.mark.parametrize("name", LONGITUDINAL)
@@ -149,7 +136,9 @@ def test_a_report_has_the_likelihood_ratios_of_its_evidence(name: str, k: int, t
     m = SquareWave(k, 1.0) if name == "SW" else built(name, k)
     rows = m.channel()
     gaps = [np.maximum(rows[a] - rows[b], 0).sum() for a in range(k) for b in range(k)]
-    assert m.claims.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
+    assert m.claims.evidence(1).distance >= max(gaps) * (1 - 1e-9)
+    if not reference.written(m).loose:
+        assert m.claims.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
     if name != "SW" or t < 3:
         assert guess_bound(k, m.claims.evidence(t)) >= success(unchanged(m, t))
 

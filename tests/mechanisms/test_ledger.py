@@ -12,26 +12,41 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 from ldpstream.mechanisms import ledger, mechanism
-from ldpstream.mechanisms.families.unary import symmetric
+from ldpstream.mechanisms.families.grr import LongitudinalGRR
+from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
+from ldpstream.mechanisms.families.unary import LongitudinalUnary, symmetric
 from ldpstream.mechanisms.ledger import bound_grr
 from ldpstream.mechanisms.ledger import sequence_grr as grr_module
 from ldpstream.mechanisms.ledger import sequence_unary as unary_module
 from tests.mechanisms import enumeration
-from tests.mechanisms.enumeration import Rounds, grr_rounds, unary_rounds
+from tests.mechanisms.guess_enumeration import sequence_loss
 
 UNARY = ("L-SUE", "L-OSUE", "L-SOUE", "L-OUE")
 REACHABLE = {"L-SUE": 0.9, "L-OSUE": 0.9, "L-SOUE": 0.5, "L-OUE": 0.5}  # values of ε₁/ε∞ that the second round can reach
 
 
-def log_rounds(rounds: Rounds) -> ledger.UnaryRounds:
-    """The rounds as the ledger's `UnaryRounds`."""
-    first, second = ((rounds.p1, rounds.q1), (rounds.p2, rounds.q2))
-    return ledger.UnaryRounds(*(ledger.Round(p, 1 - p, q, 1 - q) for p, q in (first, second)))
+def grr_rounds(k: int, eps_inf: float, eps_1: float, *, paper: bool = False) -> LongitudinalGRR:
+    return LongitudinalGRR(k, eps_inf, eps_1, "paper" if paper else "exact")
 
 
-def grr_logs(rounds: Rounds) -> dict[str, float]:
-    """ε∞ and ε₂ of GRR∘GRR."""
-    return {"log_e1": math.log(rounds.p1 / rounds.q1), "log_e2": math.log(rounds.p2 / rounds.q2)}
+def unary_rounds(name: str, eps_inf: float, eps_1: float) -> LongitudinalUnary:
+    return LongitudinalUnary(name, 2, eps_inf, eps_1)
+
+
+def log_rounds(m: LongitudinalUnary) -> ledger.UnaryRounds:
+    return ledger.UnaryRounds(m.first, m.second)
+
+
+def grr_logs(m: LongitudinalGRR) -> dict[str, float]:
+    return {"log_e1": m.eps_inf, "log_e2": m.eps_2}
+
+
+def sequence_grr(k: int, m: LongitudinalGRR, t: int) -> ledger.SequenceLoss:
+    return ledger.eps_sequence_grr(t, k=k, **grr_logs(m))
+
+
+def sequence_unary(k: int, m: LongitudinalUnary, t: int) -> ledger.SequenceLoss:
+    return ledger.eps_sequence_unary(t, k=k, rounds=log_rounds(m))
 
 
 def extreme_rounds(eps_inf: float, eps_2: float) -> ledger.UnaryRounds:
@@ -39,33 +54,7 @@ def extreme_rounds(eps_inf: float, eps_2: float) -> ledger.UnaryRounds:
     return ledger.UnaryRounds(symmetric(eps_inf), symmetric(eps_2))
 
 
-def sequence_grr(k: int, rounds: Rounds, t: int) -> ledger.SequenceLoss:
-    return ledger.eps_sequence_grr(t, k=k, **grr_logs(rounds))
-
-
-def sequence_unary(k: int, rounds: Rounds, t: int) -> ledger.SequenceLoss:
-    return ledger.eps_sequence_unary(t, k=k, rounds=log_rounds(rounds))
-
-
 # ---- eps_t
-
-
-@pytest.mark.parametrize("t", [1, 2, 3, 4])
-@pytest.mark.parametrize(("k", "eps_inf", "eps_1"), [(2, 2.0, 1.0), (4, 2.0, 1.0), (3, 0.3, 0.15), (4, 4.0, 3.6)])
-def test_eps_t_of_grr_is_the_enumerated_maximum(k: int, eps_inf: float, eps_1: float, t: int) -> None:
-    rounds = grr_rounds(k, eps_inf, eps_1)
-    table, sequences = enumeration.symbol_log_likelihood(k, rounds, t)
-    constant = table[[sequences.index((v,) * t) for v in range(k)]]
-    loss = float((constant.max(axis=0) - constant.min(axis=0)).max())
-    assert ledger.eps_t_grr(t, k=k, **grr_logs(rounds)) == pytest.approx(loss, rel=1e-12)
-
-
-@pytest.mark.parametrize("t", [1, 2, 3, 4])
-@pytest.mark.parametrize("name", UNARY)
-def test_eps_t_of_unary_encodings_is_the_enumerated_maximum(name: str, t: int) -> None:
-    rounds = unary_rounds(name, 2.0, 1.0)
-    loss = enumeration.bits_pair_loss(3, rounds, (0,) * t, (1,) * t)
-    assert ledger.eps_t_unary(t, rounds=log_rounds(rounds)) == pytest.approx(loss, rel=1e-12)
 
 
 @pytest.mark.parametrize("k", [2, 3, 10**6])
@@ -112,7 +101,7 @@ def test_eps_sequence_of_symbols_is_the_enumerated_one(k: int, eps_inf: float, e
     for t in range(1, steps + 1):
         found = sequence_grr(k, rounds, t)
         assert found.exact
-        assert found.value == pytest.approx(enumeration.symbol_loss(k, rounds, t), rel=1e-10), t
+        assert found.value == pytest.approx(sequence_loss(rounds, t), rel=1e-10), t
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -140,20 +129,17 @@ def test_the_sum_over_bits_equals_the_joint_enumeration(name: str, k: int, t: in
 def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> None:
     """Hash functions are public, so the loss is the maximum over all functions. If k >= g, the worst function maps the values
     onto all g symbols."""
-    rounds, worst = grr_rounds(g, 2.0, 1.0), 0.0
-    for a in range(g * g):
-        symbols = sorted({(a % g * (v % g) + a // g * (v // g)) % g for v in range(k)})
-        worst = max(worst, enumeration.symbol_loss(g, rounds, 3, symbols))
-    assert sequence_grr(g, rounds, 3).value == pytest.approx(worst, rel=1e-10)
+    m = LongitudinalHashing("L-OLH", k, 2.0, 1.0, g=g)
+    assert m.eps_sequence(3) == sequence_grr(g, grr_rounds(g, 2.0, 1.0), 3)
+    assert m.eps_sequence(3).value == pytest.approx(sequence_loss(m, 3), rel=1e-10)
 
 
 @pytest.mark.parametrize(("k", "g"), [(2, 3), (3, 4)])
 def test_fewer_values_than_symbols_lose_at_most_the_bound(k: int, g: int) -> None:
     """The enumeration includes symbols to which no value hashes."""
-    rounds = grr_rounds(g, 2.0, 1.0)
+    m = LongitudinalHashing("L-OLH", k, 2.0, 1.0, g=g)
     for t in (1, 2, 3):
-        found = mechanism("L-OLH", k, eps_inf=2.0, eps_1=1.0, g=g).eps_sequence(t)
-        truth = enumeration.symbol_loss(g, rounds, t, range(k))
+        found, truth = m.eps_sequence(t), sequence_loss(m, t)
         assert found.exact == (t == 1)
         assert truth * (1 - 1e-10) <= found.value <= truth * 1.7
         assert found.gap == (0 if t == 1 else found.value)

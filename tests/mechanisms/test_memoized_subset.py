@@ -11,7 +11,7 @@ from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.subset import RandomSubset
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1, loss_of_counts
 from tests.mechanisms import reference
-from tests.mechanisms.guess_enumeration import likelihoods
+from tests.mechanisms.guess_enumeration import sequence_loss
 
 PAIRS = ((0.5, 0.25), (1.0, 0.5), (2.0, 1.0), (4.0, 2.0), (4.0, 1.0), (8.0, 2.0), (2.0, 1.9), (6.0, 0.1))
 SMALL = [
@@ -58,11 +58,11 @@ def test_eps_t_is_the_largest_loss_of_all_reports() -> None:
 def test_no_two_sequences_lose_more_than_the_bound(k: int, m: int, w: int, eps_inf: float, eps_1: float, t: int) -> None:
     """All pairs of value sequences. For m <= w the known pair reaches the largest loss; the bound is above it."""
     built_ = built(k, m, w, eps_inf, eps_1)
-    logs = np.log(np.array(list(likelihoods(built_, t).values())))
-    worst, told = float((logs.max(axis=0) - logs.min(axis=0)).max()), built_.eps_sequence(t)
+    worst, told = sequence_loss(built_, t), built_.eps_sequence(t)
     known = told.value - told.gap
     assert known == pytest.approx(worst, rel=1e-9) if m <= w else known <= worst
     assert worst <= told.value < 2 * worst
+    assert built_._rounds.memo_other == pytest.approx(built_.q1, rel=1e-12)
     assert told.value <= t * built_.claims.eps_per_report
     assert built_.eps_sequence(1).value == eps_1
 

@@ -1,4 +1,4 @@
-"""A new mechanism needs one module: this file defines three mechanisms, and no other code knows them.
+"""A new mechanism needs one module: this file defines two mechanisms, and no other code knows them.
 
 Silent response is randomized response that stays silent with a fixed probability, whatever the value. A silent report reveals
 nothing, so the losses are those of randomized response. Hadamard response supports half of the values with each report, and
@@ -31,8 +31,7 @@ from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, R
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsilon, integer, user_values
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.privacy_claims import Claims
-from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios, SymbolRatios
+from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
@@ -41,9 +40,7 @@ from ldpstream.mechanisms.families.grr import (
     LongitudinalGRRClaims,
     draw_symbol,
     other_symbols,
-    probabilities,
     randomize,
-    symbol_coins,
     unsigned,
 )
 from ldpstream.mechanisms.kinds import LongitudinalClaims, OneTimeClaims
@@ -92,7 +89,7 @@ class SilenceReading(Reading):
         return [(-1, math.sqrt(steps) * (q2 + (p2 - q2) * hit)), (-1, between)]
 
 
-class SilenceClaims(Claims):
+class SilenceClaims(LongitudinalClaims):
     m: "Silence"
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
@@ -109,69 +106,6 @@ class SilenceClaims(Claims):
 
     def outcomes(self, reports: Reports) -> IntArray:
         return reports.astype(np.int64)
-
-
-class Silence(Mechanism):
-    """Common base: the table counts the k symbols and, in its last cell, the silent reports."""
-
-    claims_by = SilenceClaims
-
-    randomizer = SilentRandomizer
-    read_by = SilenceReading
-
-    def _set_domain(self, k: object) -> None:
-        self.k = self.n_keys = integer("k", k, 2, 2**16)
-        self.report_dtype, self.table_shape = unsigned(self.k + 1), (self.k + 1,)
-
-    def _speak(self, symbols: IntArray, p: float, rng: np.random.Generator) -> Reports:
-        drawn = randomize(symbols, self.k, p, rng)
-        return np.where(rng.random(symbols.size) < SPEAKS, drawn, self.k).astype(self.report_dtype)
-
-    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports <= self.k)
-
-    def _count(self, reports: Reports) -> IntArray:
-        return np.bincount(reports, minlength=self.k + 1)
-
-    def _channel(self) -> FloatArray:
-        symbols = np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)
-        return np.column_stack([symbols, np.full(self.k, SILENT)])
-
-    def _log2_outputs(self) -> float:
-        return math.log2(self.k + 1)
-
-
-class SilentResponseClaims(SilenceClaims, OneTimeClaims):
-    m: "SilentResponse"
-
-    def ratios(self) -> Ratios:
-        return SymbolRatios(self.m.k, (1.0, 0.0, self.m.p0, self.m.q0))
-
-
-class SilentResponse(Silence, OneTime):
-    """One-time silent response."""
-
-    claims_by = SilentResponseClaims
-
-    names = ("silent",)
-
-    def __init__(self, k: int, eps: float) -> None:
-        self.name = "silent"
-        self._set_domain(k)
-        self.eps_1 = epsilon("eps", eps)
-        self.p0, self.q0 = probabilities(self.k, self.eps_1)
-        self.p, self.q = SPEAKS * self.p0, SPEAKS * self.q0
-        self.signature = f"silent(k={self.k}, eps={self.eps_1!r})"
-
-    def coins(self) -> Coins:
-        return {"report": {"speak": coin(SPEAKS, SILENT)} | symbol_coins(self.k, self.p0, self.q0)}
-
-    def report(self, values: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        return self._speak(user_values(values, self.k), self.p0, rng)
-
-
-class LongitudinalSilenceClaims(SilenceClaims, LongitudinalClaims):
-    m: "LongitudinalSilence"
 
     def ratios(self) -> Ratios:
         """The ratios of the reports that are not silent: these have the largest loss."""
@@ -194,17 +128,21 @@ class LongitudinalSilenceClaims(SilenceClaims, LongitudinalClaims):
         return Chance(self.m.spoken.guess(t), exact=False)  # an upper bound: as if no report were silent
 
 
-class LongitudinalSilence(Silence, Longitudinal):
-    """Memoized silent response: the rounds of L-GRR, and silence after the second round."""
+class Silence(Longitudinal):
+    """Memoized silent response: the rounds of L-GRR, and silence after the second round.
 
-    claims_by = LongitudinalSilenceClaims
+    The table counts the k symbols and, in its last cell, the silent reports.
+    """
 
+    claims_by = SilenceClaims
     names = ("L-silent",)
+    randomizer = SilentRandomizer
+    read_by = SilenceReading
 
     def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
         self.name = "L-silent"
-        self._set_domain(k)
-        self.max_memos = self.k
+        self.k = self.n_keys = self.max_memos = integer("k", k, 2, 2**16)
+        self.report_dtype, self.table_shape = unsigned(self.k + 1), (self.k + 1,)
         self.spoken = LongitudinalGRR(k, eps_inf, eps_1)
         self.eps_inf, self.eps_1 = self.spoken.eps_inf, self.spoken.eps_1
         self.p1, self.q1 = self.spoken.p1, self.spoken.q1
@@ -220,7 +158,21 @@ class LongitudinalSilence(Silence, Longitudinal):
         return self.spoken.memoize(values, rng).astype(self.report_dtype)
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        return self._speak(self._as_memos(memos).astype(np.int64), self.spoken.p2, rng)
+        drawn = randomize(self._as_memos(memos).astype(np.int64), self.k, self.spoken.p2, rng)
+        return np.where(rng.random(drawn.size) < SPEAKS, drawn, self.k).astype(self.report_dtype)
+
+    def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
+        return np.asarray(reports <= self.k)
+
+    def _count(self, reports: Reports) -> IntArray:
+        return np.bincount(reports, minlength=self.k + 1)
+
+    def _channel(self) -> FloatArray:
+        symbols = np.full((self.k, self.k), self.q) + np.eye(self.k) * (self.p - self.q)
+        return np.column_stack([symbols, np.full(self.k, SILENT)])
+
+    def _log2_outputs(self) -> float:
+        return math.log2(self.k + 1)
 
 
 class HadamardRandomizer(OneTimeRandomizer):
@@ -322,6 +274,8 @@ class HadamardResponse(OneTime):
 class WrittenHadamard(reference.Written):
     """Sylvester's matrix of Kronecker products, whose first row and column are left out for the values."""
 
+    term, loose = DenseTerm, True
+
     def reports(self, m: Any) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         matrix: reference.Floats = np.ones((1, 1))
         while len(matrix) <= m.k:
@@ -334,7 +288,7 @@ class WrittenHadamard(reference.Written):
         return np.asarray(np.where(yes, e, 1.0) / (e + 1) / (len(yes[0]) / 2))
 
 
-NEW = ("silent", "L-silent", "hadamard")
+NEW = ("L-silent", "hadamard")
 PEOPLE, STEPS = 6000, 3
 SURVEY = """
 name = "new"
@@ -358,12 +312,12 @@ mechanism = "{name}"
 
 @pytest.fixture(autouse=True)
 def _registered() -> Iterator[None]:
-    for family in (SilentResponse, LongitudinalSilence, HadamardResponse):
+    for family in (Silence, HadamardResponse):
         registry.register(family)
     reference.WRITTEN["hadamard"] = WrittenHadamard()
     yield
     reference.WRITTEN.pop("hadamard", None)
-    del registry.ONE_TIME["silent"], registry.LONGITUDINAL["L-silent"], registry.ONE_TIME["hadamard"]
+    del registry.LONGITUDINAL["L-silent"], registry.ONE_TIME["hadamard"]
 
 
 def survey_of(name: str, folder: Path, ordered: bool = False) -> Survey:
@@ -523,10 +477,10 @@ def build(name: str, eps_1: float = 1.9) -> Mechanism:
     [
         (kind, whole, name)
         for kind, whole in (
-            (OneTime, SilentResponse),
-            (OneTimeClaims, SilentResponseClaims),
-            (Longitudinal, LongitudinalSilence),
-            (LongitudinalClaims, LongitudinalSilenceClaims),
+            (OneTime, HadamardResponse),
+            (OneTimeClaims, HadamardResponseClaims),
+            (Longitudinal, Silence),
+            (LongitudinalClaims, SilenceClaims),
         )
         for name in sorted(kind.__abstractmethods__)
     ],
@@ -541,7 +495,7 @@ def test_a_missing_method_is_named(kind: ABCMeta, whole: type, missing: str) -> 
 def test_a_missing_attribute_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = build("L-silent")
 
-    class Half(LongitudinalSilence):
+    class Half(Silence):
         def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
             self.__dict__ |= {key: value for key, value in whole.__dict__.items() if key != missing}
 

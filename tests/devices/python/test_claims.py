@@ -18,7 +18,7 @@ from ldpstream.device.claims import claim, touched_steps
 from ldpstream.mechanisms import LONGITUDINAL, ONE_TIME, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.surveys import Survey
-from tests.mechanisms import enumeration
+from tests.mechanisms.guess_enumeration import likelihoods
 from tests.mechanisms.reference import build
 from tests.small_survey import small_survey
 
@@ -45,19 +45,7 @@ def survey(level: dict[str, Any], step_seconds: int = 1, collection: str = "smp"
 
 def log_likelihoods(m: Mechanism, t: int) -> FloatArray:
     """(2^t, outputs) ln Pr[output | values at t steps with reports]. The values of row i are the binary digits of i."""
-    if not isinstance(m, Longitudinal):
-        table = np.zeros((1, 1))
-        for _ in range(t):
-            table = np.add.outer(table, np.log(m.channel())).transpose(0, 2, 1, 3).reshape(len(table) * 2, -1)
-        return table
-    rounds = enumeration.Rounds(m.p1, m.q1, m.p2, m.q2)
-    if not m.name.endswith("UE"):
-        return enumeration.symbol_log_likelihood(2, rounds, t)[0]
-    rows = []
-    for x in product((0, 1), repeat=t):
-        first, second = (enumeration.bit_log_likelihood(rounds, x, bit) for bit in (0, 1))
-        rows.append(np.add.outer(first, second).ravel())
-    return np.array(rows)
+    return np.asarray(np.log(list(likelihoods(m, t).values())))
 
 
 @cache
