@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
+from ldpstream.gateway.http.problems import Problem
+
 SCHEME = b"bearer "
 NO_TOKEN, NOT_ASKED = -1, -2  # in place of the number of a token: without one, and for a request that needs none
 PREFIX_BITS: Final = 48  # of IPv6: providers give a customer up to a whole /48 (RIPE-690)
@@ -81,7 +83,7 @@ class RateLimit:
         wait_s = self._full_at.get(client, now_s) - now_s - self._tolerance
         return wait_s if wait_s > 0 else 0.0  # `max` takes twice the time
 
-    def charge(self, client: Hashable, count: int, now_s: float) -> None:
+    def charge(self, client: Hashable, count: float, now_s: float) -> None:
         full_at = self._full_at.get(client, now_s)
         self._full_at[client] = (full_at if full_at > now_s else now_s) + count * self._interval
         if len(self._full_at) > self._max_clients:
@@ -159,10 +161,6 @@ def neighbourhood(host: str) -> str:
     return str(ip_network((int(address), PREFIX_BITS), strict=False))
 
 
-class Busy(Exception):
-    """Raised when a body would exceed the memory limit, or the client's share of it."""
-
-
 class MemoryLimit:
     """A limit on the bytes of request bodies in memory. One client gets a part of them."""
 
@@ -180,12 +178,13 @@ class Reservation:
         self._memory, self._client, self._size = memory, client, 0
 
     def grow(self, n_bytes: int) -> None:
-        """Reserves further bytes; raises Busy, and reserves nothing, if they would exceed a limit."""
+        """Reserves further bytes; raises Problem, and reserves nothing, if they would exceed a limit."""
         memory, client = self._memory, self._client
         taken, of_all = memory.taken_by.get(client.near, 0) + n_bytes, memory.taken_bytes + n_bytes
         limit = memory.limit_bytes
         if of_all > limit or (taken > limit // memory.PARTS and not client.relay):
-            raise Busy
+            detail = "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
+            raise Problem("busy", detail)
         memory.taken_bytes, memory.taken_by[client.near] = of_all, taken
         self._size += n_bytes
 

@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 from codecs import BOM_UTF8
-from collections.abc import Callable
 from pathlib import Path
 
 import structlog
@@ -107,9 +106,12 @@ class Credentials:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._token_files = _Files([settings.gateway_tokens_file])
-        self._certificate_files = _Files([settings.gateway_tls_cert, settings.gateway_tls_key])
-        self._relay_files = _Files([settings.gateway_relay_keys_file])
+        paths = (
+            settings.gateway_tokens_file, settings.gateway_tls_cert, settings.gateway_tls_key, settings.gateway_relay_keys_file
+        )  # fmt: skip
+        self._paths = [path for path in paths if path is not None]
+        self._seen = self._used = [_stamp(path) for path in self._paths]
+        self._refused = list[str]()
         self.tokens, self.collectors = read_tokens(settings)
         self.relay_keys = read_relay_keys(settings)
         load_certificate(settings)
@@ -120,49 +122,34 @@ class Credentials:
             self.look(intake, context)
 
     def look(self, intake: Intake, context: ssl.SSLContext | None) -> None:
-        def tokens() -> None:
-            self.tokens, self.collectors = read_tokens(self._settings)
-            intake.tokens = Tokens(self.tokens, self.collectors)
-            log.info("tokens changed", tokens=len(self.tokens), collectors=len(self.collectors))
-
-        def certificate() -> None:
-            load_certificate(self._settings, context)
-            log.info("certificate changed")
-
-        def relay_keys() -> None:
-            intake.relay_keys = self.relay_keys = read_relay_keys(self._settings)
-            log.info("relay keys changed")
-
-        self._token_files.use_if_changed(tokens)
-        self._certificate_files.use_if_changed(certificate)
-        self._relay_files.use_if_changed(relay_keys)
-
-
-class _Files:
-    def __init__(self, paths: list[Path | None]) -> None:
-        self._paths = [path for path in paths if path is not None]
-        self._seen = self._read = self._stamps()
-        self._refused = ""
-
-    def use_if_changed(self, use: Callable[[], None]) -> None:
-        before, self._seen = self._seen, self._stamps()
-        if self._seen != before or self._seen == self._read:
-            self._refused = ""
+        """Uses the files again once two looks have found the same change."""
+        before, self._seen = self._seen, [_stamp(path) for path in self._paths]
+        if self._seen != before or self._seen == self._used:
+            self._refused = []
             return
-        try:
-            use()
-            self._read = self._seen
-        except SettingsError as error:
-            if self._refused != str(error):
-                log.error("credentials not changed", error=str(error))
-            self._refused = str(error)
+        refused = list[str]()
+        for use in (self._use_tokens, self._use_relay_keys, lambda _: load_certificate(self._settings, context)):
+            try:
+                use(intake)
+            except SettingsError as error:
+                refused.append(str(error))
+        if not refused:
+            self._used = self._seen
+            log.info("credentials changed", tokens=len(self.tokens), collectors=len(self.collectors))
+        for reason in refused:
+            if reason not in self._refused:
+                log.error("credentials not changed", error=reason)
+        self._refused = refused
 
-    def _stamps(self) -> tuple[Stamp | None, ...]:
-        return tuple(stamp(path) for path in self._paths)
+    def _use_tokens(self, intake: Intake) -> None:
+        self.tokens, self.collectors = read_tokens(self._settings)
+        intake.tokens = Tokens(self.tokens, self.collectors)
+
+    def _use_relay_keys(self, intake: Intake) -> None:
+        intake.relay_keys = self.relay_keys = read_relay_keys(self._settings)
 
 
-def stamp(path: Path) -> Stamp | None:
-    """Returns the file's stamp, which differs after a change; None if the file is missing or the stamp cannot be read."""
+def _stamp(path: Path) -> Stamp | None:
     try:
         return stamp_of(path)
     except OSError:

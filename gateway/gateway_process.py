@@ -16,25 +16,19 @@ from typing import Protocol
 import structlog
 import uvicorn
 import uvloop
-from prometheus_client import CONTENT_TYPE_LATEST, disable_created_metrics, generate_latest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from ldpstream.gateway.credentials import Credentials
 from ldpstream.gateway.http.app import SECURITY, create_gateway
 from ldpstream.gateway.http.protocol import gateway_protocol
-from ldpstream.gateway.intake import Intake, Limits
+from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.clock import SteadyClock
 from ldpstream.runtime.descriptors import end_unread, shares
 from ldpstream.runtime.errors import Stopped, wait_for
-from ldpstream.runtime.monitoring import tell_version
+from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import TOLD_TO_END
 from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
-from ldpstream.runtime.web import bounded_protocol
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable
 from ldpstream.surveys.life.keeper import NotCounted
@@ -84,119 +78,87 @@ def serve(
     if behind and credentials.relay_keys is None:
         what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
         raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
-    tell_version()
-    disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no type for it
-    with ExitStack() as opened:
-        back = None
+    with _bind(settings.gateway_host, settings.gateway_port) as front:
+        surveys, open_logs = GatewaySurveys(), logs()
+        served = ServedSurveys(watch, surveys, open_logs, check, counted)
+        intake = Intake(
+            surveys, credentials.tokens, settings.gateway_rate, now_ms=clock or SteadyClock(watch.listed),
+            collectors=credentials.collectors, relays=settings.gateway_relays,
+        )  # fmt: skip
+        intake.relay_keys, intake.works = credentials.relay_keys, works
         if settings.metrics_port:
-            back = opened.enter_context(_bind("METRICS", settings.metrics_host, settings.metrics_port, listen=True))
-        front = opened.enter_context(_bind("GATEWAY", settings.gateway_host, settings.gateway_port))
-        _run(watch, settings, credentials, check, logs, clock or SteadyClock(watch.listed), bound, works, counted, front, back)
+            serve_monitoring(settings.metrics_host, settings.metrics_port, intake.unready)
+        config = _configured(settings, intake)
+
+        async def main() -> None:
+            server = _GatewayServer(config)
+            loop, told_to_stop = asyncio.get_running_loop(), Event()
+            tasks: list[asyncio.Task[None]] = []
+
+            def end(number: signal.Signals) -> None:
+                log.info(TOLD_TO_END, signal=number.name)
+                server.should_exit = True
+                told_to_stop.set()
+                intake.stop()
+                if tasks:
+                    tasks[0].cancel()
+
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, end, number)
+            try:
+                bound()
+                with suppress(Stopped, asyncio.CancelledError):
+                    kafka_at = f"Kafka at {settings.kafka}"
+                    usable = await asyncio.to_thread(
+                        wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait
+                    )
+                    served.begin(usable)
+                    tasks.append(asyncio.create_task(open_logs.start()))
+                    await tasks[0]
+                    tasks.append(asyncio.create_task(served.follow()))
+                    tasks.append(asyncio.create_task(credentials.follow(intake, config.ssl)))
+                    _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
+                    await server.serve([front])
+            finally:
+                told_to_stop.set()  # otherwise the thread of `wait_for` may wait for ever, and the loop for the thread
+                for task in tasks:
+                    task.cancel()
+                await open_logs.close()
+            log.info("ended")
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
 
 
 @contextmanager
-def _bind(name: str, host: str, port: int, *, listen: bool = False) -> Iterator[socket.socket]:
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise cannot_listen(name, host, port, error) from None
-    with listening:
+def _bind(host: str, port: int) -> Iterator[socket.socket]:
+    with ExitStack() as opened:
         try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listening = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             end_unread(listening)
             listening.bind(address)
-            if listen:
-                listening.listen()
         except OSError as error:
-            raise cannot_listen(name, host, port, error) from None
+            raise cannot_listen("GATEWAY", host, port, error) from None
         yield listening
 
 
-def _run(
-    watch: SurveyWatch,
-    settings: Settings,
-    credentials: Credentials,
-    check: Callable[[Survey], None],
-    make_logs: Callable[[], ProcessLogs],
-    clock: SteadyClock,
-    bound: Callable[[], None],
-    works: Callable[[], bool],
-    counted: Callable[[Survey], None] | None,
-    front: socket.socket,
-    back: socket.socket | None,
-) -> None:
-    logs = make_logs()
-    surveys = GatewaySurveys()
-    served = ServedSurveys(watch, surveys, logs, check, counted)
-    limits = Limits(settings.gateway_rate, settings.gateway_bytes_rate, settings.gateway_reports_rate)
-    intake = Intake(
-        surveys, credentials.tokens, limits, now_ms=clock, collectors=credentials.collectors, relays=settings.gateway_relays
-    )
-    intake.relay_keys, intake.works = credentials.relay_keys, works
+def _configured(settings: Settings, intake: Intake) -> uvicorn.Config:
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
+    most = shares().gateway
+    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, most, settings.gateway_relays)
     origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
-    most = shares()
-    protocol = gateway_protocol(
-        intake, SECURITY, settings.gateway_proxies, connections, origins, most.gateway, settings.gateway_relays
-    )
     config = uvicorn.Config(
         create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most.gateway,
+        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most,
         proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
     )  # fmt: skip
     config.load()  # makes the context of TLS
-    operator_config = uvicorn.Config(
-        operations(intake), http=bounded_protocol(most.monitoring), ws="none", log_config=None, access_log=False,
-        server_header=False, lifespan="off", timeout_graceful_shutdown=1,
-    )  # fmt: skip
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # otherwise uvicorn logs a warning for all non-HTTP input
-
-    async def main() -> None:
-        server, operator = _GatewayServer(config), _GatewayServer(operator_config)
-        loop, told_to_stop = asyncio.get_running_loop(), Event()
-        starting: asyncio.Task[None] | None = None
-        following: list[asyncio.Task[None]] = []
-
-        def end(number: signal.Signals) -> None:
-            log.info(TOLD_TO_END, signal=number.name)
-            server.should_exit = True
-            told_to_stop.set()
-            intake.stop()
-            if starting is not None:
-                starting.cancel()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end, number)
-        operating = None if back is None else asyncio.create_task(operator.serve([back]))
-        try:
-            bound()
-            with suppress(Stopped, asyncio.CancelledError):
-                kafka_at = f"Kafka at {settings.kafka}"
-                usable = await asyncio.to_thread(wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait)
-                served.begin(usable)
-                starting = asyncio.create_task(logs.start())
-                await starting
-                following = [
-                    asyncio.create_task(served.follow()),
-                    asyncio.create_task(credentials.follow(intake, config.ssl)),
-                ]
-                _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
-                await server.serve([front])
-        finally:
-            told_to_stop.set()  # otherwise the thread of `wait_for` may wait for ever, and the loop for the thread
-            operator.should_exit = True
-            for task in following:
-                task.cancel()
-            await logs.close()
-            if operating is not None:
-                await operating
-        log.info("ended")
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    return config
 
 
 def _may_wait(error: Exception) -> bool:
@@ -223,16 +185,3 @@ class _GatewayServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def operations(intake: Intake) -> Starlette:
-    async def tell(_: Request) -> Response:
-        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    async def health(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def ready(_: Request) -> Response:
-        return PlainTextResponse("ok\n") if intake.ready else PlainTextResponse("not ready\n", 503)
-
-    return Starlette(routes=[Route("/metrics", tell), Route("/health", health), Route("/ready", ready)])

@@ -8,23 +8,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from ldpstream.engines.gateway_log import GatewayLog, Keyed
 from ldpstream.gateway import metrics
-from ldpstream.gateway.admission import (
-    NOT_ASKED,
-    Busy,
-    Client,
-    MemoryLimit,
-    Networks,
-    RateLimit,
-    Reservation,
-    Tokens,
-    neighbourhood,
-)
+from ldpstream.gateway.admission import NOT_ASKED, Client, MemoryLimit, Networks, RateLimit, Reservation, Tokens, neighbourhood
 from ldpstream.gateway.budgets import KEYS, Budgets
 from ldpstream.gateway.http.bodies import (
     Checks,
@@ -41,7 +31,7 @@ from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.gateway.relay_keys import RelayKeys
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
-from ldpstream.gateway.waiting import Answer, WaitingRequest, WaitingRequests, share_used
+from ldpstream.gateway.waiting import Answer, WaitingRequest, share_used
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
 from ldpstream.surveys.report_key import request_hash
@@ -49,25 +39,17 @@ from ldpstream.surveys.report_key import request_hash
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
 BODY_S = 10.0
-STOPPING_BODY_S = 0.5  # time limit once the process is stopping
+ACKNOWLEDGE_S = 10.0
+STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
 TIDY_S = 5.0
 PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
 BREATH = 250  # number of envelopes checked before other tasks run
 DEVICE_BATCH: Final = 100  # largest number of envelopes in a request of a device
+RATE: Final = 50.0
+BURST_S: Final = 2.0  # size of a burst, in seconds at the rate
+BODY_BYTES: Final = 100_000  # a body counts as one request more for so many bytes
 
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value
-
-
-class Limits(NamedTuple):
-    """Rates of one client, per second. Collectors have no limit of reports, relays have no limit."""
-
-    requests: float = 50.0
-    body_bytes: float = 5e6
-    reports: float = 100.0
-
-
-DEFAULT_LIMITS = Limits()
-BURSTS: Final = Limits(2, 2, 10)  # size of a burst, in seconds at the rate
 
 
 class Intake:
@@ -75,7 +57,7 @@ class Intake:
 
     Args:
         tokens, collectors: the tokens of devices and of collectors, as in `Tokens`.
-        limits: rates of one client, per second; a burst may be `BURSTS` times as large, plus one request.
+        rate: requests of one client per second, with their bodies. Relays have no limit.
         memory_bytes: limit on the bytes of bodies being read or not yet acknowledged.
         shuffle: holds the requests that come through a relay and pass the checks, and later their answers.
         relays: addresses and networks of relays, as in `Settings.gateway_relays`.
@@ -85,7 +67,7 @@ class Intake:
         self,
         surveys: GatewaySurveys,
         tokens: Iterable[str] = (),
-        limits: Limits = DEFAULT_LIMITS,
+        rate: float = RATE,
         memory_bytes: int = MEMORY_BYTES,
         now_ms: Callable[[], int] = now_ms,
         shuffle: Shuffle | None = None,
@@ -93,16 +75,14 @@ class Intake:
         relays: str = "",
     ) -> None:
         self.surveys, self.tokens = surveys, Tokens(tokens, collectors)
-        self._requests, self._bytes, self._reports = (
-            RateLimit(rate, burst * rate) for rate, burst in zip(limits, BURSTS, strict=True)
-        )
+        self._rate = RateLimit(rate, BURST_S * rate)
         self._budgets: dict[bytes, Budgets] = {}  # by fingerprint of the survey
         self._memory, self._relays = MemoryLimit(memory_bytes), Networks(relays)
         self.relay_keys: RelayKeys | None = None
         self.works: Callable[[], bool] = lambda: True
         self.now_ms = now_ms
         self._shuffle = shuffle or Shuffle()
-        self._waiting = WaitingRequests()
+        self._waiting: set[WaitingRequest] = set()
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
@@ -114,6 +94,10 @@ class Intake:
     def ready(self) -> bool:
         """True if the gateway accepts reports of a survey, and the rest of the process works."""
         return self.surveys.ready and not self._stopping and self._clock_agrees() and self.works()
+
+    def unready(self) -> str | None:
+        """Returns the reason if the gateway is not ready, else None. Any thread may call it."""
+        return None if self.ready else "no survey's reports can be taken at present"
 
     def _clock_agrees(self) -> bool:
         with suppress(ClockJumped):
@@ -135,14 +119,13 @@ class Intake:
         for reading in self._reading:
             if not reading.expired():
                 reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
-        self._waiting.stop()
+        for waiting in list(self._waiting):
+            waiting.wait(STOPPING_ACKNOWLEDGE_S, self._waiting)
 
     async def tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_S)
-            now = time.monotonic()
-            for limit in (self._requests, self._bytes, self._reports):
-                limit.forget(now)
+            self._rate.forget(time.monotonic())
             self._budgets = {one: of for one, of in self._budgets.items() if one in self.surveys.by_fingerprint}
             with suppress(ClockJumped):
                 for budgets in self._budgets.values():
@@ -190,7 +173,6 @@ class Intake:
             client, headers = self._admit(waiting, request.scope["headers"], _host(request))
             waiting.reservation = self.reserve(client)
             body = await self._read(request, headers, largest_body(waiting.batch), client, waiting.reservation)
-            waiting.since_s = time.monotonic()
             for _ in self._handle(waiting, client, body):
                 await asyncio.sleep(0)  # let other tasks run
         except BaseException as error:
@@ -247,14 +229,10 @@ class Intake:
 
     def _charge(self, client: Client, now_s: float) -> None:
         if not client.relay:
-            waits = (
-                self._requests.wait_s(client, now_s), self._bytes.wait_s(client, now_s), self._reports.wait_s(client, now_s)
-            )  # fmt: skip
-            if any(waits):
-                kind = ("requests", "bytes", "reports")[waits.index(max(waits))]
-                retry_s = min(int(max(waits)) + 1, MAX_RETRY_S)
-                raise Problem("too many requests", f"this client has sent too many {kind} in a second", retry_s=retry_s)
-            self._requests.charge(client, 1, now_s)
+            if wait_s := self._rate.wait_s(client, now_s):
+                detail = "this client has sent too many requests, or too many bytes, in a second"
+                raise Problem("too many requests", detail, retry_s=min(int(wait_s) + 1, MAX_RETRY_S))
+            self._rate.charge(client, 1, now_s)
         if self._stopping:
             raise _stopping()
 
@@ -264,14 +242,14 @@ class Intake:
         Raises:
             Problem: if there is too little memory.
         """
-        if size and not client.relay:
-            self._bytes.charge(client, size, time.monotonic())
+        self._charge_bytes(client, size)
         reservation = Reservation(self._memory, client)
-        try:
-            reservation.grow(OVERHEAD_BYTES + size)
-        except Busy:
-            raise _busy() from None
+        reservation.grow(OVERHEAD_BYTES + size)
         return reservation
+
+    def _charge_bytes(self, client: Client, size: int) -> None:
+        if size and not client.relay:
+            self._rate.charge(client, size / BODY_BYTES, time.monotonic())
 
     async def _read(self, request: Request, headers: Headers, limit: int, client: Client, reservation: Reservation) -> bytes:
         declared, size, parts = headers.get(b"content-length", b""), 0, list[bytes]()
@@ -283,8 +261,7 @@ class Intake:
                 try:
                     async for chunk in request.stream():
                         size += len(chunk)
-                        if not client.relay:
-                            self._bytes.charge(client, len(chunk), time.monotonic())
+                        self._charge_bytes(client, len(chunk))
                         if size > limit:
                             raise oversized(limit)
                         reservation.grow(len(chunk))
@@ -293,8 +270,6 @@ class Intake:
                     self._reading.discard(reading)
         except ClientDisconnect:
             raise Problem("malformed request", "the client disconnected before the end of the body") from None
-        except Busy:
-            raise _busy() from None
         except TimeoutError:
             if self._stopping:
                 raise _stopping() from None
@@ -356,20 +331,12 @@ class Intake:
         if not budgets.charge(budgeted, amounts):
             raise share_used(survey)
         waiting.charged = budgets, budgeted
-        if budgeted is not None:
-            self._reports.charge(client, checks.reports, waiting.since_s)
         log.append(envelopes, keyed, waiting.done)
-        self._waiting.add(waiting)
+        waiting.wait(STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S, self._waiting)
 
 
 def _host(request: Request) -> str:
     return request.client.host if request.client else ""
-
-
-def _busy() -> Problem:
-    return Problem(
-        "busy", "too many bytes, of this client or of all, wait for the log; no report of this attempt is in the log"
-    )
 
 
 def _collector_required() -> Problem:

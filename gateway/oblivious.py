@@ -83,38 +83,6 @@ def oblivious_routes(intake: Intake) -> list[Route]:
     ]
 
 
-def take_capsule(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes | Problem], None]) -> None:
-    """Handles an encapsulated request that has arrived whole, without a task, as `Intake.take` does.
-
-    Args:
-        capsule: the encapsulated request, of at most `MAX_CAPSULE_BYTES`.
-        answer: called once, now or later, with the encapsulated response, or with a problem in clear.
-    """
-
-    def refuse(problem: Problem) -> None:
-        metrics.counts.requests[problem.cause] += 1
-        answer(problem)
-
-    try:
-        reservation = intake.reserve(intake.admit_anybody(address, relay=True), len(capsule))
-    except Problem as problem:
-        refuse(problem)
-        return
-
-    def done(sealed: bytes) -> None:
-        reservation.release()
-        answer(sealed)
-
-    try:
-        _respond(intake, pairs, address, capsule, done)
-    except Problem as problem:
-        reservation.release()
-        refuse(problem)
-    except BaseException:
-        reservation.release()
-        raise
-
-
 def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:
     headers = read_headers(pairs)
     exchange = _open(intake, headers.get(b"content-type", b""), capsule)

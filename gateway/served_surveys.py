@@ -9,12 +9,11 @@ from typing import Protocol
 import structlog
 
 from ldpstream.engines.gateway_log import GatewayLog
-from ldpstream.gateway.credentials import stamp
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.life.checks import RETRY_S, SurveyChecks
-from ldpstream.surveys.life.folder import Stamp, SurveyText
+from ldpstream.surveys.life.folder import SurveyText
 from ldpstream.surveys.life.keeper import NotCounted
 from ldpstream.surveys.life.watch import LOOK_S, SurveyWatch
 from ldpstream.surveys.signatures import FILE, Signature, SignatureError, read_lines, sha256
@@ -146,20 +145,17 @@ class _Signatures:
     """
 
     def __init__(self) -> None:
-        self._read: dict[Path, Stamp | None] = {}
         self._found: dict[Path, dict[str, list[Signature]]] = {}
         self._refused: dict[Path, str] = {}
 
     def look(self, texts: Iterable[SurveyText]) -> None:
         for path in {text.path.parent / FILE for text in texts}:
-            if path in self._refused or path not in self._read or stamp(path) != self._read[path]:
-                self._read_file(path)
+            self._read_file(path)
 
     def of(self, text: SurveyText) -> list[Signature]:
         return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical), [])
 
     def _read_file(self, path: Path) -> None:
-        self._read[path] = stamp(path)
         try:
             found: dict[str, list[Signature]] = {}
             for line in read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []:

@@ -54,7 +54,7 @@ class GatewaySurveys:
     @property
     def ready(self) -> bool:
         """True if the log of a survey takes reports."""
-        return any(log.ready for log in self._logs.values())
+        return any(log.ready for log in list(self._logs.values()))
 
     def states(self) -> Iterator[tuple[str, bool]]:
         """Yields the name of each survey, and True if the survey's log takes reports."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -14,8 +13,6 @@ from ldpstream.gateway.http.bodies import Checks
 from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.surveys import Survey
 
-ACKNOWLEDGE_S = 10.0
-STOPPING_ACKNOWLEDGE_S = 3.0  # time limit once the process is stopping
 WAITS_A_STEP: Final = 8  # a client that has used its share waits for this part of a step
 
 Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
@@ -25,25 +22,29 @@ class WaitingRequest:
     """A request on its way to its answer.
 
     Attributes:
-        since_s: the monotonic time since which the request waits for the log.
         charged: the budgets, and the client that was charged.
+        timer: the end of the wait for the log.
+        others: all requests that wait for the log.
     """
 
     __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "key", "relayed", "reservation", "since_s",
+        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "key", "others", "relayed", "reservation",
+        "timer",
     )  # fmt: skip
 
     def __init__(self, answer: Answer, relayed: bool = False) -> None:
-        self.begun_s = self.since_s = time.monotonic()
+        self.begun_s = time.monotonic()
         self.answer: Answer | None = answer
         self.relayed, self.batch, self.envelopes = relayed, False, 0
         self.key: bytes | None = None
         self.reservation: Reservation | None = None
         self.checks: Checks | None = None
         self.charged: tuple[Budgets, Hashable] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.others: set[WaitingRequest] = set()
 
     def go_on(self, append: Callable[[], None]) -> None:
-        self.begun_s = self.since_s = time.monotonic()  # the metric of durations must not tell when the request arrived
+        self.begun_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
         except BaseException as error:
@@ -58,10 +59,25 @@ class WaitingRequest:
 
     def give(self, result: int | Problem) -> None:
         answer, self.answer = self.answer, None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.others.discard(self)
         if answer is not None:
             metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
             metrics.request_seconds.observe(time.monotonic() - self.begun_s)
             answer(result)
+
+    def wait(self, limit_s: float, others: "set[WaitingRequest]") -> None:
+        """Waits for the log for at most this time from now, unless the log has already answered."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.answer is not None:
+            self.timer = asyncio.get_running_loop().call_later(limit_s, self._expire)
+            self.others = others
+            others.add(self)
+
+    def _expire(self) -> None:
+        self.give(_unacknowledged())
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
         self._release()
@@ -83,51 +99,6 @@ class WaitingRequest:
     def _release(self) -> None:
         if self.reservation is not None:
             self.reservation.release()
-
-
-class WaitingRequests:
-    """The requests that wait for the log. Answers those that have waited too long. Use it in one event loop."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[WaitingRequest] = deque()  # oldest first
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
-
-    def add(self, waiting: WaitingRequest) -> None:
-        if waiting.answer is None:
-            return
-        self._drop_answered()
-        self._waiting.append(waiting)
-        if self._timer is None:
-            self._expire_later()
-
-    def stop(self) -> None:
-        """Shortens the time limit."""
-        self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._expire_later()
-
-    def _drop_answered(self) -> None:
-        while self._waiting and self._waiting[0].answer is None:
-            self._waiting.popleft()
-
-    def _expire_later(self) -> None:
-        self._timer = None
-        self._drop_answered()
-        if self._waiting:
-            wait_s = max(0.0, self._waiting[0].since_s + self._limit_s - time.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._expire)
-
-    @property
-    def _limit_s(self) -> float:
-        return STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S
-
-    def _expire(self) -> None:
-        latest_s = time.monotonic() - self._limit_s
-        while self._waiting and (self._waiting[0].answer is None or self._waiting[0].since_s <= latest_s):
-            self._waiting.popleft().give(_unacknowledged())
-        self._expire_later()
 
 
 def share_used(survey: Survey) -> Problem:

@@ -157,11 +157,8 @@ class Settings(BaseSettings):
     gateway_relays: Annotated[str, AfterValidator(_networks)] = ""
     """relays, as addresses or networks separated by commas; requests through them have no limits of a client"""
     gateway_rate: Annotated[float, Field(gt=0, le=1e9)] = 50.0
-    """limit of requests a second for one client (one token at one address, or in one IPv6 /48)"""
-    gateway_bytes_rate: Annotated[float, Field(gt=0, le=1e12)] = 5_000_000.0
-    """limit of bytes a second for one client"""
-    gateway_reports_rate: Annotated[float, Field(gt=0, le=1e12)] = 100.0
-    """limit of reports a second for one client that is no collector; a burst may have ten times as many"""
+    """limit of requests a second for one client (one token at one address, or in one IPv6 /48); 100 kB of bodies count as one
+    request more"""
     gateway_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     """limit of simultaneous connections from one address or IPv6 /48; behind proxies, the proxies must limit the connections"""
     gateway_tls_cert: Path | None = None

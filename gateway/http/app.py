@@ -30,8 +30,8 @@ With an ``Idempotency-Key``, the same in every attempt, the reports count at mos
 The key has 16 to 64 letters, digits, ``-`` and ``_``, and at least 128 random bits. The client draws a new key for every body
 and keeps the key until a 202 or a 422.
 
-**Limits.** A client (an address, or an IPv6 /48) gets 429 above its rates of requests, bytes or reports (``too many
-requests``), and above its share of a step's reports (``share used``). Without a collector's token, an envelope may have one
+**Limits.** A client (an address, or an IPv6 /48) gets 429 above its rate of requests and bytes (``too many requests``), and
+above its share of a step's reports (``share used``). Without a collector's token, an envelope may have one
 report, and a batch 100 envelopes; otherwise the request gets 403 (``collector required``). A request with a key gets 503
 (``keys full``) if the log cannot remember the key. `gateway.budgets` has the shares.
 

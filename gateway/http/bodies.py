@@ -25,11 +25,8 @@ _DETAILS: Final[dict[Reason, str]] = {
 }
 _KINDS: Final = {kind.encode(): False for kind in ENVELOPES} | {BATCH.encode(): True}
 _KEY_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-_BIN = (0xC4, 0xC5, 0xC6)
-_ARRAY: Final = {
-    0xDC: 2,
-    0xDD: 4,
-}  # first byte of a msgpack array -> bytes of its length; shorter arrays begin with 0x90 to 0x9f
+# first byte of a msgpack array -> bytes of its length; shorter arrays begin with 0x90 to 0x9f
+_ARRAY: Final = {0xDC: 2, 0xDD: 4}
 
 _decode_batch = msgspec.msgpack.Decoder(list[bytes]).decode
 
@@ -97,7 +94,7 @@ def unpack(body: bytes, batch: bool) -> list[bytes]:
     try:
         envelopes = _decode_batch(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise Problem("undecodable", "a batch must be one msgpack array of binaries", elements=_no_binaries(body)) from None
+        raise Problem("undecodable", "a batch must be one msgpack array of binaries") from None
     if not envelopes:
         raise Problem("undecodable", "a batch must hold at least one envelope")
     return envelopes
@@ -114,15 +111,6 @@ def announced(body: bytes) -> int:
     if size is not None:
         return int.from_bytes(body[1 : 1 + size], "big")
     return first & 0x0F if first & 0xF0 == 0x90 else 0
-
-
-def _no_binaries(body: bytes) -> list[Element]:
-    try:
-        parts = msgspec.msgpack.decode(body, type=list[msgspec.Raw])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return []
-    # the first byte of a msgpack binary: bin 8, bin 16 or bin 32
-    return [{"index": index, "reason": "undecodable"} for index, part in enumerate(parts) if bytes(part)[0] not in _BIN]
 
 
 class _Alike(NamedTuple):

@@ -1,4 +1,4 @@
-"""The checks of a request's head and chunks that the parser lacks (RFC 9112), and the head without an upgrade.
+"""The checks of a request's head that the parser lacks (RFC 9112), and the head without an upgrade.
 
 The parser, llhttp, accepts heads that RFC 9112 forbids. A proxy may read such a head differently (request smuggling).
 """
@@ -8,15 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ldpstream.gateway.http.problems import Problem
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 VERSIONS: Final = ("1.1", "1.0")
-CHUNK_LINE_BYTES: Final = 1024  # limit of a chunk's size with its extensions
 
 Pairs = Sequence[tuple[bytes, bytes]]  # headers: name in lower case, value without surrounding blanks
 
 _is_host = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[0-9A-Za-z._~%!$&'()*+,;=-]*)(:[0-9]*)?").fullmatch
-_chunk_size = re.compile(rb"([0-9A-Fa-f]+)(?:;.*)?").fullmatch
 
 
 def head_fault(method: bytes, version: str, headers: Pairs) -> Problem | None:
@@ -42,16 +39,3 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: Pairs) -> 
     lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
     lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]
     return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-def chunk_fault(read: bytes) -> Problem | None:
-    """Returns the problem of a chunk that is too large or has too long a size line; None for any other chunk and a trailer."""
-    if not read.endswith(b"\r\n"):
-        return None  # within a trailer
-    _, found, line = read[-CHUNK_LINE_BYTES:-2].rpartition(b"\r\n")
-    size = _chunk_size(line)
-    if found and size is None:
-        return None  # a trailer: it has a colon
-    if size is None or int(size[1], 16) > MAX_ENVELOPE_BYTES:
-        return Problem("malformed request", f"a chunk must have at most {MAX_ENVELOPE_BYTES} bytes")
-    return None

@@ -21,10 +21,3 @@ def allow(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         app, origins, allow_methods=("GET", "POST"), allow_headers=REQUEST_HEADERS, expose_headers=ANSWER_HEADERS,
         max_age=MAX_AGE_S,
     )  # fmt: skip
-
-
-def permissions(origins: Sequence[str]) -> dict[bytes, bytes]:
-    """Returns, for each allowed origin, the header lines that let a page of this origin read an answer."""
-    exposed = ", ".join(ANSWER_HEADERS)
-    text = "access-control-allow-origin: {}\r\naccess-control-expose-headers: {}\r\nvary: Origin\r\n"
-    return {origin.encode(): text.format(origin, exposed).encode() for origin in origins}

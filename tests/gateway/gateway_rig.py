@@ -19,7 +19,7 @@ from ldpstream.gateway.http.app import SECURITY, create_gateway
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.http.problems import MAX_RETRY_S, RETRY_S, urn
 from ldpstream.gateway.http.protocol import gateway_protocol
-from ldpstream.gateway.intake import Intake, Limits
+from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.surveys import Survey
@@ -106,7 +106,7 @@ class Rig:
     def __init__(self, survey: Survey = SURVEY, origins: Sequence[str] = (), **options: Any) -> None:
         self.surveys = GatewaySurveys()
         self.log = self.add(survey)
-        usual: dict[str, Any] = {"limits": Limits(1e6, 1e12, 1e12), "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
+        usual: dict[str, Any] = {"rate": 1e9, "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
         usual["collectors"] = [COLLECTOR]
         self.intake = Intake(self.surveys, **(usual | options))
         self.app: Starlette = create_gateway(self.intake, origins)
@@ -149,7 +149,7 @@ class Served:
         self.rig, self.socket = Rig(origins=origins, **options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, origins, most),
+            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, most),
             log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
             forwarded_allow_ips=proxies or None,
         )  # fmt: skip

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from ldpstream.gateway.admission import (
     NO_TOKEN,
-    Busy,
     Client,
     Connections,
     MemoryLimit,
@@ -15,6 +14,7 @@ from ldpstream.gateway.admission import (
     Reservation,
     neighbourhood,
 )
+from ldpstream.gateway.http.problems import Problem
 
 RATE, BURST = 4.0, 8.0  # powers of two, with times in 1/16 s: all sums are exact
 TIMES = st.lists(st.integers(0, 40), max_size=60).map(lambda gaps: [sum(gaps[: i + 1]) / 16 for i in range(len(gaps))])
@@ -113,7 +113,7 @@ def test_the_memory_limits_hold_and_reservations_end(steps: list[tuple[int, int]
         try:
             reservations[which].grow(n_bytes)
             sizes[which] += n_bytes
-        except Busy:
+        except Problem:
             taken = [sizes[0] + sizes[1], sizes[0] + sizes[1], sizes[2], -160][which]
             assert sum(sizes) + n_bytes > 160 or taken + n_bytes > limit
         assert memory.taken_bytes == sum(sizes) <= 160

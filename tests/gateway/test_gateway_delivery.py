@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ldpstream.engines.gateway_log import Keyed, Outcome
-from ldpstream.gateway import intake, waiting
+from ldpstream.gateway import intake
 from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.gateway.intake import BREATH, MEMORY_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -44,7 +44,7 @@ async def test_the_log_gets_the_hash_and_the_earliest_step_of_a_request_with_a_k
 
 
 async def test_a_late_acknowledgement_is_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "ACKNOWLEDGE_S", 0.05)
+    monkeypatch.setattr(intake, "ACKNOWLEDGE_S", 0.05)
     rig, sent = Rig(), envelopes(3)
     rig.log.open = False
     answers = await asyncio.gather(*(rig.post(envelope, idempotency_key=KEYS[0]) for envelope in sent))
@@ -119,7 +119,7 @@ async def test_a_long_batch_lets_other_requests_run() -> None:
 
 
 async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "STOPPING_ACKNOWLEDGE_S", 0.1)
+    monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
     monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.open = False

@@ -1,17 +1,16 @@
 """The gateway's HTTP on a raw socket: the direct path and the application's path answer the same, and odd requests are safe."""
 
-import json
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
-from ldpstream.gateway.http.app import SECURITY
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
-from ldpstream.gateway.intake import Intake, Limits
+from ldpstream.gateway.intake import Intake
 from tests.services.rig import PATIENCE_S, wait_until
 
 from .gateway_rig import COLLECTOR, KEYS, STEP, TOKEN, MakeServed, envelopes
@@ -104,7 +103,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_both_paths_answer_the_same(name: str, served: MakeServed, direct: list[bytes]) -> None:
-    one, whole = served(tokens=[TOKEN], limits=Limits(1e6, 1e12, 1e12)), REQUESTS[name]
+    one, whole = served(tokens=[TOKEN]), REQUESTS[name]
     head, _, body = whole.partition(b"\r\n\r\n")
     connection = Socket(one.port)
     answers, appended = [], []
@@ -227,31 +226,22 @@ def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeSe
     connection.close()
 
 
-def test_connections_beyond_the_limit_get_503_and_are_closed(served: MakeServed) -> None:
+def test_connections_beyond_the_limit_are_closed(served: MakeServed) -> None:
     one = served(tokens=[TOKEN], most=2)
-    held = [Socket(one.port) for _ in range(2)]
+    held, refused = [Socket(one.port) for _ in range(2)], Socket(one.port)
     for connection in held:
         connection.send(request(GOOD))
         assert connection.answer()[0] == 202
-    beyond = Socket(one.port)
-    beyond.send(request(GOOD))
-    status, headers, body = beyond.answer()
-    assert (status, headers[b"retry-after"], json.loads(body)["title"]) == (503, b"1", "busy")
-    assert set(SECURITY) == {name for name in SECURITY if headers.get(name.lower().encode()) == SECURITY[name].encode()}
-    assert beyond.is_closed()
-    beyond.close()
-    idle, refused = Socket(one.port), Socket(one.port)  # without a request, a connection holds a descriptor too
-    assert refused.is_closed()
-    refused.close()
-    idle.close()
+    with suppress(ConnectionError):
+        assert refused.is_closed()
     held[0].close()
 
     def accepted() -> bool:
         connection = Socket(one.port)
-        connection.send(request(GOOD))
-        status, _, _ = connection.answer()
-        connection.close()
-        return status == 202
+        with suppress(ConnectionError, AssertionError):
+            connection.send(request(GOOD))
+            return connection.answer()[0] == 202
+        return False
 
     wait_until(accepted, lambda: "the closed connection still counts")
     held[1].close()
@@ -274,7 +264,7 @@ def test_an_error_in_the_gateway_is_a_500_and_the_connection_goes_on(served: Mak
 def test_a_trusted_proxy_names_the_client_on_both_paths(served: MakeServed, direct: list[bytes]) -> None:
     """The rate limits each forwarded address by itself. Without a trusted proxy, the header has no effect."""
     for proxies, expected in (("127.0.0.0/8", [202, 202, 429, 202, 429]), ("", [202, *[429] * 4])):
-        one = served(tokens=[TOKEN], proxies=proxies, limits=Limits(requests=1e-6))  # a burst of 1
+        one = served(tokens=[TOKEN], proxies=proxies, rate=1e-6)  # a burst of 1
         answers = []
         chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
         addresses = ("192.0.2.1", "192.0.2.2, 127.0.0.1", "192.0.2.1", "192.0.2.3", "192.0.2.2")
@@ -288,22 +278,3 @@ def test_a_trusted_proxy_names_the_client_on_both_paths(served: MakeServed, dire
             connection.close()
         assert answers == expected
     assert len(direct) == 6
-
-
-@pytest.mark.parametrize("framing", ["direct", "chunked"])
-def test_the_bytes_of_a_body_are_charged_on_both_paths(framing: str, served: MakeServed, direct: list[bytes]) -> None:
-    """A client whose burst is smaller than one body sends one body."""
-    one = served(tokens=[TOKEN], limits=Limits(1e6, body_bytes=1e-6, reports=1e12))
-    answers = []
-    for _ in range(2):
-        connection = Socket(one.port)
-        if framing == "direct":
-            connection.send(request(GOOD))
-        else:
-            chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(GOOD), GOOD)
-            connection.send(request(chunked, ENVELOPE, "transfer-encoding: chunked"))
-        answers.append(connection.answer())
-        connection.close()
-    assert [status for status, *_ in answers] == [202, 429]
-    assert b"too many bytes" in answers[1][-1]
-    assert (len(direct) > 0) == (framing == "direct")

@@ -48,12 +48,13 @@ def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_
 def test_a_connection_ends_if_its_client_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "UNREAD_S", 1)
     with (
-        gateway_process._bind("GATEWAY", "127.0.0.1", 0, listen=True) as listening,
-        socket.create_connection(listening.getsockname()),
-        listening.accept()[0] as accepted,
+        gateway_process._bind("127.0.0.1", 0) as listening,
+        socket.socket() as client,
     ):
-        accepted.settimeout(PATIENCE_S)
-        with pytest.raises(TimeoutError) as ended:
+        listening.listen()
+        client.connect(listening.getsockname())
+        with listening.accept()[0] as accepted, pytest.raises(TimeoutError) as ended:
+            accepted.settimeout(PATIENCE_S)
             while True:
                 accepted.sendall(bytes(2**16))
         assert ended.value.errno == errno.ETIMEDOUT  # by the system; None after `PATIENCE_S`
