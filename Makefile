@@ -39,7 +39,7 @@ generated: $(VENV)/.dev           ## renews every generated file (CONTRIBUTING.m
 	$(BIN)/python -m tests.docs.reference
 	$(BIN)/python -m tests.docs.estimates_schema
 	$(BIN)/python -m tests.docs.check_schema
-	$(BIN)/python -m tests.devices.vectors
+	$(BIN)/python -m devices.vectors
 	$(BIN)/python deploy/grafana/dashboards.py
 	$(BIN)/python deploy/kubernetes/alerts.py
 

@@ -125,17 +125,13 @@ class Connections:
 
     def enter(self, host: str) -> bool:
         """Counts a new connection; if the limit is reached, counts nothing and returns False."""
-        if host in self._relays:
-            return True
         near = neighbourhood(host)
-        if self._open[near] >= self._limit:
+        if self._open[near] >= self._limit and host not in self._relays:
             return False
         self._open[near] += 1
         return True
 
     def leave(self, host: str) -> None:
-        if host in self._relays:
-            return
         near = neighbourhood(host)
         self._open[near] -= 1
         if not self._open[near]:

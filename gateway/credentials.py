@@ -24,8 +24,8 @@ def read_tokens(settings: Settings) -> tuple[list[str], list[str]]:
     """Returns the bearer tokens of devices and of collectors in the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII, has no token, or has a token twice; or if a line is not a token
-            of at least 16 characters, or the word ``collector`` and such a token.
+        SettingsError: if the file cannot be read, is not ASCII or has no token; or if a line is not a token of at least 16
+            characters, or the word ``collector`` and such a token.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -46,10 +46,6 @@ def read_tokens(settings: Settings) -> tuple[list[str], list[str]]:
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line, "
             f"for a collector after the word {COLLECTOR!r}"
         )
-    numbers: dict[str, int] = {}
-    for n, line in enumerate(lines, 1):
-        if (first := numbers.setdefault(line[-1], n)) != n:
-            raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: tokens {first} and {n} are equal")
     return [line[-1] for line in lines if len(line) == 1], [line[-1] for line in lines if len(line) > 1]
 
 

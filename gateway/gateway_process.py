@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from threading import Event
-from typing import Protocol
 
 import structlog
 import uvicorn
@@ -39,21 +38,11 @@ log = structlog.get_logger("ldpstream.gateway")
 GRACEFUL_S = 5  # time limit at shutdown for requests in progress; the intake answers them before this limit
 
 
-class ProcessLogs(Logs, Protocol):
-    """The logs of all surveys."""
-
-    async def start(self) -> None:
-        """Prepares the logs for appends."""
-
-    async def close(self) -> None:
-        """Waits for appends in progress, for a limited time, then closes the logs."""
-
-
 def serve(
     watch: SurveyWatch,
     settings: Settings,
     check: Callable[[Survey], None],
-    logs: Callable[[], ProcessLogs],
+    logs: Callable[[], Logs],
     clock: SteadyClock | None = None,
     bound: Callable[[], None] = lambda: None,
     works: Callable[[], bool] = lambda: True,
@@ -78,16 +67,16 @@ def serve(
     if behind and credentials.relay_keys is None:
         what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
         raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
+    surveys, open_logs = GatewaySurveys(), logs()
+    served = ServedSurveys(watch, surveys, open_logs, check, counted)
+    intake = Intake(
+        surveys, credentials.tokens, settings.gateway_rate, now_ms=clock or SteadyClock(watch.listed),
+        collectors=credentials.collectors, relays=settings.gateway_relays,
+    )  # fmt: skip
+    intake.relay_keys, intake.works = credentials.relay_keys, works
+    if settings.metrics_port:
+        serve_monitoring(settings.metrics_host, settings.metrics_port, intake.unready)
     with _bind(settings.gateway_host, settings.gateway_port) as front:
-        surveys, open_logs = GatewaySurveys(), logs()
-        served = ServedSurveys(watch, surveys, open_logs, check, counted)
-        intake = Intake(
-            surveys, credentials.tokens, settings.gateway_rate, now_ms=clock or SteadyClock(watch.listed),
-            collectors=credentials.collectors, relays=settings.gateway_relays,
-        )  # fmt: skip
-        intake.relay_keys, intake.works = credentials.relay_keys, works
-        if settings.metrics_port:
-            serve_monitoring(settings.metrics_host, settings.metrics_port, intake.unready)
         config = _configured(settings, intake)
 
         async def main() -> None:
@@ -108,16 +97,16 @@ def serve(
             try:
                 bound()
                 with suppress(Stopped, asyncio.CancelledError):
-                    kafka_at = f"Kafka at {settings.kafka}"
                     usable = await asyncio.to_thread(
-                        wait_for, kafka_at, served.check, told_to_stop.wait, log.warning, _may_wait
-                    )
+                        wait_for, f"Kafka at {settings.kafka}", served.checks.check_all, told_to_stop.wait, log.warning,
+                        lambda error: isinstance(error, Unreachable | NotCounted),
+                    )  # fmt: skip
                     served.begin(usable)
                     tasks.append(asyncio.create_task(open_logs.start()))
                     await tasks[0]
                     tasks.append(asyncio.create_task(served.follow()))
                     tasks.append(asyncio.create_task(credentials.follow(intake, config.ssl)))
-                    _tell(surveys, credentials.tokens, front.getsockname(), settings.gateway_relays)
+                    _tell(surveys, credentials.tokens, front.getsockname())
                     await server.serve([front])
             finally:
                 told_to_stop.set()  # otherwise the thread of `wait_for` may wait for ever, and the loop for the thread
@@ -161,22 +150,12 @@ def _configured(settings: Settings, intake: Intake) -> uvicorn.Config:
     return config
 
 
-def _may_wait(error: Exception) -> bool:
-    return isinstance(error, Unreachable | NotCounted)
-
-
-def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int], relays: str) -> None:
+def _tell(surveys: GatewaySurveys, tokens: list[str], address: tuple[str, int]) -> None:
     log.info("serving", surveys=len(surveys.by_fingerprint), host=address[0], port=address[1], tokens=len(tokens))
-    try:
-        local = ip_address(address[0]).is_loopback
-    except ValueError:
-        local = False
-    if not tokens and not local:
+    if not tokens and not ip_address(address[0]).is_loopback:
         log.warning(
             "anybody who can reach this address may send reports: LDPSTREAM_GATEWAY_TOKENS_FILE names no device's token"
         )
-    if not relays and any(survey.relay is not None for survey in surveys.by_fingerprint.values()):
-        log.warning("all devices behind a relay share the limits of one client: LDPSTREAM_GATEWAY_RELAYS lists no relay")
 
 
 class _GatewayServer(uvicorn.Server):

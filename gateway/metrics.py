@@ -3,27 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from ldpstream.gateway.http.problems import STATUS
-
-
-class RequestCounts(Collector):
-    """The counters of requests."""
-
-    def __init__(self) -> None:
-        # all outcomes start at zero: a rate needs a sample before the first request
-        self.requests = dict.fromkeys(("accepted", *STATUS), 0)
-        self.envelopes = self.reports = 0
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        requests = CounterMetricFamily("ldpstream_gateway_requests", "Requests with reports, by outcome", labels=["outcome"])
-        for outcome, count in self.requests.items():
-            requests.add_metric([outcome], count)
-        yield requests
-        yield CounterMetricFamily("ldpstream_gateway_envelopes", "Envelopes that the log has acknowledged", self.envelopes)
-        yield CounterMetricFamily("ldpstream_gateway_reports", "Reports that the log has acknowledged", self.reports)
 
 
 class OfSurveys(Collector):
@@ -44,13 +27,17 @@ class OfSurveys(Collector):
         yield family
 
 
-counts = RequestCounts()
+_requests = Counter("ldpstream_gateway_requests", "Requests with reports, by outcome", ["outcome"])
+# all outcomes start at zero: a rate needs a sample before the first request
+requests = {outcome: _requests.labels(outcome) for outcome in ("accepted", *STATUS)}
+envelopes = Counter("ldpstream_gateway_envelopes", "Envelopes that the log has acknowledged")
+reports = Counter("ldpstream_gateway_reports", "Reports that the log has acknowledged")
 survey_ready = OfSurveys("ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0")
 largest_client = OfSurveys(
     "ldpstream_gateway_largest_client_ratio",
     "Upper bound of the largest share of one client in the reports of an attribute and step, or of 1000 reports.",
 )
-for collector in (counts, survey_ready, largest_client):
+for collector in (survey_ready, largest_client):
     REGISTRY.register(collector)
 request_seconds = Histogram(
     "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"

@@ -20,7 +20,6 @@ decryption, except some internal errors, are padded to a multiple of `PADDED_BYT
 """
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -43,7 +42,7 @@ from ldpstream.device.relay.capsules import (
 from ldpstream.gateway import metrics
 from ldpstream.gateway.http.bodies import is_batch, read_headers
 from ldpstream.gateway.http.problems import Problem
-from ldpstream.gateway.intake import Intake, Pairs
+from ldpstream.gateway.intake import Intake
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
@@ -66,15 +65,16 @@ def oblivious_routes(intake: Intake) -> list[Route]:
             return problem.response()
 
     async def answer(request: Request) -> Response:
-        address, pairs = request.client.host if request.client else "", request.scope["headers"]
-        future = asyncio.get_running_loop().create_future()
+        headers = dict(request.scope["headers"])
         try:
             async with intake.capsule(request, MAX_CAPSULE_BYTES) as capsule:
-                _respond(intake, pairs, address, capsule, lambda sealed: None if future.done() else future.set_result(sealed))
-                return Response(await future, media_type=RESPONSE_TYPE)
+                exchange = _open(intake, headers.get(b"content-type", b""), capsule)
+                result = await _take(intake, exchange, headers.get(b"host", b""), request.client.host if request.client else "")
         except Problem as problem:
-            metrics.counts.requests[problem.cause] += 1
+            metrics.requests[problem.cause].inc()
             return problem.response()
+        inner = encode_response(_response(result))
+        return Response(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)), media_type=RESPONSE_TYPE)
 
     return [
         Route(WELL_KNOWN, keys),
@@ -83,22 +83,21 @@ def oblivious_routes(intake: Intake) -> list[Route]:
     ]
 
 
-def _respond(intake: Intake, pairs: Pairs, address: str, capsule: bytes, answer: Callable[[bytes], None]) -> None:
-    headers = read_headers(pairs)
-    exchange = _open(intake, headers.get(b"content-type", b""), capsule)
-
-    def seal(result: int | Problem) -> None:
-        inner = encode_response(_refused(result) if isinstance(result, Problem) else _accepted(result))
-        answer(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)))
-
+async def _take(intake: Intake, exchange: Exchange, host: bytes, address: str) -> int | Problem:
     try:
-        asked = _checked(exchange.message, headers.get(b"host", b""))
-        exchange.message = b""  # the request may wait for half a second
+        asked = _checked(exchange.message, host)
     except Problem as problem:
-        metrics.counts.requests[problem.cause] += 1
-        seal(problem)
-    else:
-        intake.take(asked.headers, address, asked.content, seal, relayed=True)
+        metrics.requests[problem.cause].inc()
+        return problem
+    exchange.message = b""  # the request may wait for half a second
+    answered: asyncio.Future[int | Problem] = asyncio.get_running_loop().create_future()
+
+    def answer(result: int | Problem) -> None:
+        if not answered.done():
+            answered.set_result(result)
+
+    intake.take(asked.headers, address, asked.content, answer, relayed=True)
+    return await answered
 
 
 def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
@@ -135,15 +134,13 @@ def _checked(message: bytes, host: bytes) -> BinaryRequest:
     return asked
 
 
-def _accepted(reports: int) -> BinaryResponse:
-    content = msgspec.json.encode({"accepted": reports})
+def _response(result: int | Problem) -> BinaryResponse:
+    if isinstance(result, Problem):
+        response = result.response()
+        headers = tuple(pair for pair in response.raw_headers if pair[0] != b"content-length")
+        return BinaryResponse(response.status_code, headers, bytes(response.body))
+    content = msgspec.json.encode({"accepted": result})
     return BinaryResponse(HTTPStatus.ACCEPTED, ((b"content-type", b"application/json"),), content)
-
-
-def _refused(problem: Problem) -> BinaryResponse:
-    response = problem.response()
-    headers = tuple(pair for pair in response.raw_headers if pair[0] != b"content-length")
-    return BinaryResponse(response.status_code, headers, bytes(response.body))
 
 
 def _no_relay() -> Problem:

@@ -96,11 +96,9 @@ def told(document: RelayKeyFile) -> list[str]:
 def _read(path: Path) -> RelayKeyFile:
     try:
         document = msgspec.json.decode(path.read_bytes(), type=RelayKeyFile)
-        for key in document.keys:
-            _minute(key.created.astimezone(UTC) + timedelta(seconds=PAUSE_S))
     except OSError as error:
         raise RelayKeyError(f"{path}: cannot be read: {error.strerror}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, OverflowError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise RelayKeyError(f"{path}: is not a file of relay keys; `ldpstream relay-key` makes one") from None
     if len({key.id for key in document.keys}) < len(document.keys):
         raise RelayKeyError(f"{path}: both keys have the number {document.keys[0].id}")

@@ -31,6 +31,12 @@ class Logs(Protocol):
     def add(self, survey: Survey) -> GatewayLog:
         """Returns the log of a survey whose topic exists."""
 
+    async def start(self) -> None:
+        """Prepares the logs for appends."""
+
+    async def close(self) -> None:
+        """Waits for appends in progress, for a limited time, then closes the logs."""
+
 
 class ServedSurveys:
     """The surveys of the files, as surveys of a gateway.
@@ -38,6 +44,9 @@ class ServedSurveys:
     Args:
         check: checks that a survey's topic is usable; runs in a thread.
         counted: raises NotCounted if agents no longer count a survey that is served; runs in a thread.
+
+    Attributes:
+        checks: the checks of the surveys' topics.
     """
 
     def __init__(
@@ -49,22 +58,13 @@ class ServedSurveys:
         counted: Callable[[Survey], None] | None = None,
     ) -> None:
         self._watch, self._surveys, self._logs, self._counted = watch, surveys, logs, counted
-        self._checks = SurveyChecks(watch, check, log, "survey not served")
+        self.checks = SurveyChecks(watch, check, log, "survey not served")
         self._open: dict[bytes, GatewayLog] = {}
         self._looked_s: dict[bytes, float] = {}  # time of the last `counted`, by fingerprint
         self._signatures = _Signatures()
         self._served: dict[bytes, tuple[SurveyText, list[Signature]]] = {}
         self._signatures.look(watch.surveys.values())
         self._reconcile()
-
-    def check(self) -> list[Survey]:
-        """Checks all surveys. Returns the usable surveys.
-
-        Raises:
-            Unreachable: if the server of the check is unreachable.
-            UserError: if no survey is usable: the first survey's error.
-        """
-        return self._checks.check_all()
 
     def begin(self, usable: list[Survey]) -> None:
         self._reconcile()  # the check may have changed the surveys
@@ -85,11 +85,11 @@ class ServedSurveys:
             await asyncio.to_thread(self._look_at_files)
             self._reconcile()
         for survey in list(self._surveys.by_fingerprint.values()):
-            if survey.fingerprint in self._open or not self._checks.due(survey):
+            if survey.fingerprint in self._open or not self.checks.due(survey):
                 continue
             if not self._logs.reachable:
                 return  # the check would wait for the broker
-            if await asyncio.to_thread(self._checks.usable, survey):
+            if await asyncio.to_thread(self.checks.usable, survey):
                 self._begin(survey)
         await self._look_at_agents()
 
@@ -105,7 +105,7 @@ class ServedSurveys:
             await asyncio.to_thread(self._counted, survey)
         except NotCounted as error:
             log.error("survey not served", survey=survey.name, error=str(error))
-            self._checks.postpone(survey)
+            self.checks.postpone(survey)
             self._surveys.detach(survey)
             self._open.pop(survey.fingerprint).close()
         except UserError as error:
@@ -130,7 +130,7 @@ class ServedSurveys:
                 self._served[fingerprint] = wanted
                 self._surveys.put(text.survey, text.text, wanted[1])
         self._surveys.incomplete = self._watch.incomplete
-        self._checks.forget_others(texts)
+        self.checks.forget_others(texts)
 
     def _begin(self, survey: Survey) -> None:
         opened = self._open[survey.fingerprint] = self._logs.add(survey)

@@ -121,10 +121,8 @@ class GatewaySurveys:
             Problem: "not found", unless the gateway has exactly one survey.
         """
         if len(self._documents) != 1:
-            detail = f"this gateway has {len(self._documents)} surveys; GET /v1/surveys lists them"
-            raise Problem("not found", detail)
-        (document,) = self._documents.values()
-        return document
+            raise Problem("not found", "this gateway has not exactly one survey; GET /v1/surveys lists its surveys")
+        return next(iter(self._documents.values()))
 
 
 def _listed(survey: Survey) -> ListedSurvey:

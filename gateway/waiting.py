@@ -63,7 +63,7 @@ class WaitingRequest:
             self.timer.cancel()
             self.others.discard(self)
         if answer is not None:
-            metrics.counts.requests[result.cause if isinstance(result, Problem) else "accepted"] += 1
+            metrics.requests[result.cause if isinstance(result, Problem) else "accepted"].inc()
             metrics.request_seconds.observe(time.monotonic() - self.begun_s)
             answer(result)
 
@@ -85,8 +85,8 @@ class WaitingRequest:
         assert checks is not None
         assert checks.survey is not None
         if outcome is Outcome.APPENDED:
-            metrics.counts.envelopes += self.envelopes
-            metrics.counts.reports += checks.reports
+            metrics.envelopes.inc(self.envelopes)
+            metrics.reports.inc(checks.reports)
             self.give(checks.count(appended_ms, self.batch, self.key is not None))
         elif outcome is Outcome.UNKNOWN:
             self.give(_unacknowledged())

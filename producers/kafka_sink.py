@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -41,13 +40,11 @@ class KafkaSink:
     """
 
     def __init__(self, settings: Settings, topic: str) -> None:
-        library = logging.getLogger("kafka")
-        if library.level == logging.NOTSET:
-            library.setLevel(logging.CRITICAL)
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._topic, self._place = topic, f"Kafka at {settings.kafka}"
         self._failed: SinkError | None = None
         self._turns = count()
-        self._waiting: deque[tuple[Any, int]] = deque()  # (future, size) of envelopes not yet known to be acknowledged
+        self._waiting: list[Any] = []  # futures of envelopes not yet known to be acknowledged
         self._waiting_bytes = 0
         with hearing(settings) as heard:
             try:
@@ -70,27 +67,25 @@ class KafkaSink:
 
     def send(self, envelope: bytes) -> None:
         with self._reporting_failure():
-            while self._waiting_bytes > MAX_WAITING_BYTES:
-                self._await_oldest(timeout_s=DELIVERY_MS / 1000)
+            if self._waiting_bytes > MAX_WAITING_BYTES:
+                self._flush()
             partitions = sorted(self._producer.partitions_for(self._topic))
             partition = partitions[next(self._turns) % len(partitions)]
-            size = len(envelope) + OVERHEAD_BYTES
-            self._waiting.append((self._producer.send(self._topic, envelope, partition=partition), size))
-            self._waiting_bytes += size
+            self._waiting.append(self._producer.send(self._topic, envelope, partition=partition))
+            self._waiting_bytes += len(envelope) + OVERHEAD_BYTES
 
     def flush(self) -> None:
         with self._reporting_failure():
-            self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
-            while self._waiting:
-                self._await_oldest(timeout_s=0)
+            self._flush()
 
     def close(self) -> None:
         self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
 
-    def _await_oldest(self, timeout_s: float) -> None:
-        future, size = self._waiting.popleft()
-        self._waiting_bytes -= size
-        future.get(timeout=timeout_s)
+    def _flush(self) -> None:
+        self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
+        for future in self._waiting:
+            future.get(timeout=0)
+        self._waiting, self._waiting_bytes = [], 0
 
     @contextmanager
     def _reporting_failure(self) -> Iterator[None]:

@@ -102,15 +102,11 @@ def produce_live(
         except TooLateError:
             sent = None
         left_s = (survey.closes_ms(step) - now_ms()) / 1000
-        if left_s <= 0:
-            told(
-                f"survey {survey.name}: step {step} closed {-left_s:.1f} s before all its reports were sent, so some are lost; "
-                f"either a step of {survey.step_seconds} s is too short for so many reports, or the producer stalled"
-            )
-        elif sent is None:
-            told(
-                f"survey {survey.name}: the service says that step {step} has closed, so some of its reports are lost; by the "
-                f"clock here the step closes in {left_s:.1f} s, so compare this clock with the service's"
-            )
-        else:
+        if sent is not None and left_s > 0:
             yield step, sent
+        else:
+            told(
+                f"survey {survey.name}: step {step} closed before all its reports were sent, so some are lost; a step of "
+                f"{survey.step_seconds} s is too short for so many reports, the producer stalled, or the service's clock is "
+                f"ahead: by the clock here {left_s:.1f} s are left"
+            )

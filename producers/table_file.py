@@ -1,4 +1,4 @@
-"""Reads a table of people's values: a CSV file in UTF-8 with a header, or a Parquet file. No message shows a cell's contents.
+"""Reads a table of people's values: a CSV file in UTF-8 with a header. No message shows a cell's contents.
 
 All cells are texts. A cell is read without blanks at its ends (`surveys.texts.plain`). Rows without any contents are skipped.
 The separator is a comma, semicolon, tab or vertical bar: the one that splits the header and the first rows into equally many
@@ -12,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
-from io import BufferedReader, BytesIO, TextIOWrapper
+from io import BufferedReader, TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import NoReturn
 
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys.errors import UserError, did_you_mean
-from ldpstream.surveys.questions import SEPARATOR
 from ldpstream.surveys.texts import plain
 
 DELIMITERS = ",;\t|"
@@ -31,6 +30,7 @@ OTHER_FILES = {
     b"\x1f\x8b": "compressed",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
+    b"PAR1": "a Parquet file",
 }
 
 
@@ -45,7 +45,7 @@ class PeopleTable:
         header: the names in the first line; "" for a column without a name.
         names: for every column the name that an attribute may have, all different. A column whose name has no letters or digits
             of ASCII, or the same `attribute_name` as another column, is called ``column_2`` by its place.
-        line: line of the file at which the present row begins; the first line is 1. In a Parquet file, the row's number.
+        line: line of the file at which the present row begins; the first line is 1.
     """
 
     def __init__(self, path: Path, file: BufferedReader, missing: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class PeopleTable:
         for magic, kind in OTHER_FILES.items():
             if start.startswith(magic):
                 raise DataError(f"{path}: is {kind}; save the table as CSV in UTF-8")
-        self._rows = self._parquet(file) if start == b"PAR1" else self._csv(file)
+        self._rows = self._csv(file)
         self.header = [plain(name) for name in next(self._rows, [])]
         if not any(self.header):
             raise DataError(f"{path}: is empty; the first line must name the columns")
@@ -151,34 +151,6 @@ class PeopleTable:
                 if not line.isascii() and re.search("[\udc80-\udcff]", line):  # bytes that are not UTF-8
                     raise DataError(f"{self.path}, line {number}: not UTF-8; save the table as CSV in UTF-8")
                 yield line
-
-    def _parquet(self, file: BufferedReader) -> Iterator[list[str]]:
-        try:
-            import polars as pl
-        except ImportError:
-            raise DataError(
-                f"{self.path}: a Parquet file needs Polars (the extra `export`); or save the table as CSV"
-            ) from None
-        try:
-            table = pl.read_parquet(BytesIO(file.read()))
-        except pl.exceptions.PolarsError as error:
-            raise DataError(f"{self.path}: cannot be read as Parquet: {type(error).__name__}") from None
-        yield table.columns
-        texts = []
-        for i, column in enumerate(table, 1):
-            try:
-                if isinstance(column.dtype, pl.List):
-                    joined = column.cast(pl.List(pl.String)).list.join(SEPARATOR)
-                    texts.append(joined.replace("", SEPARATOR).fill_null(""))
-                else:
-                    texts.append(column.cast(pl.String).fill_null(""))
-            except pl.exceptions.PolarsError:
-                raise DataError(
-                    f"{self.path}: column {i} cannot be read as texts, since its type is {column.dtype}; leave it out"
-                ) from None
-        for self.line, row in enumerate(zip(*texts, strict=True), 1):
-            if plain("".join(row)):
-                yield list(row)
 
 
 @contextmanager

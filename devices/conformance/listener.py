@@ -20,6 +20,7 @@ from starlette.responses import Response
 
 from devices.conformance.calls import ConformanceError
 from devices.conformance.rules import IDEMPOTENCY_KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
+from ldpstream.gateway.http.app import ANSWER_HEADERS, REQUEST_HEADERS
 from ldpstream.gateway.http.bodies import (
     Checks,
     Headers,
@@ -30,7 +31,6 @@ from ldpstream.gateway.http.bodies import (
     read_headers,
     unpack,
 )
-from ldpstream.gateway.http.origins import ANSWER_HEADERS, REQUEST_HEADERS
 from ldpstream.gateway.http.problems import Cause, Problem
 from ldpstream.gateway.surveys import ServedSurvey
 from ldpstream.runtime.clock import now_ms

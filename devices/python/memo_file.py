@@ -58,17 +58,13 @@ class Store(Protocol):
     def transaction(self) -> AbstractContextManager["Transaction"]: ...
 
 
-class MemoFile:
+class MemoFile(SQLiteFile):
     def __init__(self, path: Path, create: bool = True, wait_s: float = BUSY_S) -> None:
-        self._file = SQLiteFile(path, DEVICE, create, wait_s)
-
-    @property
-    def path(self) -> Path:
-        return self._file.path
+        super().__init__(path, DEVICE, create, wait_s)
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        with self._file.connection() as connection:
+        with self.connection() as connection:
             yield Transaction(connection)
 
 

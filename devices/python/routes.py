@@ -5,19 +5,18 @@ travel inside the encryption (RFC 9458).
 """
 
 import http.client
-import socket
+import re
 import ssl
 import urllib.error
 import urllib.request
 from base64 import b64decode
 from email.message import Message
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urlsplit
 
 from ldpstream.device.answers import document, is_own, retry_after_s
 from ldpstream.device.device import Waiting
 from ldpstream.device.relay.binary_http import BinaryRequest, decode_response, encode_request
-from ldpstream.device.urls import split_url
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
@@ -77,12 +76,16 @@ class Direct:
         self._url, self._token, self._wait_s = url.rstrip("/") + "/v1/reports", token, wait_s
 
     def post(self, report: Waiting) -> Answer:
-        headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
+        return self.send(report.envelope, report.key)[0]
+
+    def send(self, body: bytes, key: str, kind: str = ENVELOPE_TYPE) -> tuple[Answer, bytes]:
+        """Posts a body of a content type. Returns the answer with its body."""
+        headers = {"User-Agent": AGENT} | _headers(key, self._token, kind)
         try:
-            status, given, body = _exchange(self._url, report.envelope, headers, self._wait_s)
+            status, given, said = _exchange(self._url, body, headers, self._wait_s)
         except _READ_ERRORS as error:
-            return Answer(0, reason=_reason(error))
-        return _answer(status, _wait_s(status, given), body)
+            return Answer(0, reason=_reason(error)), b""
+        return _answer(status, _wait_s(status, given), said), said
 
 
 class Relay:
@@ -160,17 +163,22 @@ def _wait_s(status: int, given: Message) -> float:
     return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
 
 
-def _headers(key: str, token: str | None) -> dict[str, str]:
-    headers = {"Content-Type": ENVELOPE_TYPE, "Idempotency-Key": key}
+def _headers(key: str, token: str | None, kind: str = ENVELOPE_TYPE) -> dict[str, str]:
+    headers = {"Content-Type": kind, "Idempotency-Key": key}
     return headers if token is None else headers | {"Authorization": f"Bearer {token}"}
 
 
 def _split(url: str, name: str) -> SplitResult:
-    parts = split_url(url)
-    if parts is None or not parts.netloc.isascii() or "@" in parts.netloc or parts.query or parts.fragment:
-        told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
-        raise ValueError(f"{name} must be {told}")
-    return parts
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for a wrong port
+        (parts.hostname or "").encode("idna")  # as the socket does
+        if parts.scheme in ("http", "https") and parts.hostname and not re.search(r"[^!-~]|[@?#]", url):
+            return parts
+    except ValueError:  # its text can show a password
+        pass
+    told = f"http[s]://host[:port][/path] without a user name, got {url.rpartition('@')[2]!r}"
+    raise ValueError(f"{name} must be {told}")
 
 
 def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, Message, bytes]:
@@ -190,16 +198,10 @@ def _reason(error: OSError | http.client.HTTPException) -> str:
             return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma
         case ssl.SSLError():
             return "TLS failed"
-        case socket.gaierror():
-            return "name not found"
         case TimeoutError():
             return TIMEOUT
-        case ConnectionRefusedError():
-            return "connection refused"
+        case OSError(strerror=str(text)):
+            return text.lower()  # such as "connection refused"
         case ConnectionError():
             return "connection closed"
-        case OSError(strerror=str(text)):
-            return text.lower()  # such as "network is unreachable"
-        case http.client.InvalidURL():
-            return "a malformed URL"
     return "an answer that is not HTTP"

@@ -67,8 +67,6 @@ class SQLiteFile:
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
             found = format_of(connection)
-            if found == WALLET and self.format == DEVICE:
-                raise DeviceError(f"{self.path}: is a wallet; use Wallet.device to answer a survey")
             if found not in (0, self.format):
                 raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
             yield connection
@@ -88,14 +86,11 @@ class SQLiteFile:
         try:
             self.path.stat()
         except FileNotFoundError:
-            return StoreCleared(f"{self.path}: the file is missing; make a new {self._owner} to enroll again")
+            owner = "Wallet" if self.format == WALLET else "Device"
+            return StoreCleared(f"{self.path}: the file is missing; make a new {owner} to enroll again")
         except OSError:  # the folder is not readable, which SQLite's message says
             pass
         return DeviceError(f"{self.path}: {error}")
-
-    @property
-    def _owner(self) -> str:
-        return "Wallet" if self.format == WALLET else "Device"
 
 
 def format_of(connection: sqlite3.Connection) -> int:

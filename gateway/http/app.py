@@ -40,7 +40,7 @@ No log line or metric contains a client's address, token or key.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -50,17 +50,19 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ldpstream.gateway.http.origins import allow
 from ldpstream.gateway.http.problems import Cause, Problem
 from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.oblivious import oblivious_routes
 from ldpstream.gateway.surveys import ServedSurvey, SurveyList
 from ldpstream.runtime.web import SecurityHeaders, with_formats
 
+REQUEST_HEADERS, ANSWER_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key"), ("Retry-After",)  # of pages
+PREFLIGHT_S = 7200  # how long a browser remembers a permission; Chromium remembers for at most two hours
 SECURITY = {
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -91,21 +93,15 @@ def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
         except Problem as problem:
             return problem.response()
 
-    def document(request: Request, find: Callable[[], bytes]) -> Response:
-        try:
-            intake.admit(request)
-            return Response(find(), media_type="application/json")
-        except Problem as problem:
-            return problem.response()
+    def served(find: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                intake.admit(request)
+                return Response(find(request), media_type="application/json")
+            except Problem as problem:
+                return problem.response()
 
-    async def only(request: Request) -> Response:
-        return document(request, surveys.only_document)
-
-    async def listing(request: Request) -> Response:
-        return document(request, surveys.listing)
-
-    async def one(request: Request) -> Response:
-        return document(request, lambda: surveys.document(request.path_params["fingerprint"]))
+        return answer
 
     async def health(_: Request) -> Response:
         return _json({"status": "alive"})
@@ -127,18 +123,24 @@ def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
         yield
         tidying.cancel()
 
+    middleware = [Middleware(SecurityHeaders, headers=SECURITY)]
+    if origins:  # pages of these origins may report
+        middleware += [Middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=REQUEST_HEADERS,
+            expose_headers=ANSWER_HEADERS, max_age=PREFLIGHT_S,
+        )]  # fmt: skip
     app = Starlette(
         routes=[
             Route("/v1/reports", reports, methods=["POST"]),
-            Route("/v1/survey", only),
-            Route("/v1/surveys", listing),
-            Route("/v1/surveys/{fingerprint}", one),
+            Route("/v1/survey", served(lambda _: surveys.only_document())),
+            Route("/v1/surveys", served(lambda _: surveys.listing())),
+            Route("/v1/surveys/{fingerprint}", served(lambda request: surveys.document(request.path_params["fingerprint"]))),
             Route("/health", health),
             Route("/ready", ready),
             Route("/openapi.json", describe),
             *oblivious_routes(intake),
         ],
-        middleware=[Middleware(SecurityHeaders, headers=SECURITY), Middleware(allow, origins=origins)],
+        middleware=middleware,
         exception_handlers={HTTPException: _unknown, Exception: _broken},
         lifespan=lifespan,
     )

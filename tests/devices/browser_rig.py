@@ -125,14 +125,6 @@ class Chromium:
         return 0
 
 
-def crash(page: Page) -> None:
-    """Kills the process of a tab."""
-    with contextlib.suppress(Error):
-        page.goto("chrome://crash")
-    with contextlib.suppress(Error):
-        page.close()
-
-
 def tab(context: BrowserContext, server: PageServer) -> Page:
     """Opens a tab with the empty page."""
     page = context.new_page()

@@ -23,18 +23,6 @@ class FreshMemo(ForeignDevice):
         return super().first(a, value, step)
 
 
-class FreshMemoForAReturningValue(ForeignDevice):
-    """Forgets the memo of a value when the value changes."""
-
-    last = -1
-
-    def encoded(self, a: int, value: int) -> int:
-        if value != self.last:
-            self.memos.clear()
-        self.last = value
-        return super().encoded(a, value)
-
-
 class MemoSent(ForeignDevice):
     """Draws a report once for each memo, and sends it again."""
 
@@ -43,38 +31,12 @@ class MemoSent(ForeignDevice):
         return self.drawn.setdefault(value, super().row(a, value, step))
 
 
-class OneMemo(ForeignDevice):
-    """Has one memo for all values."""
-
-    def memo_key(self, a: int, value: int) -> int:
-        self.kept: int = getattr(self, "kept", value)
-        return self.kept
-
-
 class FreshFunction(ForeignDevice):
     """Draws the hash function again at every report."""
 
     def row(self, a: int, value: int, step: int) -> Row:
         self.functions[a] = self.function(self.mechanisms[a])
         return super().row(a, value, step)
-
-
-class FewFunctions(ForeignDevice):
-    """Draws its hash function from half of the functions."""
-
-    def function(self, m: Mechanism) -> int:
-        return super().function(m) // 2
-
-
-class KeptFunction(ForeignDevice):
-    """Uses one hash function for all reports of a one-time mechanism."""
-
-    def hash(self, m: Any, function: int, value: int) -> int:
-        return super().hash(m, self.kept, value)
-
-    def once(self, m: Any, value: int) -> Row:
-        self.kept: int = getattr(self, "kept", self.below(m.pool.size))
-        return self.kept, super().once(m, value)[1]
 
 
 class WrongHash(ForeignDevice):
@@ -96,36 +58,6 @@ class LastBitInClear(ForeignDevice):
 
     def bits(self, bits: list[int], p: float, q: float) -> list[int]:
         return [*super().bits(bits, p, q)[:-1], bits[-1]]
-
-
-class OneCoinForTwoBits(ForeignDevice):
-    """Uses one random number for two neighbouring bits."""
-
-    def bits(self, bits: list[int], p: float, q: float) -> list[int]:
-        drawn = [self.random.random() for _ in range(len(bits) // 2)]
-        return [int(drawn[i // 2] < (p if bit else q)) for i, bit in enumerate(bits)]
-
-
-class FirstSubset(ForeignDevice):
-    """Fills the set with the lowest values."""
-
-    def some(self, values: list[int], n: int) -> list[int]:
-        return values[:n]
-
-
-class SizesSwapped(ForeignDevice):
-    """Takes the size of a report for the size of a memo."""
-
-    def subset(self, k: int, size: int, value: int, p: float) -> Row:
-        m: Any = self.mechanisms[0]
-        return super().subset(k, m.omega, value, p)
-
-
-class OverlapWithoutTheMemo(ForeignDevice):
-    """Draws the number of values in common with the memo as if they were not preferred."""
-
-    def odds(self, m: Any) -> float:
-        return 1.0
 
 
 class WrongOdds(ForeignDevice):
@@ -204,14 +136,6 @@ class BothAttributes(ForeignDevice):
         return True
 
 
-class FreshFakes(ForeignDevice):
-    """Draws a fake value for every report."""
-
-    def encoded(self, a: int, value: int) -> int:
-        self.fakes[a] = self.below(self.mechanisms[a].k)
-        return super().encoded(a, value)
-
-
 class NoFakes(ForeignDevice):
     """Answers every attribute with the true value under rs+fd."""
 
@@ -238,20 +162,6 @@ class OneDrawForAllAttributes(ForeignDevice):
         return drawn
 
 
-class OneDrawForOuterAttributes(OneDrawForAllAttributes):
-    """Uses the same random numbers for the first and the third attribute."""
-
-    def row(self, a: int, value: int, step: int) -> Row:
-        return ForeignDevice.row(self, a, value, step) if a == 1 else super().row(a, value, step)
-
-
-class OnePhaseForOuterAttributes(ForeignDevice):
-    """Uses the phase of the first attribute for the third one."""
-
-    def due(self, a: int, step: int) -> bool:
-        return super().due(0 if a == 2 else a, step)
-
-
 class FreshKeyAtARetry(ForeignDevice):
     """Draws a key again for each attempt."""
 
@@ -265,14 +175,6 @@ class FreshReportAtARetry(ForeignDevice):
 
     def repeated(self, a: int, value: int, step: int) -> tuple[bytes, str]:
         return self.first(a, value, step)
-
-
-class OneKey(ForeignDevice):
-    """Has one key for all envelopes of a device."""
-
-    def key(self, envelope: bytes) -> str:
-        self.kept: str = getattr(self, "kept", super().key(envelope))
-        return self.kept
 
 
 class HexKey(ForeignDevice):
@@ -289,8 +191,27 @@ class WeakKey(ForeignDevice):
         return "".join(self.random.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(21)) + "A"
 
 
-class WrongStep(ForeignDevice):
-    """Counts steps from 1."""
+class FewFunctions(ForeignDevice):
+    """Draws its hash function from half of the functions."""
 
-    def first(self, a: int, value: int, step: int) -> tuple[bytes, str]:
-        return super().first(a, value, step + 1)
+    def function(self, m: Mechanism) -> int:
+        return super().function(m) // 2
+
+
+class KeptFunction(ForeignDevice):
+    """Uses one hash function for all reports of a one-time mechanism."""
+
+    def hash(self, m: Any, function: int, value: int) -> int:
+        return super().hash(m, self.kept, value)
+
+    def once(self, m: Any, value: int) -> Row:
+        self.kept: int = getattr(self, "kept", self.below(m.pool.size))
+        return self.kept, super().once(m, value)[1]
+
+
+class OneCoinForTwoBits(ForeignDevice):
+    """Uses one random number for two neighbouring bits."""
+
+    def bits(self, bits: list[int], p: float, q: float) -> list[int]:
+        drawn = [self.random.random() for _ in range(len(bits) // 2)]
+        return [int(drawn[i // 2] < (p if bit else q)) for i, bit in enumerate(bits)]

@@ -10,15 +10,13 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-from ldpstream.gateway.http.bodies import ENVELOPE
+from devices.vectors.vectors import VECTORS
 from tests.agents.samples import during
 from tests.gateway.gateway_rig import Served
-from tests.producers.relay_rig import GATEWAY, config_of, relay_site, relay_survey
 from tests.producers.samples import one_question
 from tests.services.rig import wait_until
 
-from .browser_rig import Chromium, PageServer, crash, tab
-from .vectors import VECTORS
+from .browser_rig import Chromium, PageServer, tab
 
 SURVEY = one_question("L-SUE", k=64)  # a second memo equals the first with probability 3e-7
 DOCUMENT = msgspec.to_builtins(SURVEY.device_survey)
@@ -71,12 +69,6 @@ def test_two_tabs_enroll_once(context: BrowserContext, server: PageServer) -> No
     assert report(pages[0], 1, 0) == report(pages[1], 2, 0)
 
 
-def test_two_devices_differ(context: BrowserContext, server: PageServer) -> None:
-    """The control of the tests above: tabs with stores of their own are two devices."""
-    pages = [opened(context, server, "memory") for _ in range(2)]
-    assert report(pages[0], 1, 0) != report(pages[1], 2, 0)
-
-
 # ---- a killed tab, a killed browser
 
 
@@ -119,14 +111,6 @@ class Lives:
         page.close()
 
 
-def test_a_killed_tab_draws_nothing_twice(context: BrowserContext, server: PageServer) -> None:
-    random, lives = Random(1), Lives(server)
-    for _ in range(5):
-        crash(lives.live(context, random.randrange(4, 12)))
-        lives.died()
-    lives.end(context)
-
-
 def test_a_killed_browser_draws_nothing_twice(playwright: Playwright, server: PageServer, tmp_path: Path) -> None:
     random, lives = Random(2), Lives(server)
     chromium = Chromium(playwright, tmp_path)
@@ -137,15 +121,6 @@ def test_a_killed_browser_draws_nothing_twice(playwright: Playwright, server: Pa
         chromium.start()
     lives.end(chromium.context)
     chromium.context.close()
-
-
-def test_a_device_without_a_store_is_noticed(context: BrowserContext, server: PageServer) -> None:
-    """The control of the tests above: a device that forgets its reports with the tab."""
-    lives = Lives(server, "memory")
-    crash(lives.live(context, 3))
-    lives.died()
-    with pytest.raises(AssertionError, match="a second report of a step"):
-        lives.live(context, 3)
 
 
 # ---- cleared
@@ -204,39 +179,7 @@ def test_a_page_that_ends_still_sends_its_report_once(
     keeper.close()
 
 
-def test_a_page_of_another_origin_cannot_report(context: BrowserContext, server: PageServer, gateway: Served) -> None:
-    """The control: the browser asks, and the gateway allows only the origin of its setting."""
-    page = tab(context, server)
-    page.goto(f"{server.url.replace('127.0.0.1', 'localhost')}/empty")
-    tried = (
-        "([url, kind]) => fetch(url, { method: 'POST', body: 'x', headers: { 'Content-Type': kind } }).catch(() => 'refused')"
-    )
-    assert page.evaluate(tried, [f"{gateway.url}/v1/reports", ENVELOPE]) == "refused"
-    assert gateway.rig.log.appended == []
-
-
 # ---- a relay
-
-
-def test_a_page_sends_through_a_relay(context: BrowserContext, server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The requests of two pages have one size and the same headers, and reach the gateway only through the relay."""
-    survey = relay_survey("GRR", "L-OSUE")
-    with relay_site(survey, monkeypatch) as site:
-        site.clock.now_ms = survey.opens_ms(7)
-        relay = {"url": site.relay.url, "keys": config_of(0)}
-        sent = []
-        for level in ("GRR", "L-OSUE"):
-            page = tab(context, server)
-            document, options = msgspec.to_builtins(survey.device_survey), {"levels": {"zone": level}}
-            assert page.evaluate("made => open_device(...made)", [document, "memory", options, survey.opens_ms(5)]) is None
-            sent.append(bytes.fromhex(report(page, 7, 5)[0]))
-            without, told = "url => send(url).catch(({ name }) => name)", "made => send_through(...made)"
-            assert page.evaluate(without, site.gateway.url) == "RelayRequired"
-            page.evaluate(told, [f"https://{GATEWAY}", relay])
-            assert page.evaluate("() => waiting()") == []
-        counted, seen = site.gateway.rig.log.counted(), site.relay.seen
-    assert [envelope for (envelope,) in counted] == sent
-    assert [len(seen), len({len(one.body) for one in seen}), len({one.lines for one in seen})] == [2, 1, 1]
 
 
 # ---- signatures

@@ -29,12 +29,9 @@ from .faulty_devices import (
     EachAttributeTrueByItself,
     FewFunctions,
     FirstAttribute,
-    FirstSubset,
-    FreshFakes,
     FreshFunction,
     FreshKeyAtARetry,
     FreshMemo,
-    FreshMemoForAReturningValue,
     FreshReportAtARetry,
     HexKey,
     KeptFunction,
@@ -44,14 +41,8 @@ from .faulty_devices import (
     NoLifetime,
     OneCoinForTwoBits,
     OneDrawForAllAttributes,
-    OneDrawForOuterAttributes,
-    OneKey,
-    OneMemo,
     OnePhase,
-    OnePhaseForOuterAttributes,
     OtherCellsFromTheValue,
-    OverlapWithoutTheMemo,
-    SizesSwapped,
     Skips,
     TwoReportsInAWindow,
     WaveAroundTheValue,
@@ -59,7 +50,6 @@ from .faulty_devices import (
     WrongHash,
     WrongOdds,
     WrongP,
-    WrongStep,
 )
 from .foreign_device import ForeignDevice, Row, calls
 from .leaking_devices import LEAKS, MemosOfValues
@@ -185,8 +175,6 @@ OUE, GRR = survey_of("OUE"), survey_of("GRR")
 EVEN, WAVE, FAKE_WAVE = survey_of("GRR", k=12), survey_of("SW", k=24), survey_of("SW", "rs+fd")
 PHASES = make_survey({"a": (4, [SPACED])})
 TWO = make_survey({"a": (4, [level("GRR")]), "b": (4, [level("GRR")])})
-THREE = make_survey({f"a{i}": (6, [level("L-GRR", 3.0, 1.9)]) for i in range(3)}, "spl")
-THREE_PHASES = make_survey({f"a{i}": (4, [SPACED]) for i in range(3)}, "spl")
 FAKES, FAKE_GRR, SPLIT = survey_of("L-OSUE", "rs+fd"), survey_of("GRR", "rs+fd", k=3), survey_of("L-GRR", "spl")
 
 TWO_SIZES = make_survey({"a": (14, [{**level("L-SS", 3.2, 1.2), "memo_size": 2}])})  # reports of three values
@@ -199,22 +187,17 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (FreshMemo, L_GRR, "first two reports of a value"),
     (FreshMemo, L_OSUE, "first two reports of a value: other bits set in both"),
     (FreshMemo, L_OLH, "first two reports of a value"),
-    (FreshMemoForAReturningValue, L_OSUE, "first and last reports of a value: other bits set in both"),
     (MemoSent, L_GRR, "equal reports"),
     (MemoSent, OUE, "first two reports of a value: both support the value"),
-    (OneMemo, L_GRR, "support the device's value"),
     (FreshFunction, L_OLH, "must keep its hash function"),
     (FewFunctions, L_OLH, "number of the hash function"),
     (KeptFunction, OLH, "two reports with one hash function"),
+    (OneCoinForTwoBits, L_OSUE, "both set"),
     (WrongHash, L_OLH, "support"),
     (BiasedModulo, EVEN, "which other symbol"),
     (BiasedModulo, L_GRR, "which other symbol"),
     (LastBitInClear, OUE, "for each value"),
-    (OneCoinForTwoBits, L_OSUE, "both set"),
-    (FirstSubset, SS, "for each value"),
     (FreshMemo, TWO_SIZES, "first and last reports of a value: both support the value"),
-    (SizesSwapped, TWO_SIZES, "support the device's value"),
-    (OverlapWithoutTheMemo, TWO_SIZES, "support the device's value"),
     (WrongOdds, TWO_SIZES, "support the device's value"),
     (BiasedFloyd, TWO_SIZES, "support another value, for each value"),
     (WrongP, WAVE, "support the device's value"),
@@ -229,16 +212,11 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (Skips, L_GRR, "made no report at a step at which it reports"),
     (FirstAttribute, TWO, "sampled attribute"),
     (BothAttributes, TWO, "only one attribute"),
-    (FreshFakes, FAKE_GRR, "equal reports"),
     (NoFakes, FAKES, "support the device's value"),
     (EachAttributeTrueByItself, FAKE_GRR, "both attributes"),
     (OneDrawForAllAttributes, SPLIT, "both attributes"),
-    (OneDrawForOuterAttributes, THREE, "a0 and a2: both attributes"),
-    (OnePhaseForOuterAttributes, THREE_PHASES, "a0 and a2: equal phases"),
-    (OneKey, GRR, "belongs to another envelope"),
     (HexKey, GRR, "22 letters"),
     (WeakKey, GRR, "bits of keys"),
-    (WrongStep, GRR, "another attribute or step than the call"),
 ]
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from devices.conformance import listener
 from devices.conformance.calls import ConformanceError
-from devices.conformance.listener import ANSWERS, LEAST, Sending, listening
-from ldpstream.engines.gateway_log import MAX_BATCH_BYTES
+from devices.conformance.listener import LEAST, Sending, listening
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys.envelope import seal
@@ -88,13 +87,6 @@ def test_a_correct_client_passes(served: Served) -> None:
     assert (sending.requests, sending.attempts) == (LEAST, LEAST + LEAST * 5 // 6)
 
 
-def test_equal_envelopes_of_several_devices_are_no_fault(served: Served) -> None:
-    sending, post, _ = served
-    for i in range(LEAST):
-        deliver(post, envelope(1), key(i))
-    assert sending.verdict() == []
-
-
 def test_a_device_that_gives_up_is_found_behind_a_device_with_an_equal_envelope(served: Served) -> None:
     sending, post, _ = served
     for i in range(LEAST):
@@ -114,14 +106,6 @@ def test_a_step_that_closes_before_the_next_attempt_is_no_fault(served: Served, 
     assert sending.verdict() == []
     post(bodies[0], key(99))
     assert [fault.rule for fault in sending.verdict()] == ["the gateway would refuse the request: step too old"]
-
-
-def test_the_answers_come_in_turn(served: Served) -> None:
-    _, post, _ = served
-    answers = [post(envelope(i), key(i)) for i in range(len(ANSWERS))]
-    assert [answer.status for answer in answers] == [202, 503, 0, 409, 429, 504]
-    assert [answer.retry_after for answer in answers] == [None, "0", None, "0", "0", "0"]
-    assert post(envelope(2), key(2)) == Answer(202, None, b'{"accepted":1}')
 
 
 def fresh_key(post: Post) -> None:
@@ -194,62 +178,6 @@ def test_a_step_in_the_future_is_no_fault(served: Served) -> None:
     assert int(answer.retry_after) > 60
     with pytest.raises(ConformanceError, match=f"too few requests for a verdict: 0, needs {LEAST}"):
         sending.verdict()
-
-
-def test_the_survey_and_other_paths_are_answered() -> None:
-    with listening(SURVEY, "# toml\n", 0) as (_, url):
-        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
-        named = f"/v1/surveys/{SURVEY.fingerprint.hex()}"
-        asked = (("GET", "/v1/survey", 200), ("GET", named, 200), ("GET", "/", 404), ("POST", "/", 404))
-        for method, path, status in asked:
-            connection.request(method, path, b"" if method == "POST" else None)
-            answer = connection.getresponse()
-            document = msgspec.json.decode(answer.read())
-            assert answer.status == status
-            assert status != 200 or document["fingerprint"] == SURVEY.fingerprint.hex()
-        connection.close()
-
-
-def test_the_answer_to_a_batch_that_is_too_large_names_the_limit(served: Served) -> None:
-    _, post, _ = served
-    answer = post(bytes(MAX_BATCH_BYTES + 1), key(0), BATCH)
-    assert answer.status == 422
-    assert f"at most {MAX_BATCH_BYTES} bytes" in answer.body.decode()
-
-
-def test_pages_may_report(served: Served) -> None:
-    _, _, address = served
-    connection = http.client.HTTPConnection(*address, timeout=60)
-    for method in ("OPTIONS", "POST"):
-        body = envelope(0) if method == "POST" else None
-        connection.request(method, "/v1/reports", body, {"Content-Type": ENVELOPE, "Idempotency-Key": key(0)})
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.getheader("Access-Control-Allow-Origin") == "*"
-        assert answer.status == (200 if method == "OPTIONS" else 202)
-        if method == "OPTIONS":
-            assert "Idempotency-Key" in str(answer.getheader("Access-Control-Allow-Headers"))
-    connection.close()
-
-
-def test_a_body_without_a_length_is_refused(served: Served) -> None:
-    _, _, address = served
-    connection = http.client.HTTPConnection(*address, timeout=60)
-    connection.putrequest("POST", "/v1/reports")
-    connection.putheader("Transfer-Encoding", "chunked")
-    connection.endheaders()  # without a body: the answer and the end of the connection could come before it is sent
-    assert connection.getresponse().status == 400
-    connection.close()
-
-
-def test_half_a_body_disturbs_nobody(served: Served) -> None:
-    sending, post, address = served
-    with socket.create_connection(address, timeout=60) as raw:
-        raw.sendall(b"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf")
-        raw.shutdown(socket.SHUT_WR)
-        assert raw.recv(1000) == b""
-    assert post(envelope(1), key(1)).status == 202
-    assert sending.attempts == 1
 
 
 def test_a_port_in_use_is_one_error() -> None:

@@ -52,22 +52,6 @@ class FirstMember(ForeignDevice):
         return min((v for v in range(drawn) if code >> v & 1), default=drawn) if code >> drawn & 1 else drawn
 
 
-class SecondMember(ForeignDevice):
-    """Draws the second value where it should draw any member of a set of two values."""
-
-    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
-        drawn = super().member(m, code, eps)
-        return code.bit_length() - 1 if code.bit_count() == 2 and code >> drawn & 1 else drawn
-
-
-class EmptySet(ForeignDevice):
-    """Names the last dummy more often than the others for the set of no value."""
-
-    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
-        drawn = super().member(m, code, eps)
-        return m.k - 1 if not code and drawn >= m.k - m.choices else drawn
-
-
 class ClearIfEmpty(ForeignDevice):
     """Does not randomize the set of no value."""
 
@@ -84,17 +68,6 @@ class ClearIfEmpty(ForeignDevice):
     empty = False
 
 
-class LargerEps(ForeignDevice):
-    def member(self, m: SetMechanism, code: int, eps: float) -> Row:
-        return super().member(m, code, 1.5 * eps)
-
-
-class FreshMemos(ForeignDevice):
-    def row(self, a: int, value: int, step: int) -> Row:
-        self.memos.clear()
-        return super().row(a, value, step)
-
-
 class SampledByTheSet(ForeignDevice):
     """The phase depends on the number of values."""
 
@@ -108,11 +81,7 @@ class SampledByTheSet(ForeignDevice):
     [
         (NoDummies, ONCE, "reports of each symbol of the padded set"),
         (FirstMember, KEPT, "reports of each symbol of the padded set"),
-        (SecondMember, ONCE, "reports of each symbol of the padded set"),
-        (EmptySet, ONCE, "reports of each symbol of the padded set"),
         (ClearIfEmpty, ONCE, "the same, for 0 answers"),
-        (LargerEps, ONCE, "reports that support the device's value"),
-        (FreshMemos, KEPT, "first two reports of a value"),
         (SampledByTheSet, ONCE | {"every_steps": 2}, ""),
     ],
 )

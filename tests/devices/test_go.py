@@ -73,15 +73,6 @@ def test_the_device_passes_all_vectors(folder: Path) -> None:
         assert f"{number} {name}" in done.stdout
 
 
-def test_a_device_with_a_fault_fails_the_vectors(folder: Path) -> None:
-    plant(folder / "draws.go", ROUND, "if r > v {")
-    done = go(folder, "test", "-count=1", "-vet=off", ".")
-    assert done.returncode == 1
-    assert "TestDraws" in done.stdout
-    assert "TestDevices" in done.stdout
-    assert "TestHashes" not in done.stdout
-
-
 @pytest.mark.parametrize("memos", [True, False], ids=["correct", "a fresh memo for each report"])
 def test_the_check_passes_the_device_and_finds_a_fault(folder: Path, memos: bool) -> None:
     survey = make_survey({"a": (4, [level("L-GRR")])})

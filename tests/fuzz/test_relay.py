@@ -22,7 +22,7 @@ def test_damaged_requests_get_the_right_answers() -> None:
 
 @pytest.mark.parametrize("fault", ["opens what is damaged", "accepts and says no", "fails on a capsule"])
 def test_a_fault_in_the_gateway_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = oblivious._refused
+    response = oblivious._response
     kept = []
 
     def opens_anything(keys: Any, capsule: Any) -> Any:
@@ -34,7 +34,7 @@ def test_a_fault_in_the_gateway_is_found(fault: str, monkeypatch: pytest.MonkeyP
         return kept[-1]
 
     if fault == "accepts and says no":
-        monkeypatch.setattr(oblivious, "_refused", lambda problem: refused(problem)._replace(status=202))
+        monkeypatch.setattr(oblivious, "_response", lambda result: response(result)._replace(status=202))
     else:
         monkeypatch.setattr(oblivious, "open_request", opens_anything)
     with pytest.raises(Wrong):

@@ -41,13 +41,6 @@ async def test_an_envelope_reaches_the_log_unchanged(kind: str) -> None:
     assert rig.log.appended == [[envelope]]
 
 
-async def test_a_batch_is_appended_together() -> None:
-    rig, batch = Rig(), envelopes(600, n=2)
-    answer = await rig.post_batch(batch, **COLLECTS)
-    assert (answer.status_code, answer.json()) == (202, {"accepted": 1200})
-    assert rig.log.appended == [batch]
-
-
 @pytest.mark.parametrize("reason", REASONS)
 async def test_an_uncountable_envelope_is_refused_with_its_reason(reason: Reason) -> None:
     rig, bad = Rig(), spoilt(SURVEY, np.random.default_rng(1), STEP, reason)
@@ -216,7 +209,7 @@ async def test_a_wrong_token_is_refused_before_the_body_is_read(given: str) -> N
     answer = await rig.post(chunks(3, 10, taken), authorization=given)
     assert (title(answer), answer.headers["www-authenticate"]) == ("unauthorized", "Bearer")
     assert taken == []
-    assert title(await rig.ask("GET", "/v1/survey")) == "unauthorized"
+    assert title(await rig.ask("GET", "/v1/surveys")) == "unauthorized"
     assert "token-of-two" not in answer.text
 
 
@@ -248,7 +241,7 @@ async def test_the_bytes_of_bodies_count_towards_the_rate(clock: Clock) -> None:
 async def test_a_request_is_never_redirected() -> None:
     """A redirect would make the client send its token and reports elsewhere."""
     rig, (envelope,) = Rig(), envelopes(1)
-    for path in ("/v1/reports/", "/v1/survey/", "//v1/reports"):
+    for path in ("/v1/reports/", "/v1/surveys/", "//v1/reports"):
         for answer in (await rig.ask("POST", path, content=envelope), await rig.ask("GET", path)):
             assert title(answer) == "not found"
             assert "location" not in answer.headers
@@ -259,7 +252,7 @@ async def test_a_request_is_never_redirected() -> None:
 
 
 async def test_the_survey_can_be_fetched_and_verified() -> None:
-    found = (await Rig().ask("GET", "/v1/survey")).json()
+    found = (await Rig().ask("GET", f"/v1/surveys/{SURVEY.fingerprint.hex()}")).json()
     assert (found["name"], found["toml"]) == (SURVEY.name, TOML)
     assert found["fingerprint"] == SURVEY.fingerprint.hex() == hashlib.sha256(found["canonical"].encode()).hexdigest()[:16]
     assert [a["name"] for a in json.loads(found["canonical"])["attribute"]] == [a.name for a in SURVEY.attributes]
@@ -278,7 +271,7 @@ async def test_other_requests_get_a_problem_document() -> None:
     assert "secret" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/v1/survey", "/v1/reports", "/health", "/openapi.json", "/nowhere"])
+@pytest.mark.parametrize("path", ["/v1/surveys", "/v1/reports", "/health", "/openapi.json", "/nowhere"])
 async def test_every_answer_has_the_security_headers(path: str) -> None:
     headers = (await Rig().ask("GET", path)).headers
     assert {name: headers.get(name) for name in SECURITY} == SECURITY

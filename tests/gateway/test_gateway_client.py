@@ -2,7 +2,6 @@
 
 import http.client
 import random
-import socket
 import threading
 import time
 
@@ -82,7 +81,7 @@ def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed)
     one = served(tokens=[TOKEN])
     with pytest.raises(SinkError, match=r"did not accept the reports: unauthorized \(401\)"):
         post(GatewaySink(one.url), envelopes(1))
-    with pytest.raises(SinkError, match=r"step too old \(422\), 2 envelopes of the batch, the first at 1: step too old"):
+    with pytest.raises(SinkError, match=r"step too old \(422\): the service would never count some"):
         post(GatewaySink(one.url, TOKEN), [*envelopes(1), *envelopes(2, step=0)])
     assert sent(one) == []
     late, good = GatewaySink(one.url, TOKEN), envelopes(2)
@@ -109,29 +108,6 @@ def test_a_refusal_or_unreachable_gateway_is_one_clear_error(served: MakeServed)
     for url in wrong:
         with pytest.raises(SinkError, match="URL must be http"):
             GatewaySink(url)
-    for url, port in (("http://[2001:db8::a]", 80), ("https://[2001:db8::10]/x", 443), ("http://[::1]:8081", 8081)):
-        connection = GatewaySink(url)._connection
-        assert (connection.host, connection.port) == (url.partition("[")[2].partition("]")[0], port)
-
-
-def test_the_sink_handles_a_proxys_answer_and_hides_the_password() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as proxy:
-
-        def answer() -> None:
-            with proxy.accept()[0] as connection:
-                connection.recv(65536)
-                connection.sendall(
-                    b"HTTP/1.1 503 Away\r\nretry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\ncontent-length: 0\r\n\r\n"
-                )
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        address = f"127.0.0.1:{proxy.getsockname()[1]}"
-        with pytest.raises(SinkError, match=rf"^gateway at http://{address} did not accept the reports: status 503$"):
-            post(GatewaySink(f"http://user:secret@{address}", patience_s=0.5), envelopes(1))
-        thread.join()
-    with pytest.raises(SinkError, match=r"got host:port$"):
-        GatewaySink("http://user:secret@host:port")
 
 
 def post(sink: GatewaySink, batch: list[bytes]) -> None:

@@ -126,7 +126,3 @@ async def test_new_connections_get_the_new_certificate_and_a_key_of_another_chan
 def test_bad_credentials_at_the_start_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="LDPSTREAM_GATEWAY_TOKENS_FILE"):
         Credentials(Settings(gateway_tokens_file=tmp_path / "none"))
-    repeated = tmp_path / "tokens"
-    repeated.write_text(f"{TOKEN}\n{OTHER}\n{TOKEN}\n")
-    with pytest.raises(SettingsError, match=r"tokens 1 and 3 are equal$"):
-        Credentials(Settings(gateway_tokens_file=repeated))

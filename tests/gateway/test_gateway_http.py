@@ -195,17 +195,6 @@ def test_an_expected_100_is_sent_before_the_body(served: MakeServed) -> None:
     connection.close()
 
 
-def test_input_after_a_request_that_is_no_request_closes_the_connection(served: MakeServed) -> None:
-    one = served(tokens=[TOKEN])
-    connection = Socket(one.port)
-    connection.send(request(GOOD))
-    assert connection.answer()[0] == 202
-    connection.send(b"\x00\x01 nonsense\r\n\r\n")
-    assert connection.answer()[0] == 400
-    assert connection.is_closed()
-    connection.close()
-
-
 def test_a_client_that_disconnects_before_its_answer_harms_nobody(served: MakeServed) -> None:
     one = served(tokens=[TOKEN])
     one.rig.log.open = False

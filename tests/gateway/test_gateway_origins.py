@@ -76,16 +76,6 @@ def test_a_preflight_permits_what_a_device_sends_and_nothing_else(served: MakeSe
     assert preflight(url, PAGE, Access_Control_Request_Headers="x-other").status_code == 400
 
 
-def test_a_request_without_a_preflight_counts_nothing(served: MakeServed) -> None:
-    """A browser sends such a request for any page without asking, but only with these content types."""
-    one = served(origins=[PAGE])
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", None):
-        headers = {"Origin": OTHER} | ({"Content-Type": kind} if kind else {})
-        answer = httpx2.post(f"{one.url}/v1/reports", content=GOOD, headers=headers, timeout=60)
-        assert title(answer) == "unsupported content type"
-    assert one.rig.log.appended == []
-
-
 @pytest.mark.parametrize("value", ["app.example", "https://app.example/", "*", "null", "https://a b", "https://A", ","])
 def test_the_setting_takes_origins_only(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LDPSTREAM_GATEWAY_ORIGINS", value)

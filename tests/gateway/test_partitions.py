@@ -8,7 +8,6 @@ import heapq
 import random
 from collections.abc import Callable, Iterator
 from itertools import count, pairwise
-from typing import Any
 
 import pytest
 
@@ -161,38 +160,6 @@ def test_attempts_for_one_body_reach_one_partition() -> None:
         served, added = served + model.served, added + model.added
         partitions_used |= set().union(*model.chosen.values())
     assert (served > 25_000, added > 50, len(partitions_used) > 8) == (True,) * 3
-
-
-class PresentCount(View):
-    """Chooses among all partitions with a record."""
-
-    def _find_usable(self, *_: Any) -> list[int]:
-        return self.with_records or [0]
-
-
-class AnyAge(View):
-    """Uses the last look, however old it is."""
-
-    def partition(self, survey: Any, step: int, hashed: bytes, now_ms: int) -> int:
-        return super().partition(survey, step, hashed, self.began_ms)
-
-
-def own_clock() -> Callable[..., View]:
-    """For T_p, uses the time at which the gateway first saw a record in the partition, in place of the record's append time."""
-    seen: dict[tuple[int, int], int] = {}
-
-    def view(began_ms: int, first_ms: list[int | None]) -> View:
-        later = [first and seen.setdefault((p, first), max(first, began_ms)) for p, first in enumerate(first_ms)]
-        return View(began_ms, [*first_ms[:1], *later[1:]])
-
-    return view
-
-
-@pytest.mark.parametrize(
-    "mutant", [lambda: PresentCount, lambda: AnyAge, own_clock], ids=["present count", "any age", "own clock"]
-)
-def test_the_model_finds_a_wrong_choice(mutant: Callable[[], Callable[..., View]]) -> None:
-    assert is_found(mutant)
 
 
 @pytest.mark.parametrize("name", ["MARGIN_MS", "SETTLED_MS"])

@@ -147,15 +147,6 @@ async def test_a_plain_request_does_not_wait_for_a_batch() -> None:
     assert await report(rig.intake, HELD[0], relayed=False) == 1
 
 
-async def test_a_held_request_is_in_no_log_and_has_no_answer() -> None:
-    rig = Rig(shuffle=Shuffle(3600))
-    answer = report(rig.intake, HELD[0])
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert not answer.done()
-    assert rig.log.appended == []
-
-
 @pytest.mark.parametrize("cause", ["log unavailable", "internal error"])
 async def test_a_log_that_fails_after_the_wait_answers_every_request(cause: str) -> None:
     rig = Rig(shuffle=Shuffle(0.001))

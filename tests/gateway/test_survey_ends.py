@@ -21,15 +21,6 @@ ENDLESS = one_question("L-GRR")
 SURVEY = replace(ENDLESS, ends=N_STEPS)
 
 
-def test_a_device_stops_after_the_last_step(tmp_path: Path) -> None:
-    device, control = Device(SURVEY, tmp_path / "ends"), Device(ENDLESS, tmp_path / "endless")
-    made = [device.report("zone", 1, step) is not None for step in range(N_STEPS + 3)]
-    assert made == [True] * N_STEPS + [False] * 3
-    assert device.spent("zone").reports == N_STEPS
-    assert control.report("zone", 1, N_STEPS) is not None
-    assert device.report("zone", 2, N_STEPS - 1) == device.waiting()[-1].envelope  # the last step's report is still there
-
-
 def test_simulated_devices_stop_after_the_last_step() -> None:
     sent: list[bytes] = []
     now_ms = SURVEY.start_ms

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from devices.vectors.vectors import SURVEYS as VECTORS
 from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.assessment import ENGLISH, PAPERS, missing, papers, read_language
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.second_promise import loss_up, second_promise
 from ldpstream.surveys import load_survey, parse_survey
-from tests.devices.vectors import SURVEYS as VECTORS
 from tests.pair_survey import pair_survey
 from tests.set_survey import set_survey
 from tests.small_survey import small_survey

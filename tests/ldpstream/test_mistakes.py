@@ -114,10 +114,10 @@ MISTAKES = {
         "produce survey.toml --relay http://relay.example --gateway http://gateway.example",
         ("--relay needs LDPSTREAM_GATEWAY_RELAY_KEYS_FILE",),
     ),
-    "address without http": Mistake("produce survey.toml --gateway here:8081", ("[:port][/path], got here:8081",)),
+    "address without http": Mistake("produce survey.toml --gateway here:8081", ("[:port][/path]", "got 'here:8081'")),
     # settings and services
-    "long host of a gateway": Mistake(f"produce survey.toml --gateway http://{'x' * 64}", ("[:port][/path], got http",)),
-    "path of a gateway": Mistake("produce survey.toml --gateway http://127.0.0.1:1/é", ("[:port][/path], got http",)),
+    "long host of a gateway": Mistake(f"produce survey.toml --gateway http://{'x' * 64}", ("[:port][/path]", "got 'http")),
+    "path of a gateway": Mistake("produce survey.toml --gateway http://127.0.0.1:1/é", ("[:port][/path]", "got 'http")),
     "no host": setting("GATEWAY_HOST", "a..b", "must be an address or a host's name, got 'a..b'"),
     "host of two lines": setting("PAGE_HOST", "a\nb", r"must be an address or a host's name, got 'a\nb'"),
     "misspelt setting": setting("KAFAK", "x:1", "unknown setting; did you mean LDPSTREAM_KAFKA?"),

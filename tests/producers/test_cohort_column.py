@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ldpstream.producers.people_file import read_people
@@ -64,14 +63,3 @@ def test_a_wrong_cohort_is_one_line_without_the_cell(text: str, said: str, tmp_p
         counted(survey("1.0", "1.1"), tmp_path / "f", text)
     assert str(caught.value).endswith(said)
     assert SECRET not in str(caught.value)
-
-
-def test_the_columns_cohorts_change_no_report(tmp_path: Path) -> None:
-    file = tmp_path / "f"
-    file.write_text("a,version\n" + "".join(f"{i % 4},1.{i % 2}\n" for i in range(400)), encoding="utf-8")
-    drawn, given = (
-        Population(asked, read_people(file, asked), 5) for asked in (survey("1.0", "1.1", name="other"), survey("1.0", "1.1"))
-    )
-    everything = [np.sort(np.concatenate([pane.reports for pane in people.reports(0)])).tolist() for people in (drawn, given)]
-    assert everything[0] == everything[1]
-    assert [len(pane.reports) for pane in given.reports(0)] == [200, 200]

@@ -1,6 +1,5 @@
 """Pairs on the device and in simulated populations: the value follows from the values of the two attributes."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -34,22 +33,6 @@ def test_the_device_derives_the_value_of_the_pair(tmp_path: Path) -> None:
     assert device.answer({"zone": 49, "mode": "car"}, 5) == made  # one report for a step
     assert device.report("mode_by_zone", ["car", 1], 5) == made["mode_by_zone"]
     assert len(device.waiting()) == 3
-
-
-def test_no_pair_is_reported_if_an_attribute_is_missing(tmp_path: Path) -> None:
-    device = Device(SPL, tmp_path / "file")
-    assert set(device.answer({"mode": "bus"}, 1)) == {"mode"}
-    assert device.spent("mode_by_zone").reports == 0
-    assert set(device.answer({"mode": "bus", "zone": 1}, 1)) == {"mode", "zone", "mode_by_zone"}
-    assert device.answer({}, 2) == {}
-
-
-def test_a_device_under_smp_answers_one_attribute_or_the_pair(tmp_path: Path) -> None:
-    survey, seen = pair_survey(), Counter[tuple[str, ...]]()
-    for number in range(60):
-        device = Device(survey, tmp_path / f"{number}")
-        seen[tuple(device.answer({"mode": "car", "zone": 1}, 1))] += 1
-    assert set(seen) == {("mode",), ("zone",), ("mode_by_zone",)}
 
 
 def test_the_memo_of_a_pair_is_that_of_its_combination(tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 import os
 import threading
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from msgspec.structs import replace
 
 from ldpstream.device.device import value_index
 from ldpstream.producers.people_file import CellReader, read_people
-from ldpstream.producers.table_file import MISSING, DataError, number_text, open_table
+from ldpstream.producers.table_file import MISSING, number_text, open_table
 from ldpstream.surveys import Attribute, Survey
 from tests.small_survey import small_survey
 
@@ -96,47 +94,7 @@ def test_every_row_is_a_person_with_the_same_values_at_all_steps(tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize(
-    ("header", "first_step", "n_steps"),
-    [("person,step,kids", None, 2), ("person, Step ,kids", None, 2), ("who,day,kids", 0, 2), ("who,day,kids", None, 5)],
-)
-def test_a_file_has_steps_if_its_second_column_says_so(
-    tmp_path: Path, header: str, first_step: int | None, n_steps: int
-) -> None:
-    path = write(tmp_path, f"{header}\na,0,1\na,1,2\n")
-    source = read_people(path, survey(kids=SIZE), first_step, 5)
-    assert (source.n_people, source.n_steps) == (2 if n_steps == 5 else 1, n_steps)
-
-
 KIDS = survey(kids=SIZE)
-BAD = {
-    "no header": (
-        f"1,{SECRET}\n",
-        "if the second column is a step, give --first-step",
-    ),
-    "same names": (f"kids,{SECRET},kids\n1,2,3\n", "line 1: columns 1 and 3 are named kids; only one may be"),
-    "misspelt": ("a,kid\n1,2\n", "line 1: none of its 2 columns is named kids; column 2 has a similar name"),
-    "ragged": (f"a,kids\n1,2\n{SECRET},2,3\n", "line 3: has 3 columns, the header 2"),
-    "no value": (f"a,kids\n1,{SECRET}\n", "no cell of column 2 is a value of the attribute kids (integers 0 … 3)"),
-    "no row": ("a,kids\n", "no cell of column 2 is a value"),
-    "no name": (f"person,step,\n{SECRET},0,1\n{SECRET},1\n", "line 1: none of its 3 columns is named kids"),
-    "date before the survey": (f"a,step,kids\n{SECRET},1999-12-31,1\n", "(column 2) must be from 0, the first step"),
-    "quote": (f'a,kids\n1,"{SECRET}\n', "line 2: not CSV"),
-    "not UTF-8": (b"a,kids\n1,2\n8x7secret,\xff\n", "line 3: not UTF-8"),
-    "empty": ("\n,,\n", "is empty; the first line must name the columns"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
-def test_a_bad_file_is_one_clear_error_without_its_contents(tmp_path: Path, content: str | bytes, message: str) -> None:
-    path = write(tmp_path, content)
-    with pytest.raises(DataError) as caught:
-        read_people(path, KIDS)
-    text = str(caught.value)
-    assert text.startswith(str(path))
-    assert message in text
-    assert "\n" not in text
-    assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(str(path), "")
 
 
 def test_numbers_of_any_spelling_have_one_text() -> None:
@@ -172,12 +130,6 @@ TABLES = {
 def test_tables_of_many_forms_are_read(tmp_path: Path, text: str) -> None:
     source = read_people(write(tmp_path, text), survey(kids=SIZE))
     assert (source.n_people, source.at(0, 0)[1].tolist()) == (2, [1, 2])
-
-
-def test_a_column_without_a_name_is_ignored_and_told(tmp_path: Path) -> None:
-    said: list[str] = []
-    read_people(path := write(tmp_path, ",kids,\n1,1,\n"), survey(kids=SIZE), tell=said.append)
-    assert said[1:] == [f"{path}: columns 1, 3 have no names, and are ignored."]
 
 
 @pytest.mark.parametrize(
@@ -242,22 +194,3 @@ def test_a_pipe_gives_all_rows(tmp_path: Path, rows: int) -> None:
     source = read_people(pipe, asked)
     writer.join()
     assert (source.n_people, len(source.at(0, 0)[0])) == (rows, rows)
-
-
-def test_parquet_files_are_tables_of_texts(tmp_path: Path) -> None:
-    table = {
-        "who": ["a", "b", "c"],
-        "kids": [1.0, None, 3.0],
-        "apps": [["chat", "maps"], [], None],
-        "version": ["3.10", "3.1", "3.1"],
-    }
-    pl.DataFrame(table, schema_overrides={"apps": pl.List(pl.String)}).write_parquet(tmp_path / "people.parquet")
-    with open_table(tmp_path / "people.parquet") as found:
-        assert found.header == list(table)
-        assert list(found.rows()) == [["a", "1.0", "chat;maps", "3.10"], ["b", "", ";", "3.1"], ["c", "3.0", "", "3.1"]]
-
-
-def test_a_parquet_column_that_is_no_text_is_named(tmp_path: Path) -> None:
-    pl.DataFrame({"kids": [1], "place": [b"\xff"]}).write_parquet(tmp_path / "people.parquet")
-    with pytest.raises(DataError, match="column 2 cannot be read as texts, since its type is Binary; leave it out"):
-        read_people(tmp_path / "people.parquet", KIDS)

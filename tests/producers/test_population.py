@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import chisquare
 
-from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Reports
+from ldpstream.mechanisms import LONGITUDINAL, Reports
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.producers.memos import Memos
 from ldpstream.producers.population import PaneReports, Population
@@ -133,22 +133,6 @@ def test_a_missed_step_is_skipped_and_does_not_count_as_a_report() -> None:
     ]
 
 
-def test_a_spaced_step_does_not_depend_on_earlier_calls() -> None:
-    asked = make_survey({"zone": (9, [{**level("OUE"), "every_steps": 2, "lifetime_reports": 2}])})
-
-    def panes(steps: tuple[int, ...]) -> dict[int, list[tuple[int, int, int, bytes, list[int]]]]:
-        population = Population(asked, MarkovValues(asked, 60, 5, 7), 7)
-        return {step: contents(population.reports(step)) for step in steps}
-
-    in_order = panes((0, 1, 2, 3, 4))
-    for steps in ((4, 0, 3, 1, 2), (2, 2, 4), (1, 3)):
-        assert panes(steps) == {step: in_order[step] for step in set(steps)}
-
-
-def test_another_seed_gives_other_reports() -> None:
-    assert contents(Population(MIXED, MarkovValues(MIXED, 60, 5, 7), 8).reports(0)) != EXPECTED[0]
-
-
 def test_purposes_and_places_share_no_randomness() -> None:
     draws = [int(stream(7, purpose, a, b).integers(2**62)) for purpose in Purpose for a in range(4) for b in range(4)]
     assert len(set(draws)) == len(draws)
@@ -207,36 +191,6 @@ def test_the_truth_counts_exactly_the_reporting_people() -> None:
     assert list(population.reports(1)) == []
 
 
-def test_the_order_of_reports_does_not_repeat() -> None:
-    survey = one_question("GRR", k=300, eps_1=EXACT)
-    population = Population(survey, WrittenValues([list(range(300))] * 2), 1)
-    first, second = (only(population.reports(step)).reports.tolist() for step in range(2))
-    assert sorted(first) == sorted(second) == list(range(300))
-    assert sum(a == b for a, b in zip(first, second)) < 20  # about 1 case is expected by chance
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_reports_follow_the_mechanism(name: str) -> None:
-    """|z| < 6.5 for 3 steps of 10 bins gives one false alarm in 4e8 seeds. The control compares with shifted shares."""
-    n = 20_000
-    survey = one_question(name, eps_1=1.9)
-    m = survey.mechanisms[0][0]
-    assert (m.name in ONE_TIME) == (name in ONE_TIME)
-    population = Population(survey, MarkovValues(survey, n, 3, 1), 1)
-    for step in range(3):
-        pane = only(population.reports(step))
-        f = pane.truth / n
-        estimate = (m.support(m.tabulate(pane.reports)) / n - m.q) / (m.p - m.q)
-        sd = np.array([m.variance(share, n) for share in f]) ** 0.5
-        assert np.abs((estimate - f) / sd).max() < 6.5
-        assert np.abs((estimate - np.roll(f, 1)) / sd).max() > 6.5
-
-
-def test_a_survey_of_one_person_works() -> None:
-    population = Population(MIXED, MarkovValues(MIXED, 1, 2, 1), 1)
-    assert [len(b.reports) for b in population.reports(1)] == [1]
-
-
 @pytest.mark.parametrize("step", [-1, 3, 1.0])
 def test_a_step_outside_the_source_is_refused(step: int) -> None:
     population = Population(MIXED, MarkovValues(MIXED, 1, 3, 1), 1)
@@ -272,15 +226,3 @@ def test_the_cohorts_share_the_reports_of_a_survey_without_cohorts() -> None:
     assert sizes[0] == sizes[1] == sizes[2]
     assert chisquare(sizes[0], np.array([6, 3, 2]) / 11 * 6000).pvalue > FALSE_ALARM
     assert chisquare(sizes[0], np.full(3, 2000)).pvalue < FALSE_ALARM
-
-
-def test_the_truth_of_all_people_includes_cohorts_that_do_not_report() -> None:
-    """A third of 30 people report at each step, so many of the 40 cohorts have people and no report."""
-    spaced = make_survey({"zone": (4, [{**level("GRR", eps_1=EXACT), "every_steps": 3}])})
-    survey = replace(spaced, cohort=Cohort(name="version", values=tuple(map(str, range(40))), least=10))
-    population, plain = (Population(asked, WrittenValues([[i % 4 for i in range(30)]] * 2), 3) for asked in (survey, spaced))
-    for step in range(2):
-        panes, whole = list(population.reports(step)), only(plain.reports(step))
-        assert np.sum([pane.truth for pane in panes], axis=0).tolist() == whole.truth.tolist()
-        assert sum(len(pane.reports) for pane in panes) == len(whole.reports) < 30
-        assert min(len(pane.reports) for pane in panes) == 0

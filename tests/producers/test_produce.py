@@ -1,19 +1,17 @@
 """Tests of sending a population's reports to a sink: one step at once, or each step when the step begins."""
 
-import re
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from ldpstream.mechanisms import NAMES
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_live, produce_step
-from ldpstream.producers.sinks import SinkError, TooLateError
+from ldpstream.producers.sinks import TooLateError
 from ldpstream.producers.values import MarkovValues
 from ldpstream.surveys import Survey, open_envelope
 from ldpstream.surveys.envelope import AnyEnvelope
-from tests.producers.samples import WrittenValues, level, make_survey, one_question
+from tests.producers.samples import level, make_survey
 
 SURVEY = make_survey({"mode": (5, [level("L-GRR"), level("OLH")]), "zone": (100, [level("L-OSUE")])})
 N_PEOPLE, N_STEPS = 3000, 4
@@ -87,31 +85,6 @@ def test_envelopes_hold_the_populations_reports(step: int) -> None:
     assert sum(e.n for e in found) == N_PEOPLE
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("target", [200, 16_384])
-def test_envelopes_have_about_the_wanted_size(name: str, target: int) -> None:
-    survey = one_question(name, k=64, eps_1=1.9)
-    sink = Recorder()
-    n_reports = 5 * target
-    produce_step(survey, Population(survey, WrittenValues([[1] * n_reports]), 1), sink, 0, envelope_bytes=target)
-    *full, last = map(len, sink.envelopes)
-    assert all(0.9 * target < size <= target for size in full)
-    assert last <= target
-
-
-def test_a_report_larger_than_the_target_travels_alone() -> None:
-    survey = one_question("SUE", k=10_000)
-    sink = Recorder()
-    produce_step(survey, Population(survey, WrittenValues([[1, 2, 3]]), 1), sink, 0, envelope_bytes=100)
-    assert [e.n for e in opened(survey, sink.envelopes, 0)] == [1, 1, 1]
-
-
-def test_a_step_that_nobody_answers_sends_nothing() -> None:
-    survey, sink = one_question("L-GRR"), Recorder()
-    assert produce_step(survey, Population(survey, WrittenValues([[None, None]]), 1), sink, 0) == {}
-    assert sink.envelopes == []
-
-
 # ---- live
 
 
@@ -138,17 +111,6 @@ def test_producing_stops_on_request() -> None:
     assert sink.flushed == len(sink.envelopes)
     clock.stop_at_ms = clock.time_ms = SURVEY.opens_ms(0)  # a stop works even with no time to wait
     assert list(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print)) == []
-
-
-def test_a_sleep_that_ends_early_is_resumed() -> None:
-    clock = Clock(SURVEY, 100)
-
-    def nap(seconds: float) -> bool:
-        return clock.sleep(min(seconds, 7))
-
-    sink = Recorder(clock)
-    assert len(list(produce_live(SURVEY, make_population(), sink, clock.now_ms, nap, print))) == N_STEPS
-    assert min(sink.sent_ms) == SURVEY.opens_ms(0)
 
 
 @pytest.mark.parametrize(("seconds_ago", "first"), [(60, 1), (61, 1), (240, 4), (10**6, 16666)])
@@ -190,7 +152,7 @@ def test_a_step_that_closes_too_early_is_told_and_the_next_one_follows() -> None
         if late:
             assert list(live) == []
             assert len(lines) == N_STEPS
-            assert re.search(r"step 0 closed [\d.]+ s before all its reports were sent, so some are lost", lines[0])
+            assert "step 0 closed before all its reports were sent, so some are lost" in lines[0]
         else:
             assert next(live)[0] == 0
             assert lines == []
@@ -208,16 +170,4 @@ def test_a_refusal_because_the_step_closed_loses_only_this_step() -> None:
     live = produce_live(SURVEY, make_population(), Closed(clock), clock.now_ms, clock.sleep, lines.append)
     assert [step for step, _ in live] == list(range(1, N_STEPS))
     (line,) = lines[1:]
-    left_s = (SURVEY.closes_ms(0) - SURVEY.opens_ms(0)) / 1000
-    assert "the service says that step 0 has closed, so some of its reports are lost" in line
-    assert f"by the clock here the step closes in {left_s:.1f} s" in line
-
-
-def test_a_failing_sink_ends_the_producer() -> None:
-    class Failing(Recorder):
-        def flush(self) -> None:
-            raise SinkError("gone")
-
-    clock = Clock(SURVEY, 0)
-    with pytest.raises(SinkError, match="gone"):
-        next(produce_live(SURVEY, make_population(), Failing(), clock.now_ms, clock.sleep, print))
+    assert "step 0 closed before all its reports were sent" in line

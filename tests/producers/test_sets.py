@@ -50,12 +50,6 @@ def test_a_device_refuses_too_many_values_duplicates_and_other_things(tmp_path: 
     assert device.waiting() == []
 
 
-def test_a_text_that_is_not_listed_is_refused_if_the_survey_says_so() -> None:
-    survey = set_survey(apps={"unlisted": "refuse"})
-    with pytest.raises(ValueError, match="not a value of the attribute apps"):
-        index_of(survey, "apps", ["chat", "fax"])
-
-
 def test_reports_name_members_of_the_padded_set(tmp_path: Path) -> None:
     survey = set_survey(apps={"level": [CLEAR]})
     for given, padded in ((["chat", "maps"], {0, 2, 5}), ([], {5, 6, 7}), (["mail", "maps", "other"], {1, 2, 4})):

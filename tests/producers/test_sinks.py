@@ -1,6 +1,5 @@
 """A Kafka sink without a broker. Tests with a broker are in tests/services/test_kafka_sink.py."""
 
-import logging
 import socket
 import time
 
@@ -31,16 +30,3 @@ def test_an_unreachable_broker_is_one_clear_error(listening: bool, capfd: pytest
         assert time.monotonic() - begun < PATIENCE_S
     assert "\n" not in str(caught.value)
     assert capfd.readouterr() == ("", "")
-
-
-def test_the_programs_level_of_the_library_log_stays() -> None:
-    library = logging.getLogger("kafka")
-    before = library.level
-    try:
-        for level, after in ((logging.NOTSET, logging.CRITICAL), (logging.ERROR, logging.ERROR)):
-            library.setLevel(level)
-            with pytest.raises(SinkError):
-                KafkaSink(Settings(kafka="127.0.0.1:1"), "topic")
-            assert library.level == after
-    finally:
-        library.setLevel(before)

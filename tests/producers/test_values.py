@@ -58,14 +58,6 @@ def test_simulated_values_do_not_depend_on_earlier_calls(asked: list[tuple[int, 
         assert values.tolist() == MarkovValues(TWO, 20, 6, 3).at(step, attribute)[1].tolist()
 
 
-def test_returned_values_do_not_change_later() -> None:
-    source = MarkovValues(TWO, 1000, 2, 1)
-    _, first = source.at(0, 0)
-    kept = first.copy()
-    source.at(1, 0)
-    assert first.tolist() == kept.tolist()
-
-
 def test_simulated_values_follow_the_stated_chain() -> None:
     """With random seeds, each of the two tests would have a false-alarm rate of 1e-6."""
     n, k = 200_000, 20
@@ -81,15 +73,6 @@ def test_simulated_values_follow_the_stated_chain() -> None:
 
     assert abs(stays(STAY)) < 4.9
     assert abs(stays(STAY + 0.01)) > 4.9
-
-
-def test_attributes_and_seeds_share_no_randomness() -> None:
-    survey = make_survey({"a": (1000, [level("GRR")]), "b": (1000, [level("GRR")])})
-    _, values = MarkovValues(survey, 500, 1, 1).at(0, 0)
-    for seed, attribute in ((1, 1), (2, 0)):
-        _, others = MarkovValues(survey, 500, 1, seed).at(0, attribute)
-        # in 5 % of the cases, two values agree by chance, because some values are popular
-        assert np.mean(values == others) < 0.2
 
 
 @pytest.mark.parametrize("arguments", [(0, 1, 1), (1, 0, 1), (1, 1, -1), (True, 1, 1), (1, 2.0, 1)])
@@ -117,44 +100,6 @@ def entries(survey: Survey, path: Path, first_step: int = 0) -> dict[tuple[int, 
             assert people.dtype == values.dtype == np.int64
             found |= {(step, attribute, person): value for person, value in zip(people.tolist(), values.tolist())}
     return found
-
-
-def test_one_attribute_takes_three_columns_of_any_name(tmp_path: Path) -> None:
-    path = write(tmp_path, 'Person ID,Date,How\nzoë,1,bus\nanna,1,"on, foot"\nanna,3,car\n')
-    source = read_people(path, ONE, first_step=1)
-    assert (source.n_people, source.n_steps) == (2, 3)
-    assert entries(ONE, path, 1) == {(0, 0, 0): 1, (0, 0, 1): 2, (2, 0, 1): 0}
-
-
-def test_attributes_are_found_by_name_and_cells_may_be_empty(tmp_path: Path) -> None:
-    path = write(tmp_path, "person,step,zone,remark,mode\nx,0,5,hm,\n\ny,0,,,6\nx,1,7,,0\n")
-    assert entries(TWO, path) == {(0, 1, 0): 5, (0, 0, 1): 6, (1, 1, 0): 7, (1, 0, 0): 0}
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["\ufeffp,s,v\r\na,-2,car\r\n", "p,s,v\na,-2,car", 'p,s,v\n"a","-2","car"\n', "p,s,extra,mode\na,-2,,car\n"],
-    ids=["byte order mark and CRLF", "no end of line", "quotes", "by name"],
-)
-def test_csv_dialects_are_read(tmp_path: Path, content: str) -> None:
-    assert entries(ONE, write(tmp_path, content), first_step=-2) == {(0, 0, 0): 0}
-
-
-def test_values_outside_become_what_a_device_reports(tmp_path: Path) -> None:
-    said: list[str] = []
-    path = write(tmp_path, "p,step,mode,zone\na,0,-1,99\nb,0,6,99\nc,0,9,3\n")
-    source = read_people(path, TWO, tell=said.append)
-    assert [source.at(0, a)[1].tolist() for a in range(2)] == [[0, 6, 6], [19, 19, 3]]
-    assert said == [
-        f"{path}: 3 people in 1 step.",
-        "mode: 2 numbers outside the survey's integers 0 … 6 became the nearest value, as on a device.",
-        "zone: 2 numbers outside the survey's integers 0 … 19 became the nearest value, as on a device.",
-    ]
-
-
-def test_numbers_fall_into_bins(tmp_path: Path) -> None:
-    path = write(tmp_path, "p,s,v\na,0,10\nb,0,9.99\nc,0,3e1\n")
-    assert entries(one(bins=(0.0, 10.0, 20.0, 30.0)), path) == {(0, 0, 0): 1, (0, 0, 1): 0, (0, 0, 2): 2}
 
 
 PERSON = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5).map(plain).filter(bool)
@@ -212,6 +157,8 @@ BAD = {
     "not UTF-8": (ONE, b"p,s,v\na,0,car\n8x7secret,0,\xff\n", "line 3: not UTF-8; save the table as CSV in UTF-8"),
     "UTF-16": (ONE, "p,s,v\na,0,car\n".encode("utf-16"), "is UTF-16; save the table as CSV in UTF-8"),
     "UTF-16 without a mark": (ONE, "p,s,v\na,0,car\n".encode("utf-16-le"), "line 1: has a NUL character"),
+    "Parquet": (ONE, b"PAR1rest", "is a Parquet file; save the table as CSV in UTF-8"),
+    "misspelt": (TWO, "p,s,mod,zone\na,0,1,2\n", "line 1: none of its 4 columns is named mode; column 3 has a similar name"),
     "a workbook": (ONE, b"PK\x03\x04rest", "is an Excel workbook or another archive; save the table as CSV"),
     "quote not closed": (ONE, f'p,s,v\na,0,car\n{SECRET},0,"car\nb,0,car\n', "line 3: not CSV: unexpected end of data"),
     "inches": (ONE, 'p,s,v\na,0,car\nb,0,"7" large\n', "line 3: not CSV: ',' expected after '\"'"),
@@ -231,11 +178,6 @@ def test_a_bad_file_is_one_clear_error_without_its_contents(
     assert message in text
     assert "\n" not in text
     assert SECRET not in "".join(traceback.format_exception(caught.value)).replace(str(path), "")
-
-
-def test_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.csv: cannot be read: No such file"):
-        read_people(tmp_path / "nowhere.csv", ONE, 0)
 
 
 def test_ms_fimu_is_read_as_published(data_folder: Path) -> None:

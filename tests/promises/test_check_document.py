@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # has no types
 
+from devices.vectors.vectors import SURVEYS as VECTORS
 from ldpstream.mechanisms.wording import up
 from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.promises.check_document import check_document
 from ldpstream.promises.promise import device_line, promise
 from ldpstream.surveys import load_survey, parse_survey
-from tests.devices.vectors import SURVEYS as VECTORS
 from tests.docs.check_schema import SCHEMA, check_schema
 from tests.small_survey import small_survey
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from devices.vectors.signatures import LATER, OWNER, STRANGER, public, signature
+from devices.vectors.vectors import SURVEYS, VECTORS
 from ldpstream.device import Device, NotSigned, Wallet
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.signatures import Signature, SignatureError, is_signed_by, public_keys, read_lines
-from tests.devices.signatures import LATER, OWNER, STRANGER, public, signature
-from tests.devices.vectors import SURVEYS, VECTORS
 
 CASES = json.loads((VECTORS / "signatures.json").read_text())
 KNOWN = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS)}

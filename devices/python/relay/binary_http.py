@@ -1,15 +1,14 @@
 """Binary HTTP messages (RFC 9292): a request or a response as bytes, as Oblivious HTTP encrypts it.
 
-The decoders accept both forms, with known and with indeterminate lengths, and the encoders write known lengths. A message may
-end early where only empty parts would follow, and may end with zero bytes (section 3.8). A decoder refuses more than
-`MAX_PIECES` fields and chunks.
+A request may have known or indeterminate lengths; the encoders write known lengths. A message may end early where only empty
+parts would follow, and may end with zero bytes (section 3.8). A decoder refuses more than `MAX_PIECES` fields and chunks.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-REQUEST, RESPONSE, OPEN_REQUEST, OPEN_RESPONSE = range(4)  # framing indicators; "open" is the indeterminate-length form
+REQUEST, RESPONSE, OPEN_REQUEST = range(3)  # framing indicators; "open" is the indeterminate-length form
 MAX_PIECES: Final = 1000
 TRUNCATED: Final = "the message ends too early"
 
@@ -67,16 +66,12 @@ def decode_request(message: bytes) -> BinaryRequest:
 
 def decode_response(message: bytes) -> BinaryResponse:
     reader = _MessageReader(message)
-    framing = reader.number()
-    if framing not in (RESPONSE, OPEN_RESPONSE):
-        raise BinaryHttpError("the message is not a response")
-    while (status := reader.number()) < 200:
-        if status < 100:
-            raise BinaryHttpError("the status must be at least 100")
-        reader.fields(framing == RESPONSE)
-    if status > 599:
-        raise BinaryHttpError("the status must be at most 599")
-    return BinaryResponse(status, *reader.parts(framing == RESPONSE))
+    if reader.number() != RESPONSE:
+        raise BinaryHttpError("the message is not a response of known length")
+    status = reader.number()
+    if not 200 <= status <= 599:
+        raise BinaryHttpError("the status must be that of a final response")
+    return BinaryResponse(status, *reader.parts(True))
 
 
 def varint(number: int) -> bytes:

@@ -2,7 +2,7 @@
 
 import * as library from "/build/ldpstream-device.js";
 
-const { Device, IndexedDBStore, MemoryStore, openSurvey, Sender, Wallet } = library;
+const { Device, IndexedDBStore, MemoryStore, openSurvey, Sender } = library;
 const ATTRIBUTE = "zone";
 const NAME = "store";
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -13,11 +13,7 @@ const failure = (error) => ({ error: named(error), message: error.message });
 window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
 
 /** Opens the device. `kind` is "indexeddb", "memory" for a store that ends with the page, or "meeting" for a `MeetingStore`. */
-window.open_device = async (document, kind = "indexeddb", options = {}, startMs = undefined) => {
-  if (startMs !== undefined) {
-    window.now = startMs;
-    options = { ...options, clock: () => now };
-  }
+window.open_device = async (document, kind = "indexeddb", options = {}) => {
   const store = kind === "memory" ? new MemoryStore() : new IndexedDBStore(NAME);
   try {
     window.device = await Device.open(await openSurvey(document), kind === "meeting" ? new MeetingStore(store) : store, options);
@@ -68,36 +64,6 @@ window.memos = () =>
 
 window.spent = () => device.spent(ATTRIBUTE);
 
-/** Opens the wallet. Returns null or the error. */
-window.open_wallet = async (limits, options = {}) => {
-  try {
-    window.wallet = await Wallet.open(new IndexedDBStore(NAME), limits, options);
-    return null;
-  } catch (error) {
-    return failure(error);
-  }
-};
-
-/** Opens the device of the wallet for a survey. Returns null or the error. */
-window.enroll = async (document) => {
-  try {
-    window.device = await wallet.device(await openSurvey(document));
-    return null;
-  } catch (error) {
-    return failure(error);
-  }
-};
-
-/** Returns the names of the wallet's surveys and the charge of the present window, or the error. */
-window.wallet_spent = async () => {
-  try {
-    const { surveys, chargedPerWindow } = await wallet.spent();
-    return [surveys.map(({ survey }) => survey), chargedPerWindow];
-  } catch (error) {
-    return failure(error);
-  }
-};
-
 /** Deletes the database of the store. */
 window.delete_store = () =>
   new Promise((resolve, reject) => {
@@ -112,11 +78,6 @@ window.waiting = async () => (await device.waiting()).map(({ step, key }) => [st
 
 window.send = async (url) => {
   await new Sender(device, { url }).run({ pause: async () => {} });
-};
-
-/** Sends through a relay until nothing waits, on a clock that runs as fast as the sender asks. */
-window.send_through = async (url, relay) => {
-  await new Sender(device, { url, relay }).run({ pause: async (ms) => void (now += ms) });
 };
 
 window.send_at_page_end = (url) => {

@@ -6,7 +6,6 @@ import re
 import sqlite3
 import traceback
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ldpstream.device import Device, DeviceError, Spent, StepForgotten, StoreCleared
+from ldpstream.device import Device, DeviceError, Spent, StoreCleared
 from ldpstream.device.memo_file import MemoFile
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.gateway.http.bodies import KEY
@@ -75,31 +74,6 @@ def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_p
         assert {step: again.report("q0", 3, step) for step in sent} == sent
         assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first value decides
         assert again.spent("q0").reports == 3
-
-
-def test_a_step_before_the_latest_settled_ones_is_refused(tmp_path: Path) -> None:
-    device, first = Device(survey((LONG,), lateness_steps=2), tmp_path / "file"), {}
-    for step in range(10):
-        first[step] = device.report("q0", 1, step)
-        for report in device.waiting():
-            device.settle(report)
-    for step in (6, 7, 8, 9):
-        assert device.report("q0", 1, step) == first[step]
-    for step in (5, 0):
-        with pytest.raises(StepForgotten) as caught:
-            device.report("q0", 1, step)
-        assert (caught.value.attribute, caught.value.step, caught.value.earliest) == ("q0", step, 10)
-    assert len(rows(tmp_path / "file", "SELECT * FROM sent")) == 4
-    assert device.spent("q0").reports == 10
-
-
-def test_threads_share_a_device(tmp_path: Path) -> None:
-    device = Device(survey((BITS,), lateness_steps=30, k=40), tmp_path / "study.device")
-    with ThreadPoolExecutor(4) as pool:
-        envelopes = list(pool.map(lambda i: device.report("q0", 3, i % 20), range(80)))
-    assert len(set(envelopes)) == 20
-    assert envelopes[:20] * 4 == envelopes
-    assert device.spent("q0").reports == 20
 
 
 # ---- one report in w steps

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ldpstream.device import device, memo_file
-from ldpstream.device.memo_file import Transaction
 from tests.devices.python.clock_rig import Rig, Seen, survey
 
 ONCE = {"mechanism": "GRR", "eps": 1.0}
@@ -82,15 +81,6 @@ def test_a_device_recovers_from_a_clock_that_was_far_ahead_for_long() -> None:
     assert late.counted - seen.counted == {ahead + 43}  # a report of a future step counts when the step has come
 
 
-@pytest.mark.parametrize("ahead", [1, 3, KEPT - 2])
-def test_a_clock_that_is_always_ahead_loses_no_report(ahead: int) -> None:
-    rig, seen = Rig(survey(ONCE, 1)), Seen()
-    for true in range(60):
-        seen = rig.call(seen, true + ahead, true, online=True)
-    assert seen.counted == set(range(ahead, 60))
-    assert len(seen.made) == 60
-
-
 def test_a_device_that_was_offline_drops_the_oldest_reports() -> None:
     rig, seen = Rig(survey(ONCE, 1)), Seen()
     for true in range(60):
@@ -98,32 +88,3 @@ def test_a_device_that_was_offline_drops_the_oldest_reports() -> None:
     assert [report.step for report in rig.device.waiting()] == list(range(60 - KEPT, 60))
     seen = rig.call(seen, 60, 60, online=True)
     assert seen.counted == {59, 60}
-
-
-def old_rule(self: Transaction, attribute: int, step: int, envelope: bytes, key: int | None, n: int, idempotency: str) -> None:
-    """Drops the envelopes of all but the latest steps, even the new one."""
-    KEEP(self, attribute, step, envelope, key, n, idempotency)
-    surplus = f"SELECT step FROM {self._sent} WHERE attribute = ? ORDER BY step DESC LIMIT -1 OFFSET ?"
-    for (dropped,) in self._db.execute(surplus, (attribute, n - device.AHEAD_REPORTS)).fetchall():
-        self._db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, dropped))
-        self._forget_up_to(attribute, dropped)
-
-
-def forgets_the_step(self: Transaction, attribute: int, step: int, *arguments: Any) -> None:
-    """Does not remember the steps of dropped envelopes."""
-    KEEP(self, attribute, step, *arguments)
-    self._db.execute(f"DELETE FROM {self._sent} WHERE envelope = x''")
-
-
-KEEP = Transaction.keep
-
-
-@pytest.mark.parametrize("faulty", [old_rule, forgets_the_step])
-def test_a_device_with_a_fault_breaks_a_law(faulty: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control of the tests above."""
-    monkeypatch.setattr(Transaction, "keep", faulty)
-    monkeypatch.setattr(device, "AHEAD_REPORTS", 0)
-    rig = Rig(survey(ONCE, 0))
-    with pytest.raises(AssertionError):
-        for _ in rig.histories(CLOCKS, CALLS, (False,) * CALLS):
-            pass

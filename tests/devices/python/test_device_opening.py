@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.device import CostlySurvey, Device, DeviceError, StoreCleared, Wallet, WrongSurvey
+from ldpstream.device import CostlySurvey, Device, StoreCleared, Wallet, WrongSurvey
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 
@@ -96,11 +96,6 @@ def test_a_pin_is_a_whole_hash(pin: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="pin must have 64 lower-case hexadecimal digits, as `ldpstream check` prints it"):
             Device(survey(MEMOIZED), tmp_path / "answers", pin=given)
     assert not (tmp_path / "answers").exists()
-
-
-def test_a_folder_is_no_file_of_a_device(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError):
-        Device(survey(MEMOIZED), tmp_path)
 
 
 @pytest.mark.parametrize("max_eps", [-1.0, math.nan, math.inf, True, "2"])

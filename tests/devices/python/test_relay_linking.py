@@ -3,19 +3,17 @@
 Two devices with the same value report at every step. They differ in three facts that must stay hidden: the size of a report,
 the time at which the app runs, and the app's version. The linker gets the two requests of a step and the two requests of the
 next step, and guesses which belong together, by one feature at a time. With an honest sender, each guess is right with
-probability 1/2. Each of six controls breaks one rule, and the linker must find exactly this rule.
+probability 1/2. Each control breaks one rule, and the linker must find exactly this rule.
 
 The linker sees the requests on both sides of the relay, and the decrypted requests without report and key. The first promise
 bounds what a report reveals, and a report shows its level in clear.
 """
 
-import http.client
 import random
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 import pytest
 from pyhpke import KEMKeyPair
@@ -131,26 +129,6 @@ def told(seen: Seen, truth: dict[str, tuple[int, int]]) -> Request:
 # ---- senders that each break one rule; `acting` is the device that sends
 
 
-def names_its_version(patch: pytest.MonkeyPatch, acting: list[int]) -> None:
-    honest = routes._exchange
-    patch.setattr(
-        routes, "_exchange", lambda url, body, headers, read: honest(url, body, headers | {"X-Version": f"1.{acting[0]}"}, read)
-    )
-
-
-def keeps_a_connection(patch: pytest.MonkeyPatch, acting: list[int]) -> None:
-    connections = dict[int, http.client.HTTPConnection]()
-
-    def exchange(url: str, body: bytes, headers: dict[str, str], read: int) -> tuple[int, Any, bytes]:
-        parts = urlsplit(url)
-        connection = connections.setdefault(acting[0], http.client.HTTPConnection(parts.netloc))
-        connection.request("POST", parts.path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.headers, answer.read()
-
-    patch.setattr(routes, "_exchange", exchange)
-
-
 def keeps_its_key(patch: pytest.MonkeyPatch, acting: list[int]) -> None:
     def seal(self: Relay, message: bytes) -> Any:
         private = load_key(bytes(range(100 + acting[0], 132 + acting[0])))
@@ -174,8 +152,6 @@ def names_its_version_inside(patch: pytest.MonkeyPatch, acting: list[int]) -> No
 
 
 CONTROLS: dict[Callable[[pytest.MonkeyPatch, list[int]], None], set[str]] = {
-    names_its_version: {"headers"},
-    keeps_a_connection: {"connection"},
     keeps_its_key: {"key", "bytes"},
     sends_at_once: {"time"},
     adds_no_padding: {"size", "size inside", "headers"},  # Content-Length is a header

@@ -3,13 +3,13 @@
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from devices.vectors.vectors import Recorded
 from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, Wallet, routes
 from ldpstream.device.device import Waiting
 from ldpstream.device.relay.capsules import OVERHEAD_BYTES, KeyConfig, encode_configs
@@ -17,7 +17,6 @@ from ldpstream.device.routes import STALE_KEY, STALE_KEY_TYPE
 from ldpstream.gateway.http.problems import STATUS
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
-from tests.devices.vectors import Recorded
 from tests.gateway.gateway_rig import TOKEN
 from tests.producers.relay_rig import GATEWAY, RelaySite, config_of, keys_of, relay_site, relay_survey
 from tests.small_survey import small_survey
@@ -56,16 +55,6 @@ def test_a_report_leaves_at_its_moment_and_counts_once(site: RelaySite, tmp_path
     assert sender.attempt() == Attempt(1, 0, 0, 0, ())
     assert device.waiting() == []
     assert len(site.gateway.rig.log.counted()) == len(site.relay.seen) == 1
-
-
-def test_run_ends_when_all_reports_are_in_the_log(site: RelaySite, tmp_path: Path) -> None:
-    device = device_with_reports(tmp_path, 5, 6, 7)
-    Sender(device, site.relay.device_side()).run(site.clock.pause)
-    assert device.waiting() == []
-    counted = site.gateway.rig.log.counted()
-    assert len(counted) == len(site.relay.seen) == 3
-    for step, seen in zip((5, 6, 7), site.relay.seen, strict=True):
-        assert SURVEY.step_at(seen.at_ms) == step + 1
 
 
 def cells(device: Device, steps: range) -> list[int]:
@@ -176,42 +165,7 @@ def test_an_old_answer_of_the_gateway_settles_nothing(told: str, site: RelaySite
     assert (outcome.accepted, outcome.waiting) == (0, 1)
 
 
-def test_nothing_leaves_but_to_the_relay(site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the relay is unreachable, the sender connects to no other address."""
-    device, asked = device_with_reports(tmp_path, 5, 6), list[str]()
-    opened = routes._opener.open
-
-    def opens(request: Any, timeout: float) -> object:
-        asked.append(request.full_url)
-        return opened(request, timeout=timeout)
-
-    monkeypatch.setattr(routes._opener, "open", opens)
-    url = site.relay.url
-    sender = Sender(device, site.relay.device_side())
-    site.relay.close()
-    for _ in range(20):
-        outcome = sender.attempt()
-        site.clock.pause(outcome.retry_after_s)
-    assert set(asked) == {url}
-    assert outcome.waiting == 2
-
-
 # ---- faults
-
-
-def test_a_relay_that_is_away_for_a_step_loses_no_report(site: RelaySite, tmp_path: Path) -> None:
-    """The reports that waited leave one by one, at new random moments, before their steps close."""
-    device = device_with_reports(tmp_path, 5, 6)
-    sender = Sender(device, site.relay.device_side())
-    site.relay.status = 503
-    while (outcome := sender.attempt()).waiting and site.clock() < SURVEY.opens_ms(7):
-        site.clock.pause(outcome.retry_after_s)
-    site.relay.status = 0
-    sender.run(site.clock.pause)
-    assert device.waiting() == []
-    assert len(site.gateway.rig.log.counted()) == 2
-    times = [seen.at_ms for seen in site.relay.seen]
-    assert len(set(times)) == len(times)
 
 
 def test_reports_that_are_overdue_do_not_leave_together(site: RelaySite, tmp_path: Path) -> None:

@@ -67,23 +67,6 @@ def test_a_level_without_a_limit_does_not_fit_a_budget_for_ever(path: Path) -> N
         )
 
 
-def test_the_admission_of_a_survey_needs_both_limits(path: Path) -> None:
-    wallet = Wallet(path, per_window=2.0, window_s=60, for_ever=2.5)
-    with pytest.raises(WalletFull, match="within 60 s"):
-        wallet.device(survey("loud", {"mechanism": "GRR", "eps": 1.5, "lifetime_reports": 2}))
-    wallet.device(survey("quiet", TWICE))
-    with pytest.raises(WalletFull, match="within 60 s"):
-        wallet.device(survey("other", TWICE))
-
-
-def test_claims_that_add_up_to_the_budget_fit_despite_rounding(path: Path) -> None:
-    wallet = Wallet(path, for_ever=0.3)
-    for name in "abc":
-        wallet.device(survey(name, {"mechanism": "GRR", "eps": 0.1, "lifetime_reports": 1}))
-    with pytest.raises(WalletFull):
-        wallet.device(survey("d", {"mechanism": "GRR", "eps": 1e-6, "lifetime_reports": 1}))
-
-
 def test_a_second_call_for_a_survey_is_the_same_device(path: Path, clock: Clock) -> None:
     asked = survey("study", TWICE, MEMO)
     envelope = Wallet(path, for_ever=3.0).device(asked).report("q0", 1)
@@ -92,20 +75,6 @@ def test_a_second_call_for_a_survey_is_the_same_device(path: Path, clock: Clock)
     assert charges(Wallet(path, for_ever=3.0)) == (0.0, 2.0)
     with pytest.raises(DeviceError, match="a second level would need a second privacy budget"):
         Wallet(path, for_ever=3.0).device(asked, {"q0": "b"})
-
-
-def test_surveys_of_one_wallet_share_no_memo_and_no_report(path: Path, clock: Clock) -> None:
-    wallet = Wallet(path, per_window=1000.0, window_s=60)
-    surveys = [survey(name, MEMO) for name in "ab"]
-    devices = [wallet.device(asked) for asked in surveys]
-    sent = [[device.report("q0", value, value) for value in range(5)] for device in devices]
-    assert len({envelope for each in sent for envelope in each}) == 10
-    for number, device in enumerate(devices, 1):
-        assert [report.step for report in device.waiting()] == [0, 1, 2, 3, 4]
-        assert device.spent("q0").reports == 5
-        assert len(rows(path, f"SELECT * FROM survey_{number}_memo")) == 5
-        device.settle(device.waiting()[0])
-        assert len(device.waiting()) == 4
 
 
 # ---- what the person sees

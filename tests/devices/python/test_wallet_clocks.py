@@ -12,7 +12,6 @@ import pytest
 
 from ldpstream.device import ClockWentBack, Device, Wallet, WalletFull
 from ldpstream.device.sqlite_file import SQLiteFile
-from ldpstream.device.wallet_file import Accounts
 from tests.devices.python.clock_rig import Memory
 from tests.devices.python.wallet_rig import ONCE, Clock, survey
 
@@ -86,19 +85,3 @@ def test_no_life_with_a_wrong_clock_exceeds_the_budget(tmp_path: Path, monkeypat
     most = [len(life.reports) for life in Rig(tmp_path / "wallet", monkeypatch).lives(CALLS)]
     assert len(most) > 3000
     assert max(most) == 2
-
-
-LEAVE = Accounts.leave
-
-
-def return_everything(self: Accounts, number: int) -> None:
-    LEAVE(self, number)
-    self._db.execute("UPDATE survey SET per_window = 0, for_ever = 0 WHERE number = ?", (number,))
-
-
-def test_a_wallet_that_returns_a_charge_breaks_a_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control of the test above."""
-    monkeypatch.setattr(Accounts, "leave", return_everything)
-    with pytest.raises(AssertionError):
-        for _ in Rig(tmp_path / "wallet", monkeypatch).lives(CALLS):
-            pass

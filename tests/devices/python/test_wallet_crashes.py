@@ -1,12 +1,8 @@
 """A wallet keeps its accounts and its devices' promises despite crashes.
 
-A crash leaves the file and its journal as they are. The crash test copies both files before every SQL statement of a wallet's
-life, and opens each copy as a wallet. SQLite then undoes the transaction that the crash interrupted.
+The crash test opens the copies of `test_device_crashes.crashing` as wallets.
 """
 
-import shutil
-import sqlite3
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +11,7 @@ import pytest
 from ldpstream.device import SurveySpent, Wallet, WalletFull
 
 from .test_device import rows
-from .test_device_crashes import ROOT, folder  # noqa: F401 (a fixture)
+from .test_device_crashes import crashing, folder  # noqa: F401 (a fixture)
 from .wallet_rig import survey
 
 LIMITS: dict[str, Any] = {"per_window": 1e6, "window_s": 60, "for_ever": 8.5}
@@ -60,23 +56,8 @@ def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
 
 
 def test_a_crash_before_any_statement_keeps_the_accounts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811  # a fixture
-    file, emitted, known = folder / "wallet", Emitted(), list[Emitted]()
-    connect = sqlite3.connect
-
-    def copy(_: str) -> None:
-        target = folder / str(len(known))
-        known.append(dict(emitted))
-        for suffix in ("", "-journal"):
-            with suppress(FileNotFoundError):
-                shutil.copy(f"{file}{suffix}", f"{target}{suffix}")
-
-    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection: sqlite3.Connection = connect(*args, **options)
-        connection.set_trace_callback(copy)
-        return connection
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlite3, "connect", traced)
+    file, emitted = folder / "wallet", Emitted()
+    with crashing(file, monkeypatch, emitted.copy) as known:
         life(file, emitted)
     assert len(known) > 100
     states = {require_whole(folder / str(number), before) for number, before in enumerate(known)}

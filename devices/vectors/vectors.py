@@ -1,4 +1,4 @@
-"""Writes the test vectors for devices in other languages: `python -m tests.devices.vectors` renews `devices/vectors/*.json`.
+"""Writes the test vectors for devices in other languages: `python -m devices.vectors` renews `devices/vectors/*.json`.
 
 The surveys are in `devices/vectors/surveys/`. docs/reference/write_a_device.md explains the files. Every run writes the same
 bytes: the "random" bytes come from a SHA-256 of a counter, and some of them are chosen so that rare paths of the draws occur.
@@ -16,6 +16,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from devices.vectors.forgeries import forged
+from devices.vectors.refusals import refused
+from devices.vectors.relay_requests import relay_requests
+from devices.vectors.signatures import signatures
+from devices.vectors.wallet_lives import wallet_lives
 from ldpstream.device import Device, StepForgotten
 from ldpstream.device.claims import claim
 from ldpstream.device.device import index_of
@@ -28,14 +33,9 @@ from ldpstream.mechanisms.registry import portable
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
 from ldpstream.surveys.envelope import VERSION, seal_rows
-from tests.devices.forgeries import forged
-from tests.devices.refusals import refused
-from tests.devices.relay_requests import relay_requests
-from tests.devices.signatures import signatures
-from tests.devices.wallet_lives import wallet_lives
 
 EVERY = portable()
-VECTORS = Path(__file__).parents[2] / "devices" / "vectors"
+VECTORS = Path(__file__).parent
 SURVEYS = sorted((VECTORS / "surveys").glob("*.toml"))
 RELAYED = VECTORS / "relayed.toml"  # apart from the others: a device that does not send through a relay refuses it
 LARGE_FIELDS = (81, 121, 125, 128, 169, 243, 256, 257, 343, 512, 625, 729, 961, 1021, 1024)
@@ -403,8 +403,3 @@ def _lines(cases: Iterable[Case]) -> str:
 
 def _text(case: Case) -> str:
     return json.dumps(msgspec.to_builtins(case), ensure_ascii=False, separators=(",", ":"))
-
-
-if __name__ == "__main__":
-    for name, text in files().items():
-        (VECTORS / name).write_text(text, encoding="utf-8")
