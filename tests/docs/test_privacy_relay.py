@@ -42,7 +42,7 @@ CONDITIONS = {  # of the second promise that our code meets -> the tests of each
     "The relay cannot read or change a request, nor answer in place of the gateway. A repeated request adds no report.": [
         "devices/python/test_capsules.py::test_no_damaged_capsule_is_opened",
         "devices/python/test_sender_relay.py::test_an_answer_of_the_relay_itself_settles_nothing",
-        "gateway/test_gateway_oblivious.py::test_a_relay_that_repeats_and_reorders_makes_no_report_count_twice",
+        "devices/python/test_sender_relay.py::test_a_relay_that_repeats_makes_no_report_count_twice",
     ],
     "The service counts each step's reports and says where they are fewer than the crowd.": [
         "publishing/test_crowd.py::test_the_crowd_of_a_step_is_the_number_of_its_reports",

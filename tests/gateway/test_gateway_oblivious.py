@@ -231,3 +231,12 @@ async def test_relay_keys_change_without_a_restart(tmp_path: Path) -> None:
         assert (await rig.post_capsule(sealed)).status_code == 200  # the former key
     with pytest.raises(SettingsError, match=r"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: .*none: cannot be read"):
         Credentials(Settings(gateway_relay_keys_file=tmp_path / "none"))
+
+
+async def test_no_log_tells_of_a_request_through_a_relay() -> None:
+    with structlog.testing.capture_logs() as logged:
+        rig = relay_rig()
+        await ask(rig, message())
+        await ask(rig, b"")
+        await rig.post_capsule(b"\7" + bytes(200))
+    assert logged == []

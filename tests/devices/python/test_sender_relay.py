@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -314,3 +315,23 @@ def test_a_report_is_named_by_no_relay_header(site: RelaySite, tmp_path: Path) -
         "POST /to/gateway HTTP/1.1", "Accept-Encoding: identity", f"Content-Length: {len(seen.body)}", f"Host: {host}",
         "User-Agent: ldpstream", "Content-Type: message/ohttp-req", "Connection: close",
     )  # fmt: skip
+
+
+def test_nothing_leaves_but_to_the_relay(site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the relay is unreachable, the sender connects to no other address."""
+    device, asked = device_with_reports(tmp_path, 5, 6), list[str]()
+    opened = routes._opener.open
+
+    def opens(request: Any, timeout: float) -> object:
+        asked.append(request.full_url)
+        return opened(request, timeout=timeout)
+
+    monkeypatch.setattr(routes._opener, "open", opens)
+    url = site.relay.url
+    sender = Sender(device, site.relay.device_side())
+    site.relay.close()
+    for _ in range(20):
+        outcome = sender.attempt()
+        site.clock.pause(outcome.retry_after_s)
+    assert set(asked) == {url}
+    assert outcome.waiting == 2
