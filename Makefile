@@ -4,13 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
+.PHONY: demo test kernels lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
-	$(MAKE) --jobs=4 lint services peers # at once: the last two mostly wait for downloads
+	$(MAKE) --jobs=4 lint services peers kernels # at once: services and peers mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 4 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
@@ -53,6 +53,9 @@ pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium an
 	shots=$$(mktemp -d) && LDPSTREAM_SCREENSHOTS=$$shots \
 	  $(BIN)/python -m pytest -q tests/publishing/page/test_page_earlier.py tests/publishing/page/test_page_pairs.py \
 	  tests/publishing/page/test_page_sets.py && cp $$shots/replaced.png $$shots/pairs.png $$shots/sets.png docs/pictures/
+
+kernels: $(VENV)/.dev             ## compiles the kernels once, before many processes need them at once
+	$(BIN)/python -m tests.kernels
 
 lint: $(VENV)/.dev          ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -63,7 +63,7 @@ from .operations import (
 )
 from .search import fails, mutated, replay, search, shrunk
 
-LISTS = int(os.environ.get("LDPSTREAM_FAULT_LISTS", "2000"))
+LISTS = int(os.environ.get("LDPSTREAM_FAULT_LISTS", "800"))
 LENGTH = 40
 SOME = [Produce(0, 9, 1), Produce(1, 5, 2), PoisonRecords(1, 4), Produce(2, 12, 3)]
 MORE = [Produce(0, 8, 4), Produce(1, 8, 5), Produce(2, 8, 6)]

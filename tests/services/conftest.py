@@ -10,21 +10,19 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import redis
 from kafka import KafkaAdminClient
 
 from deploy.local.kafka_jars import JarsError
-from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
+from tests.kernels import DEMO, compile_estimates
 
 from .agent_site import MakeSite, Site, new_site
 from .rig import KafkaNode, RedisNode, Services, missing
 
 MakeTopic = Callable[..., str]
-SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
 
 @pytest.fixture(scope="session")
@@ -59,10 +57,7 @@ def kafka_node(own_kafka: KafkaNode) -> Iterator[KafkaNode]:
 @pytest.fixture(scope="session")
 def kernels() -> None:
     """The estimator's kernels, compiled before a test starts an estimator: in a new working copy this takes half a minute."""
-    rng = np.random.default_rng(1)
-    for number, mechanisms in enumerate(SURVEY.mechanisms):
-        pane = [m.tabulate(m.simulate(rng.integers(0, m.k, 500), rng)) for m in mechanisms]
-        conclude(SURVEY, number, 0, "step", [pane], complete=True)
+    compile_estimates(load_survey(DEMO))
 
 
 @pytest.fixture

@@ -73,7 +73,6 @@ PROCESSES = (
     Process(FULL, ("estimate", SURVEY)),
     Process(FULL, ("gateway", SURVEY)),
     Process(GATEWAY, ("gateway", SURVEY)),
-    Process(FULL, ("produce", SURVEY), health=False),
     Process(FULL, ("demo",), health=False),
 )
 
