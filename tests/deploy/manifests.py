@@ -22,7 +22,7 @@ GROUPS = {
     "kafka.strimzi.io": "strimzi-kafka-operator",
     "gateway.networking.k8s.io": "gateway-api",
 }
-STRICT = (
+STRICT = [
     "--noEmit",
     "--strict",
     "--module",
@@ -32,7 +32,7 @@ STRICT = (
     "--skipLibCheck",
     "--pretty",
     "false",
-)
+]
 
 Resource = dict[str, Any]
 

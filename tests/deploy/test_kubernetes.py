@@ -28,14 +28,16 @@ OVERLAYS = ["overlays/dev", "overlays/production"]
 FOLDERS = [*OVERLAYS, "strimzi"]
 PRODUCTION = KUBERNETES / "overlays" / "production"
 CUSTOM_KINDS = {
-    "Kafka",
-    "KafkaNodePool",
-    "KafkaTopic",
-    "KafkaUser",
-    "PodMonitor",
-    "PrometheusRule",
-    "ScaledObject",
-    "TriggerAuthentication",
+    *[
+        "Kafka",
+        "KafkaNodePool",
+        "KafkaTopic",
+        "KafkaUser",
+        "PodMonitor",
+        "PrometheusRule",
+        "ScaledObject",
+        "TriggerAuthentication",
+    ]
 }
 OURS = {"agent", "estimator", "gateway"}
 AS_FILE = {f"{name}_file" for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}

@@ -9,15 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.tally import Record, tally
 from ldpstream.engines import PaneKey
-from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.estimates.conclusions import conclude
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.process.vitals import Vitals
-from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
 from tests.conftest import give_up
 from tests.deploy.manifests import refused
@@ -61,24 +56,6 @@ def test_the_replacements_cover_all_services(capsys: pytest.CaptureFixture[str])
     assert {service["image"] for service in changed["services"].values()} == {image.FULL, image.GATEWAY, stores.IMAGE}
     assert yaml.safe_dump(changed).count("ports: !reset []") == 3  # page, gateway, Prometheus
     assert capsys.readouterr().out.count("cannot be pulled") == 3
-
-
-def test_only_the_listed_alerts_read_estimators_metrics_without_data() -> None:
-    """The Compose file's survey gives data to every other alert that reads the metrics of an estimate."""
-    survey, registry = load_survey(compose.SURVEY), CollectorRegistry()
-    demo = Demo(survey, MarkovValues(survey, 200, 2, 1), 1)
-    demo.run(lambda step, publications: None)
-    made = demo.service
-    shown = PrometheusPublisher(survey, registry)
-    Vitals(survey, made.store, made.log, made.results, shown, registry).look(made.now_ms)
-    families = {family.name for family in registry.collect()}
-    have = {sample.name for family in registry.collect() for sample in family.samples}
-    read = {
-        alert: {one.partition("{")[0] for one in selected if one.partition("{")[0].removesuffix("_total") in families}
-        for alert, selected in compose.selectors().items()
-    }
-    assert len([alert for alert, names in read.items() if names]) > 10
-    assert {alert for alert, names in read.items() if names - have} == compose.NOT_IN_SURVEY.keys()
 
 
 class NoCluster(Cluster):

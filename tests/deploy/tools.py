@@ -27,6 +27,7 @@ MODELS = {
     "@kubernetes-models/strimzi-kafka-operator": "1.0.1",
     "typescript": "5.9.3",
 }
+QUIET = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 INSTALL_S = 600  # limit of one attempt to fetch a checker; other downloads run at the same time
 PANELS = Path(__file__).parent / "grafana"
 TYPESCRIPT = Path(__file__).resolve().parents[2] / "devices" / "typescript"
@@ -46,16 +47,7 @@ def models() -> Path:
 
     def install(folder: Path) -> None:
         wanted = [f"{name}@{version}" for name, version in MODELS.items()]
-        quiet = [
-            "--no-audit",
-            "--no-fund",
-            "--no-package-lock",
-            "--ignore-scripts",
-            "--loglevel=error",
-            "--prefix",
-            str(folder),
-        ]
-        _run(["npm", "install", *quiet, *wanted])
+        _run(["npm", "install", *QUIET, "--no-package-lock", "--prefix", str(folder), *wanted])
 
     return fetched("crd-models-" + "-".join(MODELS.values()), install)
 
@@ -73,7 +65,7 @@ def panel_bundle() -> Path:
         with tempfile.TemporaryDirectory() as scratch:
             for file in files:
                 shutil.copy(file, scratch)
-            _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", scratch])
+            _run(["npm", "ci", *QUIET, "--prefix", scratch])
             _run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
 
     return fetched("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
@@ -92,7 +84,7 @@ def typescript_modules() -> Path:
         folder.mkdir()
         for file in files:
             shutil.copy(file, folder)
-        _run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", str(folder)])
+        _run(["npm", "ci", *QUIET, "--prefix", str(folder)])
 
     name = "typescript-device-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     return fetched(name, install) / "node_modules"

@@ -7,14 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from lab.drawn_tables import tabulate
 from lab.papers import ibu_mi
 from lab.papers.ibu_mi import CHAINS, ONE_TIME, TABLES, chance, mean_gain, read
-from lab.papers.ibu_runs import LOLOHA_G, build, errors, papers_ibu, population
+from lab.papers.ibu_runs import LOLOHA_G, build, errors
 from lab.papers.reproduction import Plan, Row
-from ldpstream.estimators import ibu
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.grr import LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing, papers_g
 
@@ -36,28 +33,6 @@ def test_the_papers_g_is_rounded_where_floors_are_printed() -> None:
         assert 1 + max(1, round(quotient)) == g
         assert 1 + max(1, math.floor(quotient)) < g  # the printed value
         assert papers_g(100, 2 * eps, eps) < g
-
-
-def dense_ibu(support: FloatArray, p: float, q: float, iterations: int) -> FloatArray:
-    """The paper's Eq. (3), with a matrix."""
-    k = len(support)
-    channel = np.full((k, k), q) + np.eye(k) * (p - q)
-    seen, f = support / support.sum(), np.full(k, 1 / k)
-    for _ in range(iterations):
-        f = f * (channel @ (seen / (channel @ f)))
-    return np.asarray(f)
-
-
-@pytest.mark.parametrize(("name", "k"), [("SUE", 6), ("L-GRR", 6), ("L-BLH", 6), ("L-OLH", 6)])
-def test_ibu_equals_the_papers_with_its_channel(name: str, k: int) -> None:
-    m = build(name, k, 1.0, "paper")
-    table = tabulate(m, population("poisson", k, 5000, np.random.default_rng(2)), np.random.default_rng(3))
-    assert papers_ibu(m, table, slip=False) == pytest.approx(ibu(m, table, likelihood="support").frequencies, abs=1e-9)
-    p, q = papers_channel(m)
-    theirs = dense_ibu(m.support(table).astype(float), p, q, 10_000)
-    assert papers_ibu(m, table) == pytest.approx(theirs, abs=1e-6)
-    same = np.abs(theirs - papers_ibu(m, table, slip=False)).max() < 1e-6
-    assert same == (name == "SUE")
 
 
 def papers_channel(m: Mechanism) -> tuple[float, float]:

@@ -45,26 +45,6 @@ def test_no_window_spends_more_than_its_allowance(name: str, w: int) -> None:
     assert largest > 0.7  # the allowance is used, so a method that spends more would be noticed
 
 
-def assign(spent: FloatArray, n: int, w: int) -> None:
-    """Draws people by number.
-
-    People drawn in the last w-1 steps are not available; ValueError if a step asks for too many people.
-    """
-    rng, last_report = np.random.default_rng(6), np.full(n, -w)
-    for t, asked in enumerate(spent.sum(axis=1).astype(int)):
-        group = rng.choice(np.flatnonzero(t - last_report >= w), asked, replace=False)
-        last_report[group] = t
-
-
-@pytest.mark.parametrize("name", [name for name, (division, _) in RIVALS.items() if division is not Budget])
-def test_nobody_reports_twice_in_a_window(name: str) -> None:
-    stream = jumping(5, 3, np.random.default_rng(6))
-    spent = publish(name, stream, 1.0, 5, np.random.default_rng(6)).spent
-    assign(spent, stream.n, 5)
-    with pytest.raises(ValueError, match=r"larger sample|cannot be empty"):  # control
-        assign(2 * spent, stream.n, 5)
-
-
 # ---- the spaced level
 
 

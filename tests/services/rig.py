@@ -33,7 +33,7 @@ from ldpstream.surveys import load_survey
 T = TypeVar("T")
 
 __all__ = [
-    "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "Gateway", "KafkaNode", "NodeError", "Pausable", "RedisNode", "Services",
+    "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "KafkaNode", "NodeError", "Pausable", "RedisNode", "Services",
     "free_ports", "freeze", "get", "missing", "patiently", "start_command", "temporary_folder", "wait_until",
 ]  # fmt: skip
 
@@ -149,29 +149,6 @@ class Services:
                 process.terminate()
         for process in self.running:
             process.wait(PATIENCE_S)
-
-
-class Gateway:
-    """A gateway process that can be killed and started again on the same port."""
-
-    def __init__(self, log: Path, env: Mapping[str, str], surveys: object) -> None:
-        (self.port,) = free_ports(1)
-        self.log, self._surveys = log, surveys
-        self._env = {**env, "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
-        self.start()
-
-    def start(self) -> None:
-        """Starts the process. Does not wait until the process serves."""
-        self.process = start_command(self.log, self._env, "gateway", self._surveys)
-
-    def kill(self) -> None:
-        """Sends SIGKILL."""
-        self.process.kill()
-        self.process.wait()
-
-    def ready(self) -> bool:
-        """True if the gateway accepts reports."""
-        return get(f"http://127.0.0.1:{self.port}/ready")[0] == 200
 
 
 def patiently(ask: Callable[[], T]) -> T:

