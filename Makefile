@@ -25,10 +25,9 @@ matrix: $(VENV)/.dev              ## the same tests on every Python version that
 
 fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelopes and odd count tables than the tests
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
-	$(BIN)/python -m tests.fuzz.run --seed $(or $(SEED),100000) --inputs $(or $(INPUTS),1000000)
-	$(BIN)/python -m tests.fuzz.run_relay --seed $(or $(SEED),100000) --inputs $(or $(CAPSULES),20000)
-	$(BIN)/python -m tests.fuzz.run_tables --seed $(or $(SEED),100000) --tables $(or $(TABLES),10000)
-	$(BIN)/python -m tests.fuzz.fuzz_envelope -max_total_time=$(or $(SECONDS),60)
+	$(BIN)/python -m tests.fuzz.run envelopes --seed $(or $(SEED),100000) --inputs $(or $(INPUTS),1000000)
+	$(BIN)/python -m tests.fuzz.run capsules --seed $(or $(SEED),100000) --inputs $(or $(CAPSULES),20000)
+	$(BIN)/python -m tests.fuzz.run tables --seed $(or $(SEED),100000) --inputs $(or $(TABLES),10000)
 
 verify-image verify-compose verify-cluster: $(VENV)/.dev ## images, Compose file, manifests with an engine and a cluster
 	PYTHONPATH=src:. $(BIN)/python -P -m tests.deploy.verify.$(@:verify-%=%) $(if $(filter %-cluster,$@),$(FROM))

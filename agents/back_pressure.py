@@ -30,29 +30,16 @@ class BackPressure:
     """Decides whether `Counting` accepts chunks.
 
     Attributes:
+        open: set while `Counting` accepts chunks.
         store_refusal: the reason of the last failed request to the store, until `Counting.step` has read from the store and
             written the due changes without an error; then None.
     """
 
     def __init__(self, partitions: Mapping[int, Partition]) -> None:
         self._partitions = partitions
-        self._open = asyncio.Event()
+        self.open = asyncio.Event()
         self.store_refusal: str | None = None
         self.update()
-
-    @property
-    def open(self) -> bool:
-        return self._open.is_set()
-
-    async def wait(self) -> None:
-        await self._open.wait()
-
-    @property
-    def full(self) -> bool:
-        unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
-        letters = [letter for p in self._partitions.values() for letter in p.letters]
-        letter_bytes = sum(len(letter.record.value) + LETTER_BYTES for letter in letters)
-        return letter_bytes > MAX_LETTER_BYTES or unwritten > MAX_UNWRITTEN_BYTES
 
     def refuse(self, why: str | None) -> None:
         """Sets `store_refusal`, and accepts or refuses chunks accordingly."""
@@ -60,7 +47,10 @@ class BackPressure:
         self.update()
 
     def update(self) -> None:
-        if self.store_refusal is None and not self.full:
-            self._open.set()
+        unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
+        letters = [letter for p in self._partitions.values() for letter in p.letters]
+        letter_bytes = sum(len(letter.record.value) + LETTER_BYTES for letter in letters)
+        if self.store_refusal is None and letter_bytes <= MAX_LETTER_BYTES and unwritten <= MAX_UNWRITTEN_BYTES:
+            self.open.set()
         else:
-            self._open.clear()
+            self.open.clear()

@@ -14,7 +14,7 @@ from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
-from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.checks import SurveyChecks
 from ldpstream.surveys.life.keeper import SurveyKeeper
@@ -96,33 +96,14 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: redis.R
 
     Raises:
         TopicError: if the broker or a topic cannot be used (the subclass BrokerUnreachable: if the broker is unreachable).
-        StoreRefused, SettingsError: as for `check_redis`.
+        StoreRefused: if Redis denies the login or the right to write. If Redis does not answer, only logs a warning.
         OpenSurveyChanged, KeptUnreadable: as for `SurveyKeeper.check`.
     """
     ensure_topics(settings, survey, "agent", group)
-    check_redis(RedisCountStore(survey, settings, client=client))
-    keeper.check(survey, write=True)
-
-
-def check_redis(store: RedisCountStore) -> None:
-    """Checks that Redis accepts our login and a write, and does not evict counts.
-
-    If Redis does not answer, only logs a warning.
-
-    Raises:
-        StoreRefused: if Redis denies the login or the right to write.
-        SettingsError: if Redis would evict counts when its memory is full.
-    """
     try:
-        store.check_writes(0)
-        policy = store.evicts()
+        RedisCountStore(survey, settings, client=client).check_writes(0)
     except StoreRefused:
         raise
     except StoreUnavailable as error:
-        log.warning("Redis does not answer; our login and its eviction policy are not checked", error=str(error))
-        return
-    if policy is not None:
-        raise SettingsError(
-            f"LDPSTREAM_REDIS: this Redis evicts keys when its memory is full (maxmemory-policy {policy}); "
-            "set maxmemory-policy to noeviction or to a volatile policy"
-        )
+        log.warning("Redis does not answer; our login is not checked", error=str(error))
+    keeper.check(survey, write=True)

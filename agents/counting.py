@@ -148,7 +148,7 @@ class Counting:
         Ignores a chunk that was read before the partition's last seek, or whose partition is no longer assigned to us.
         """
         for records in [chunk.records] if chunk.unread else Records.of(chunk.records).by_step(self._survey):
-            await self._back_pressure.wait()
+            await self._back_pressure.open.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
                 return  # the chunk was read before the last seek, or the partition is no longer ours
@@ -186,7 +186,7 @@ class Counting:
         for record, reason in result.rejected:
             partition.letters.append(DeadLetter(partition.number, record, reason, each))
         self._back_pressure.update()
-        if not self._back_pressure.open:
+        if not self._back_pressure.open.is_set():
             self._wake.set()
         return result
 
@@ -431,7 +431,7 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        return await self._stall_detector.healthy(waiting=not self._back_pressure.open)
+        return await self._stall_detector.healthy(waiting=not self._back_pressure.open.is_set())
 
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)

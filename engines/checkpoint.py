@@ -88,6 +88,17 @@ class Checkpoint:
         return stored.position == expected and stored.writer == self.base_writer
 
 
+def checkpoint_of(
+    next_offset: int, newest_ms: int, rejected: str, log_id: str, missing: str, writer: str, n_keys: str, pruned_below: int = 0
+) -> Checkpoint:
+    """Returns a checkpoint without panes and report keys, from the fields in which a store keeps it."""
+    keys = {int(generation): n for generation, n in json.loads(n_keys).items()}
+    return Checkpoint(
+        next_offset, newest_ms, {}, json.loads(rejected), log_id, missing_from_json(missing), writer,
+        pruned_below=pruned_below, n_keys=keys,
+    )  # fmt: skip
+
+
 def missing_to_json(missing: Missing | None) -> str:
     return "" if missing is None else json.dumps(missing)
 

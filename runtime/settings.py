@@ -207,14 +207,11 @@ class Settings(BaseSettings):
         name = f"{PREFIX}{store.upper()}"
         try:
             context = ssl.create_default_context(cafile=authorities)
-        except (ssl.SSLError, OSError):
-            raise ValueError(f"{name}_CA_FILE: {authorities} holds no certificate (PEM)") from None
-        if cert is not None:
-            try:
+            if cert is not None:
                 context.load_cert_chain(cert, key, password="")  # without a password, OpenSSL would ask for one at the terminal
-            except (ssl.SSLError, OSError):
-                files = f"{cert} and {key} are not a certificate and its key (PEM, not encrypted)"
-                raise ValueError(f"{name}_CERT_FILE, {name}_KEY_FILE: {files}") from None
+        except (ssl.SSLError, OSError):
+            files = ", ".join(str(file) for file in (authorities, cert, key) if file is not None)
+            raise ValueError(f"{name}_*_FILE: must be certificates and their key (PEM, not encrypted), got {files}") from None
         return context
 
     def secrets(self) -> list[str]:

@@ -117,7 +117,7 @@ class BrokerRequests:
                 queued += [await self._send(letter)]
             except ProducerSendError as error:
                 refused.append(error.__cause__)
-                if not isinstance(error.__cause__, MessageSizeTooLargeError):
+                if not isinstance(error.__cause__, MessageSizeTooLargeError):  # it holds for the others too
                     refused += [error.__cause__] * (len(letters) - len(queued) - len(refused))
                     break
         answers = await asyncio.gather(*queued, return_exceptions=True)

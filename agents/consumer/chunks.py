@@ -12,12 +12,13 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Coroutine, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
 import structlog
-from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
@@ -35,7 +36,6 @@ log = structlog.get_logger("ldpstream.agent")
 ANSWER_S = 5.0  # timeout of a request to the broker
 LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the broker
 AFTER_ERROR_S = 1.0
-AFTER_WRONG_TIME_S = 10.0  # only a change of the topic helps: a faster retry would only fill the log
 FETCH_S = 0.25  # longest wait of one fetch; after a seek, a partition waits for the next fetch
 FULL_S = 0.01  # wait for room, if records are fetched but only for surveys whose chunks have reached a limit
 SURVEY_CHUNKS = 8  # limit of the chunks of one survey that wait to be counted
@@ -176,7 +176,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
     def _create_consumer(self, loop: asyncio.AbstractEventLoop) -> Any:
         consumer = super()._create_consumer(loop)
         consumer._fetch_max_wait_ms = int(FETCH_S * 1000)
-        _retry_first_connection(consumer._client, self.app)
         return consumer
 
     async def on_thread_stop(self) -> None:
@@ -184,12 +183,8 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         for task in (self._keeping, self._ahead):
             if task is not None:
                 task.cancel()
-        try:
+        with suppress(asyncio.CancelledError):  # the library may raise this error after a failed fetch
             await super().on_thread_stop()
-        except asyncio.CancelledError:
-            if cast(Any, asyncio.current_task()).cancelling():
-                raise
-            await self._ensure_consumer()._client.close()
 
     async def _fetch_records(
         self, consumer: Any, active_partitions: Iterable[Any] | None, *_limits: Any, **_more_limits: Any
@@ -230,7 +225,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 continue
             if any(timestamp_type != LOG_APPEND_TIME for piece in pieces for timestamp_type in piece.timestamp_types):
                 wrong = RuntimeError(f"topic {partition.topic} has records without LogAppendTime")
-                self._lose({partition}, wrong, AFTER_WRONG_TIME_S)
+                self._lose({partition}, wrong)
                 continue
             chunks[partition] = [
                 Chunk(partition.partition, placement.number, placement.chunks + i, *run) for i, run in enumerate(joined(pieces))
@@ -259,7 +254,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                     break
         return turn
 
-    def _lose(self, partitions: set[Any], error: Exception, after_s: float | None = None) -> None:
+    def _lose(self, partitions: set[Any], error: Exception) -> None:
         for partition in partitions:
             self.consumer.placements.pop(partition, None)
         tell = partial(self.parent_loop.call_soon_threadsafe, self.consumer.dispatcher.displace, partitions)
@@ -268,7 +263,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         else:
             topics = ", ".join(sorted({partition.topic for partition in partitions}))
             log.warning("fetch failed", topics=topics, error=f"{type(error).__name__}: {error}")
-            asyncio.get_running_loop().call_later(AFTER_ERROR_S if after_s is None else after_s, tell)
+            asyncio.get_running_loop().call_later(AFTER_ERROR_S, tell)
 
 
 async def _fetched(fetcher: Any, timeout_s: float) -> None:
@@ -280,37 +275,10 @@ async def _fetched(fetcher: Any, timeout_s: float) -> None:
         waiter.cancel()
 
 
-class ChunkProducer(driver.Producer):
-    """Faust's producer, which waits for the broker at its start."""
-
-    def _new_producer(self, transactional_id: str | None = None) -> Any:
-        producer = super()._new_producer(transactional_id)
-        _retry_first_connection(producer.client, self.app)
-        return producer
-
-
-def _retry_first_connection(client: Any, app: Any) -> None:
-    connect = client.bootstrap
-
-    async def keep_trying() -> None:
-        while True:
-            try:
-                await connect()
-            except KafkaConnectionError as error:
-                log.warning("Kafka cannot be reached, trying again", error=str(error))
-                app.watchdog.alive()
-                await asyncio.sleep(AFTER_ERROR_S)
-            else:
-                return
-
-    client.bootstrap = keep_trying
-
-
 class ChunkTransport(driver.Transport):
-    """Faust's transport with our consumer and producer."""
+    """Faust's transport with our consumer."""
 
     Consumer = ChunkConsumer
-    Producer = ChunkProducer
 
 
 class _NoOffsets(dict[Any, None]):

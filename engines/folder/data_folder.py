@@ -10,7 +10,6 @@
 A lock on the file ``lock`` ensures that only one process at a time opens a folder for writing.
 """
 
-import errno
 import fcntl
 import os
 import secrets
@@ -103,9 +102,7 @@ class DataFolder:
     def _take(self) -> None:
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise FolderError(f"{self.path}: cannot be locked: {error.strerror}") from None
+        except OSError:
             raise FolderError(f"{self.path}: another ldpstream process uses this data folder") from None
 
     def _begin(self) -> None:
@@ -303,11 +300,7 @@ def looking(file: Path) -> Iterator[sqlite3.Connection]:
         FolderError: if there are no data, or they cannot be read.
         OtherFormat: if the data have another format.
     """
-    try:
-        there = file.exists()
-    except OSError as error:
-        raise FolderError(f"{file}: cannot be read: {error.strerror}") from None
-    if not there:
+    if not file.exists():
         raise FolderError(f"{file.parent}: holds no data of ldpstream")
     try:
         with closing(

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from sqlite3 import Connection
 
@@ -11,8 +11,8 @@ from ldpstream.engines.checkpoint import (
     STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
+    checkpoint_of,
     first_open_step,
-    missing_from_json,
     missing_to_json,
 )
 from ldpstream.engines.count_store import CountStore, StoreDamaged
@@ -103,7 +103,7 @@ class FolderCountStore(CountStore):
 
     def _heads(self, db: Connection) -> dict[int, Checkpoint]:
         rows = db.execute(f"SELECT part, {_HEAD} FROM checkpoint WHERE survey = ?", (self._part.id,)).fetchall()
-        return {row[0]: _checkpoint(row[1:]) for row in rows}
+        return {row[0]: checkpoint_of(*row[1:]) for row in rows}
 
     def _panes(self, db: Connection, steps: range) -> defaultdict[int, dict[PaneKey, CountTable]]:
         found = defaultdict[int, dict[PaneKey, CountTable]](dict)
@@ -118,12 +118,3 @@ class FolderCountStore(CountStore):
             except (ValueError, IndexError):
                 raise StoreDamaged(f"{self._part.file}: {key} is not a count table of survey {self.survey.name}") from None
         return found
-
-
-def _checkpoint(row: Iterable[int | str]) -> Checkpoint:
-    next_offset, newest_ms, rejected, log_id, missing, writer, keys, pruned_below = row
-    n_keys = {int(generation): n for generation, n in json.loads(str(keys)).items()}
-    return Checkpoint(
-        int(next_offset), int(newest_ms), {}, json.loads(str(rejected)), str(log_id), missing_from_json(str(missing)),
-        str(writer), pruned_below=int(pruned_below), n_keys=n_keys,
-    )  # fmt: skip

@@ -172,14 +172,19 @@ class GatewayTopic:
         try:
             await self._find_partitions(clients, began_ms)
         except (KafkaError, TimeoutError, OSError):
-            self.answers = False
+            self._note(answers=False)
         except Exception:
             log.exception("internal error", topic=self.topic)
-            self.answers = False
+            self._note(answers=False)
         else:
-            self.answers = True
+            self._note(answers=True)
             if first and not self._view.settled:
                 log.info("the topic is too new", topic=self.topic)
+
+    def _note(self, answers: bool) -> None:
+        if answers is not (self.answers is not False):
+            log.error("the topic answers again" if answers else "the topic does not answer", topic=self.topic)
+        self.answers = answers
 
     async def _find_partitions(self, clients: Clients, began_ms: int) -> None:
         found = clients.producer.client.cluster.partitions_for_topic(self.topic)

@@ -45,7 +45,6 @@ class KafkaConnection:
         self._make_producer, self._make_consumer, self._now_ms = make_producer, make_consumer, now_ms
         self.answers = self.reachable = False
         self._topics: list[GatewayTopic] = []
-        self._silent = set[GatewayTopic]()  # topics that do not answer although the broker does
         self._clients: Clients | None = None
         self._ending = set[asyncio.Task[None]]()  # replaced clients
         self._watching: asyncio.Task[None] | None = None
@@ -108,7 +107,8 @@ class KafkaConnection:
             except Exception:  # without this task the gateway would never be ready again
                 log.exception("internal error")
                 self.answers = self.reachable = False
-            self._tell(before)
+            if self.answers != before:
+                log.warning("the log answers again" if self.answers else "the log does not answer")
 
     async def _check(self) -> None:
         overdue = [topic for topic in self._topics if topic.waits_s() > GIVE_UP_S]
@@ -134,15 +134,3 @@ class KafkaConnection:
             self.reachable = bool(await clients.producer.client.force_metadata_update())
         await asyncio.wait([topic.look(clients, began_ms) for topic in self._topics], timeout=patience_s)
         self.answers = self.reachable and any(topic.answers for topic in self._topics)
-
-    def _tell(self, answered: bool) -> None:
-        if self.answers != answered:
-            log.warning("the log answers again" if self.answers else "the log does not answer")
-        if self.answers:
-            unknown = {topic for topic in self._silent.intersection(self._topics) if topic.answers is None}
-            silent = unknown.union(topic for topic in self._topics if topic.answers is False)
-            for topic in silent - self._silent:
-                log.error("the topic does not answer", topic=topic.topic)
-            for topic in self._silent.intersection(self._topics) - silent:
-                log.warning("the topic answers again", topic=topic.topic)
-            self._silent = silent

@@ -3,21 +3,18 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+from redis.sentinel import Sentinel
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.runtime.settings import Settings
 
 TIMEOUT_S = 3.0
 ERRORS = (redis.RedisError, OSError)  # all errors that the library raises if Redis fails
-
-# errors that only a change of the server or of our settings ends: a database or a command that the server does not have
-_LASTING = ("DB index is out of range", "invalid DB index", "unknown command", "Unknown Redis command")
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
@@ -47,19 +44,12 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         theirs["password"] = None if secret is None else secret.get_secret_value()
         untyped: Any = Sentinel  # redis-py has no type for it
         sentinel = untyped(url.addresses, sentinel_kwargs=common | theirs, **ours)
-        client: redis.Redis = sentinel.master_for(url.service, redis_class=_SentinelClient, db=url.db, retry=at_once)
+        client: redis.Redis = sentinel.master_for(url.service, db=url.db, retry=at_once)
         return client
     if url.socket is not None:
         return redis.Redis(unix_socket_path=url.socket, db=url.db, retry=at_once, **ours)
     host, port = url.addresses[0]
     return redis.Redis(host, port, db=url.db, retry=at_once, **ours)
-
-
-class _SentinelClient(redis.Redis):
-    def close(self) -> None:
-        super().close()
-        for sentinel in cast(SentinelConnectionPool, self.connection_pool).sentinel_manager.sentinels:
-            sentinel.close()
 
 
 @contextmanager
@@ -69,9 +59,6 @@ def store_errors(settings: Settings) -> Iterator[None]:
         yield
     except ERRORS as error:
         found = store_error(error, f"Redis at {settings.redis_url()}")
-        if isinstance(error, MasterNotFoundError):
-            said = f"no Sentinel that answers knows a master {settings.redis_url().service}"
-            raise StoreUnavailable(f"Redis at {settings.redis_url()}: {said}") from None
         said = str(found)
         for secret in settings.secrets():
             said = said.replace(secret, "***")
@@ -89,8 +76,7 @@ def store_error(error: Exception, where: str) -> StoreUnavailable:
 def _refused(error: BaseException | None) -> bool:
     reasons = (redis.AuthenticationError, redis.exceptions.AuthorizationError, redis.exceptions.NoPermissionError, ssl.SSLError)
     while error is not None:
-        lasting = isinstance(error, redis.ResponseError) and str(error).startswith(_LASTING)
-        if lasting or isinstance(error, reasons):
+        if isinstance(error, reasons):
             return True
         error = error.__cause__ or error.__context__
     return False

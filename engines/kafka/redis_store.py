@@ -32,8 +32,8 @@ from ldpstream.engines.checkpoint import (
     STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
+    checkpoint_of,
     first_open_step,
-    missing_from_json,
     missing_to_json,
 )
 from ldpstream.engines.count_store import CountStore, StoreDamaged
@@ -126,25 +126,18 @@ class RedisCountStore(CountStore):
         if not self._shares:
             self._redis.close()
 
-    def evicts(self) -> str | None:
-        """Returns Redis's eviction policy if it may evict keys without an expiry; else None."""
-        about = self._ask(self._redis.info, "memory")
-        policy = str(about.get("maxmemory_policy", "noeviction"))
-        return policy if policy.startswith("allkeys") and int(about.get("maxmemory", 0)) else None
-
     # ---- CountStore
 
     def load(self, partition: int) -> Checkpoint | None:
         key = self._key(partition)
-        newest, n_keys, stored = self._ask(self._redis.hmget, key, "newest_ms", "keys", "format")
+        head = self._ask(self._redis.hmget, key, _HEAD)
         self._refuse_former()
-        if newest is None:
+        if head[0] is None:
             return None
-        self._check_format(key, stored)
+        before = self._head(key, head)
         self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
-        with self._numbers(key):
-            first, generations = first_open_step(self.survey, int(newest)), _n_keys(n_keys).keys()
+        first, generations = first_open_step(self.survey, before.newest_ms), before.n_keys.keys()
         while (found := self._read([key, *self._keys_keys(partition, generations)], range(first, ALL_STEPS.stop))) is not None:
             checkpoint, keys = found
             if checkpoint.n_keys.keys() == generations:
@@ -261,11 +254,6 @@ class RedisCountStore(CountStore):
     def _at(self, key: str) -> str:
         return f"Redis at {self._settings.redis_url()}: {key}"
 
-    def _check_format(self, key: str, stored: bytes | None) -> None:
-        with self._numbers(key):
-            found = int(stored or 1)
-        check_format(self._at(key), found, FORMAT, _RECOUNT.format(key))
-
     @contextmanager
     def _numbers(self, key: str) -> Iterator[None]:
         """Turns the errors of reading numbers into StoreDamaged."""
@@ -276,21 +264,17 @@ class RedisCountStore(CountStore):
             raise StoreDamaged(f"{self._at(key)} has a damaged number{remedy}") from None
 
     def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
-        self._check_format(key, head[-1])
-        next_offset, newest_ms, rejected, log_id, missing, writer, keys = (value or b"" for value in head[:-1])
+        next_offset, newest_ms, rejected, log_id, missing, writer, keys, stored = (value or b"" for value in head)
         with self._numbers(key):
-            return Checkpoint(
-                int(next_offset), int(newest_ms), {}, json.loads(rejected), log_id.decode(),
-                missing_from_json(missing.decode()), writer.decode(), n_keys=_n_keys(keys),
+            check_format(self._at(key), int(stored or 1), FORMAT, _RECOUNT.format(key))
+            return checkpoint_of(
+                int(next_offset), int(newest_ms), rejected.decode(), log_id.decode(), missing.decode(), writer.decode(),
+                (keys or b"{}").decode(),
             )  # fmt: skip
 
     def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         with store_errors(self._settings):
             return command(*arguments, **named)
-
-
-def _n_keys(stored: bytes | None) -> dict[int, int]:
-    return {int(generation): n for generation, n in json.loads(stored or b"{}").items()}
 
 
 def _pane_key(field: bytes) -> PaneKey:

@@ -6,7 +6,6 @@
 - survey: the last accepted survey of this name (`engines.kafka.topic_keeper`)
 """
 
-import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -62,21 +61,6 @@ def check_broker(settings: Settings) -> None:
     """Raises TopicError if the broker does not answer."""
     with _admin(settings) as admin:
         admin.describe_cluster()
-
-
-def topic_id(settings: Settings, topic: str) -> str:
-    """Returns the id that the broker gave a topic; "" from a broker without such ids (before Kafka 2.8).
-
-    A topic that was deleted and created again has another id.
-
-    Raises:
-        TopicError: if the broker is unreachable, or the topic does not exist or is hidden from us.
-    """
-    with _admin(settings) as admin:
-        about = _describe(admin, [topic]).get(topic)
-        if about is None:
-            raise TopicError(f"Kafka at {settings.kafka}: topic {topic} does not exist or is hidden from {_who(settings)}")
-        return str(about.get("topic_id") or "")
 
 
 def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, group: str | None = None) -> None:
@@ -161,8 +145,6 @@ _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
     ("cleanup.policy", "delete", lambda found: "compact" not in found, "compaction removes reports before they are counted"),
     ("compression.type", "producer", {"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}.__contains__,
      "agents read only gzip, snappy, lz4 and zstd compression"),
-    ("message.format.version", "0.11.0 or later", lambda found: not re.match(r"0\.([0-9]|10)(\.|-|$)", found),
-     "agents do not read the compressed batches of older formats"),
 )  # fmt: skip
 
 
@@ -192,10 +174,6 @@ def _check_group(admin: KafkaAdminClient, settings: Settings, group: str) -> Non
         about = admin.describe_groups([group])[group]
     except GroupAuthorizationFailedError:
         about = {"authorized_operations": []}
-    except KafkaError as error:
-        if not error.retriable:
-            raise
-        return  # the broker is still loading its groups
     _check_rights(settings, f"group {group}", {"READ"}, about)
 
 

@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 
 from ldpstream.engines.folder.data_folder import FILE, looking
 from ldpstream.engines.kafka.clients import TopicReader
-from ldpstream.engines.kafka.topics import topic_id
+from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.publishing.estimates.publication import Publication, decode_publication
 from ldpstream.publishing.history.month_files import MonthFiles, MonthOf, month_of, rows_of
 from ldpstream.publishing.progress import PublicationSummary
@@ -105,7 +105,8 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
 
 
 def _records(survey: Survey, settings: Settings) -> Iterator[tuple[int, int, bytes | None]]:
-    topic_id(settings, survey.estimates_topic)  # the consumer would wait for a topic that does not exist
+    with closing(LogClient(settings)) as client:
+        client.described(survey.estimates_topic)  # the consumer would wait for a topic that does not exist
     try:
         with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
             begin, end = reader.begin(), reader.end()

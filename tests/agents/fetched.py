@@ -1,6 +1,5 @@
 """Makes batches as a broker stores them, and reads such batches with our own reader."""
 
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 from aiokafka import codec
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
@@ -45,17 +43,6 @@ def batch(
     raw[35:43] = appended_ms.to_bytes(8, "big")  # the batch's largest timestamp, which applies to all records
     raw[22] |= APPEND_TIME | (CONTROL if control else 0)
     return sealed(raw)
-
-
-def old_format(compression: int, last: int, values: Sequence[bytes]) -> bytearray:
-    """Makes a batch of the format before Kafka 0.11: one record, or a compressed wrapper with the offset of the last record."""
-    builder = LegacyRecordBatchBuilder(1, compression, 10**6)
-    for offset, value in enumerate(values):
-        builder.append(offset, 3, None, value)
-    raw = bytearray(builder.build())
-    raw[0:8], raw[17], raw[18:26] = last.to_bytes(8, "big"), raw[17] | APPEND_TIME, (9).to_bytes(8, "big")
-    raw[12:16] = zlib.crc32(raw[16:]).to_bytes(4, "big")
-    return raw
 
 
 def sealed(raw: bytearray) -> bytearray:

@@ -5,14 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ldpstream.engines.kafka import topics
-from ldpstream.engines.kafka.topics import BrokerUnreachable, TopicError, check_broker
+from ldpstream.engines.kafka.topics import BrokerUnreachable, check_broker
 from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 
@@ -64,32 +62,6 @@ def test_a_silent_listener_is_unreachable(protocol: str, monkeypatch: pytest.Mon
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(BrokerUnreachable, match=f"Kafka at {address}"):
             check_broker(Settings.model_validate({"kafka": address, "kafka_security_protocol": protocol}))
-
-
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
-def test_a_listener_that_hangs_up_is_a_refusal(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listener may use another protocol or reject the password. A retry would not help."""
-    monkeypatch.setattr(topics, "ANSWER_MS", 500)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=hang_up, args=(server,), daemon=True).start()
-        with pytest.raises(TopicError, match="Kafka at") as refused:
-            check_broker(
-                Settings.model_validate({"kafka": f"127.0.0.1:{server.getsockname()[1]}", "kafka_security_protocol": protocol})
-            )
-    assert not isinstance(refused.value, BrokerUnreachable)
-
-
-def hang_up(server: socket.socket) -> None:
-    """Accepts connections and closes each at once, until the server is closed."""
-    with suppress(OSError):
-        while True:
-            server.accept()[0].close()
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:9092"], ids=["refused", "unknown"])
-def test_an_address_without_a_listener_is_unreachable(address: str) -> None:
-    with pytest.raises(BrokerUnreachable, match=f"Kafka at {address} cannot be reached"):
-        check_broker(Settings(kafka=address))
 
 
 @pytest.mark.parametrize(("busy", "status"), [("event-loop", 0), ("lock", -signal.SIGALRM), ("teardown", 0)])

@@ -1,16 +1,11 @@
 """Kafka's codecs: we read everything that clients write, within a memory limit."""
 
-import ctypes
-import sys
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 
 import cramjam
 import pytest
 from aiokafka import codec
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ldpstream.agents.consumer.compression import MAX_UNPACKED_BYTES, Unreadable, unpacked
 
@@ -65,8 +60,6 @@ WRITERS: dict[str, tuple[int, Encode]] = {
     "zstd in two frames": (ZSTD, halves(ENCODERS[ZSTD])),
 }
 
-UNBOUNDED = {GZIP: codec.gzip_decode, SNAPPY: codec.snappy_decode, LZ4: codec.lz4_decode, ZSTD: codec.zstd_decode}
-
 
 def unpack(number: int, packed: bytes) -> bytes:
     return bytes(unpacked(number, memoryview(packed)))
@@ -79,46 +72,14 @@ def test_every_clients_compression_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_bomb_is_refused_in_bounded_memory(name: str) -> None:
-    """The output and a decoder's window each need at most `MAX_UNPACKED_BYTES` of memory.
-
-    The control decodes without a bound.
-    """
-    number, encode = WRITERS[name]
-    packed = encode(bytes(4 * MAX_UNPACKED_BYTES))
-
-    def refused() -> None:
-        with pytest.raises(Unreadable, match=f"unpacks to more than {MAX_UNPACKED_BYTES} bytes") as error:
-            unpack(number, packed)
-        assert error.value.reason == "too large"
-
-    refused()  # the first call makes the library's one-time allocations
-    assert peak_growth(refused) < 2 * MAX_UNPACKED_BYTES + 2**22
-    assert peak_growth(lambda: UNBOUNDED[number](packed)) > 3 * MAX_UNPACKED_BYTES
-
-
-def peak_growth(run: Callable[[], object]) -> int:
-    """Returns the peak growth of the process's resident memory, in bytes. Needs Linux."""
-    if sys.platform != "linux":
-        pytest.skip("reads /proc")
-    ctypes.CDLL(None).malloc_trim(0)  # free memory in the process would hide growth
-    Path("/proc/self/clear_refs").write_text("5")  # resets the recorded peak of memory
-    before = peak()
-    run()
-    return peak() - before
-
-
-def peak() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_batch_that_just_fits_is_read(name: str) -> None:
+def test_a_bomb_is_refused(name: str) -> None:
+    """The decoders write into a buffer of the limit's size. A batch of exactly this size is read."""
     number, encode = WRITERS[name]
     assert len(unpack(number, encode(bytes(MAX_UNPACKED_BYTES)))) == MAX_UNPACKED_BYTES
-    with pytest.raises(Unreadable, match="unpacks to more"):
-        unpack(number, encode(bytes(MAX_UNPACKED_BYTES + 1)))
+    for size in (MAX_UNPACKED_BYTES + 1, 4 * MAX_UNPACKED_BYTES):
+        with pytest.raises(Unreadable, match=f"unpacks to more than {MAX_UNPACKED_BYTES} bytes") as error:
+            unpack(number, encode(bytes(size)))
+        assert error.value.reason == "too large"
 
 
 @pytest.mark.parametrize(
@@ -158,14 +119,3 @@ def test_a_cut_or_extended_stream_is_refused(name: str) -> None:
     for other in set(CODECS) - {number}:
         with pytest.raises(Unreadable):
             unpack(other, packed)
-
-
-@pytest.mark.parametrize("number", CODECS)
-@given(packed=st.binary(max_size=200), cut=st.integers(0, 60))
-def test_any_bytes_are_read_or_refused(number: int, packed: bytes, cut: int) -> None:
-    """The bytes may follow the valid beginning of a stream."""
-    for raw in (packed, ENCODERS[number](PLAIN)[:cut] + packed):
-        try:
-            assert len(unpack(number, raw)) <= MAX_UNPACKED_BYTES
-        except Unreadable as error:
-            assert error.reason in ("too large", "unreadable batch")

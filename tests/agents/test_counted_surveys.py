@@ -1,9 +1,7 @@
 """The surveys that an agent starts, retries and stops. The test's `check` and dispatcher stand in for Kafka and Redis."""
 
 import asyncio
-from functools import partial
 from pathlib import Path
-from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -83,12 +81,6 @@ async def test_an_unusable_survey_is_not_counted_however_long_the_start_takes(
     assert rig.topics == {topic("bad"), topic("good")}
 
 
-def test_the_surveys_are_checked_at_the_same_time(tmp_path: Path) -> None:
-    rig, meeting = Rig(tmp_path), Barrier(2, timeout=60)
-    with patch.object(rig.surveys._checks, "_check", lambda _survey: meeting.wait()):  # a check alone would break the barrier
-        assert rig.surveys.check() == {topic("bad"), topic("good")}
-
-
 def test_an_unreachable_broker_comes_before_other_errors(tmp_path: Path) -> None:
     away = type("Away", (UserError, Unreachable), {})
     rig = Rig(tmp_path)
@@ -125,28 +117,6 @@ async def test_an_error_in_the_last_commit_of_a_survey_ends_only_this_survey(
     await rig.dispatcher.close()
 
 
-async def test_a_check_that_fails_unexpectedly_delays_only_its_survey(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(tmp_path)
-    rig.surveys.check()
-    await rig.surveys._reconcile(checked=True)
-    rig.unusable = {"new"}
-    rig.error = OSError("the network broke")
-    monkeypatch.setattr(checks, "RETRY_S", 0.0)
-    for name in ("new", "sound"):
-        rig.write(tmp_path, name)
-    for _ in range(3):
-        rig.watch.look()
-    with structlog.testing.capture_logs() as lines:
-        await rig.surveys._reconcile()
-    assert topic("sound") in rig.topics
-    assert topic("new") not in rig.topics
-    assert ("internal error", "new") in [(line["event"], line["survey"]) for line in lines]
-    rig.unusable.clear()
-    await rig.surveys._reconcile()
-    assert topic("new") in rig.topics
-    await rig.dispatcher.close()
-
-
 async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,27 +140,6 @@ async def test_a_replaced_survey_waits_until_the_old_one_of_its_name_has_ended(
     await rig.surveys._reconcile()
     assert rig.dispatcher.topics == {topic("bad"), topic("good")}
     await rig.dispatcher.close()
-
-
-async def test_a_survey_that_is_given_up_while_another_is_removed_ends_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig = await counting(tmp_path)
-    counted = {text.survey.name: text.survey for text in rig.watch.surveys.values()}
-    others = {"bad": counted["good"], "good": counted["bad"]}
-
-    async def close(name: str) -> None:
-        if len(others) == 2:
-            await rig.surveys.give_up(others.pop(name))
-
-    for name, fake in rig.fakes.items():
-        monkeypatch.setattr(fake, "close", partial(close, name))
-        (tmp_path / f"{name}.toml").unlink()
-    for _ in range(2):
-        rig.watch.look()
-    await rig.surveys._reconcile()
-    assert rig.dispatcher.topics == set()
-    assert {survey.name for survey in rig.forgotten} == {"bad", "good"}
 
 
 async def test_an_agent_is_not_ready_before_it_has_joined_its_group() -> None:

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ldpstream.agents import Record, metrics, tally
-from ldpstream.agents.log import Chunk, DeadLetter, Unread
+from ldpstream.agents.log import DeadLetter, Unread
 from ldpstream.engines import Checkpoint
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.runtime.errors import LogUnavailable
@@ -16,7 +15,6 @@ from tests.faults.memory_store import MemoryCountStore
 from tests.faults.stepped import (
     LOGS,
     SURVEY,
-    FaultyStore,
     SteppedAgent,
     SteppedTopic,
     direct,
@@ -38,48 +36,6 @@ async def test_everything_is_counted_once() -> None:
     assert {(x.partition, x.record.offset, x.reason) for x in log.letters} == letters_of(LOGS)
     assert len(log.letters) == len(letters_of(LOGS))
     assert all(x.record == LOGS[x.partition][x.record.offset] for x in log.letters)
-
-
-async def test_a_dropped_chunk_is_read_again() -> None:
-    agent, store = await started()
-    await agent.read(0, 5)
-    agent.log.read(0, 5)  # the agent never receives this chunk
-    await agent.read(0, 5)
-    assert agent.counting.unready is not None
-    held = agent.log.read(0, 5)
-    assert held is not None
-    await agent.step()
-    await agent.counting.take(held)  # read before the new seek, so the offsets of `held` show no gap
-    assert agent.counting.unready is None
-    await agent.finish()
-    assert store.snapshot() == direct(LOGS)
-
-
-async def test_a_dropped_first_chunk_is_not_a_gap_of_the_log() -> None:
-    agent, store = await started()
-    agent.log.read(0, 5)  # the agent never receives this first chunk after the seek
-    await agent.read(0, 5)
-    await agent.finish()
-    assert store.snapshot() == direct(LOGS)
-
-
-async def test_a_rebalance_during_placement_voids_the_placement(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryCountStore(SURVEY)
-    agent = SteppedAgent(store)
-    place = agent.log.place
-
-    async def place_and_assign(partition: int, offset: int) -> int:
-        number = await place(partition, offset)
-        agent.log.placements.clear()
-        agent.counting.assign(LOGS)
-        monkeypatch.setattr(agent.log, "place", place)
-        return number
-
-    monkeypatch.setattr(agent.log, "place", place_and_assign)
-    await agent.step()
-    assert agent.counting.unready is not None
-    await agent.finish()
-    assert store.snapshot() == direct(LOGS)
 
 
 async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
@@ -104,24 +60,6 @@ async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
     assert store.snapshot().keys() == {1}
     assert agent.counting.unready is not None
     store.sound = True
-    await agent.finish()
-    assert store.snapshot() == direct(LOGS)
-
-
-async def test_chunks_wait_for_the_store_and_none_is_lost() -> None:
-    agent, store = await started()
-    await agent.read(0, 5)
-    store.fails = True
-    assert not await agent.step()
-    assert agent.counting.unready is not None
-    chunk = agent.log.read(0, 5)
-    assert chunk is not None
-    waiting = asyncio.create_task(agent.counting.take(chunk))
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    store.fails = False
-    assert await agent.step()
-    await waiting
     await agent.finish()
     assert store.snapshot() == direct(LOGS)
 
@@ -195,39 +133,6 @@ async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
     assert [letter for letter in log.letters if letter.records != 1] == [DeadLetter(0, stand_in, "undecodable", 15)]
 
 
-async def test_transaction_markers_are_not_missing_offsets() -> None:
-    """The position advances past the markers at once, and the alert on lost records does not fire."""
-    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
-    log.records[0] = LOGS[0][:10] + [record._replace(offset=record.offset + 1) for record in LOGS[0][10:]]
-    agent = SteppedAgent(store, log)
-    await agent.step()
-    missing, gaps = metrics.missing_offsets._value.get(), metrics.gaps._value.get()
-    number = log.placements[0][0]
-
-    def markers(offset: int, sequence: int) -> Chunk:
-        return Chunk(0, number, sequence, [Record(offset, 0, b"")], Unread(1, None))
-
-    for chunk in (
-        Chunk(0, number, 0, log.records[0][:10]), markers(10, 1), Chunk(0, number, 2, log.records[0][10:]), markers(41, 3),
-    ):  # fmt: skip
-        await agent.counting.take(chunk)
-    assert await agent.step()
-    assert store.snapshot()[0] == replace(direct(log.records)[0], next_offset=42)
-    assert (metrics.missing_offsets._value.get(), metrics.gaps._value.get()) == (missing, gaps)
-
-
-async def test_a_marker_at_the_placed_offset_is_skipped() -> None:
-    log, store = SteppedTopic(), MemoryCountStore(SURVEY)
-    log.records[0] = [record._replace(offset=record.offset + 1) for record in LOGS[0]]
-    agent = SteppedAgent(store, log)
-    await agent.step()
-    missing, number = metrics.missing_offsets._value.get(), log.placements[0][0]
-    await agent.counting.take(Chunk(0, number, 0, [Record(0, 0, b"")], Unread(1, None)))
-    await agent.counting.take(Chunk(0, number, 1, log.records[0]))
-    assert await agent.step()
-    assert (store.positions()[0], metrics.missing_offsets._value.get()) == (41, missing)
-
-
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
     """Without the skip, the checkpoint would never reach the log's end, and an estimator would wait for the checkpoint."""
     log = SteppedTopic(markers={0: 2})
@@ -236,19 +141,6 @@ async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
     await agent.finish()
     assert store.positions() == {0: 42, 1: 40}
     assert await agent.counting.healthy()
-
-
-async def test_a_revoked_partition_is_committed_and_forgotten() -> None:
-    agent, store = await started()
-    await agent.read(0, 10)
-    late = agent.log.read(0, 10)
-    await agent.counting.revoke([0])
-    assert store.positions() == {0: 10}
-    assert agent.log.group == {0: 10}
-    assert late is not None
-    await agent.counting.take(late)
-    await agent.step()
-    assert store.positions() == {0: 10, 1: 0}
 
 
 async def test_closing_commits_the_remaining_changes() -> None:
@@ -261,22 +153,6 @@ async def test_closing_commits_the_remaining_changes() -> None:
     await agent.counting.close()
     await asyncio.wait_for(running, 1)
     assert store.snapshot() == direct(LOGS)
-
-
-async def test_the_loop_commits_and_survives_failures() -> None:
-    store = FaultyStore(SURVEY)
-    agent = SteppedAgent(store)
-    store.fails = True
-    running = asyncio.create_task(agent.counting.run())
-    await asyncio.sleep(0.05)
-    store.fails = False
-    agent.counting.displace([])  # wakes the agent's loop
-    await agent.until(lambda: agent.counting.unready is None)
-    for partition in LOGS:
-        await agent.read(partition)
-    await agent.until(lambda: store.positions() == {0: 40, 1: 40})
-    await agent.counting.close()
-    await asyncio.wait_for(running, 1)
 
 
 async def test_the_loop_commits_at_once_when_a_step_closes() -> None:
@@ -296,38 +172,6 @@ async def test_the_loop_commits_at_once_when_a_step_closes() -> None:
     await agent.until(lambda: store.positions().get(0) == later + 1)
     await agent.counting.close()
     await asyncio.wait_for(running, 1)
-
-
-async def test_group_offsets_of_others_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One offset of another agent's partition would make the client library refuse the whole commit."""
-    agent, store = await started()
-    await agent.read(0, 10)
-    await agent.read(1, 10)
-    send = agent.log.send_dead_letters
-
-    async def send_and_lose(letters: Sequence[DeadLetter]) -> None:
-        await send(letters)
-        agent.counting.assign([1])
-
-    monkeypatch.setattr(agent.log, "send_dead_letters", send_and_lose)
-    await agent.step()
-    await agent.step()
-    assert store.positions() == {0: 10, 1: 10}
-    assert agent.log.group == {1: 10}
-
-
-async def test_an_agent_without_reports_is_not_ready_while_the_store_refuses_writes() -> None:
-    agent, store = await started()
-    assert await agent.step()
-    assert agent.counting.unready is None
-    store.refuses = True
-    agent.now += 100
-    assert not await agent.step()
-    assert agent.counting.unready == "OOM command not allowed when used memory > 'maxmemory'"
-    assert not await agent.step()
-    store.refuses = False
-    assert await agent.step()
-    assert agent.counting.unready is None
 
 
 async def test_chunks_wait_while_the_store_refuses_writes() -> None:

@@ -1,8 +1,7 @@
 """Fair shares of the surveys: which partitions a read takes chunks from, and how the surveys' chunks are counted in turn."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from aiokafka.structs import TopicPartition
@@ -11,7 +10,6 @@ from ldpstream.agents.consumer import chunks
 from ldpstream.agents.consumer.chunks import ChunkConsumer, ChunkThread, _Placement
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
-from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 
 from .samples import make_survey
@@ -58,14 +56,6 @@ def test_a_survey_whose_chunks_wait_is_not_read_beyond_its_share() -> None:
     assert thread.consumer.placements[at(1)].chunks == 100
 
 
-def test_a_survey_without_waiting_chunks_may_always_read_one() -> None:
-    thread = reader(*(at(topic) for topic in range(20)))
-    seen = {where for _ in range(50) for where in turn(thread)}
-    waiting = [p.chunks - p.done for p in thread.consumer.placements.values()]
-    assert len(seen) == 20
-    assert set(waiting) == {1}  # 20 surveys are more than ALL_CHUNKS: no survey gets a second one
-
-
 def test_partitions_take_turns() -> None:
     thread = reader(*(at(topic) for topic in range(20)))
     reads = []
@@ -85,18 +75,6 @@ def test_a_chunk_of_a_former_placement_is_not_done_in_the_present_one() -> None:
     assert thread.consumer.placements[at(0)].done == 0
     finish(thread, at(0), placement=0)
     assert thread.consumer.placements[at(0)].done == 1
-
-
-async def test_a_seek_between_subscription_and_assignment_is_retried() -> None:
-    """aiokafka asserts that an assignment exists. The error must not end the survey."""
-    consumer = ChunkConsumer.__new__(ChunkConsumer)
-    consumer._thread = cast(Any, SimpleNamespace(thread_loop=asyncio.get_running_loop()))
-
-    async def seek() -> None:
-        raise AssertionError
-
-    with pytest.raises(LogUnavailable):
-        await consumer.in_thread(seek())
 
 
 class FakeCounting:

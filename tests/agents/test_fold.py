@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ldpstream.agents import PartitionFold, Record, tally
-from ldpstream.engines import Checkpoint, PaneKey
-from tests.faults.memory_store import MemoryCountStore
+from ldpstream.engines import Checkpoint
 
 from .samples import during, make_log, make_survey, sound
 
@@ -48,12 +47,6 @@ def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int
     assert (fold.next_offset, fold.changes()) == (then, other.changes())
 
 
-def test_a_gap_in_a_delivery_ends_it() -> None:
-    fold = PartitionFold(SURVEY, None)
-    result = fold.feed(LOG[:3] + LOG[5:8])
-    assert (result.records, result.gap, fold.next_offset) == (3, (3, 5), 3)
-
-
 @pytest.mark.parametrize("first", [0, 10, 12, 19, 20, 30])
 def test_all_records_of_an_unreadable_batch_are_rejected(first: int) -> None:
     """Counting may start at any record of the batch. A batch beyond the expected offset is a gap."""
@@ -74,44 +67,6 @@ def test_all_records_of_an_unreadable_batch_are_rejected(first: int) -> None:
     assert whole.rejected["too large"] == left + [reason for _, reason in expect.rejected].count("too large")
     assert fold.pass_over(Record(22, 0, b""), 3, "too large").gap == (20, 22)
     assert fold.feed(LOG[20:25]).records == 5
-
-
-def test_a_log_is_counted_from_its_first_offset() -> None:
-    fold = PartitionFold(SURVEY, None, begin=20)
-    assert fold.feed(LOG[20:30]).records == 10
-    store = MemoryCountStore(SURVEY)
-    change = fold.changes()
-    assert change is not None
-    assert store.commit(0, fold.stored_position, change)
-    assert store.positions() == {0: 30}
-
-
-def test_a_fold_without_new_records_has_no_changes() -> None:
-    fold = PartitionFold(SURVEY, Checkpoint(4))
-    assert fold.changes() is None
-    fold.feed(LOG[:4])
-    assert fold.changes() is None
-    fold.feed(LOG[:5])
-    change = fold.changes()
-    assert change is not None
-    fold.committed(change)
-    assert fold.changes() is None
-
-
-def test_changes_hold_only_changed_panes_and_stay_fixed() -> None:
-    rng = np.random.default_rng(11)
-    records = [Record(i, during(SURVEY, 0), sound(SURVEY, rng, 0, pane)) for i, pane in enumerate([0, 1, 0])]
-    fold = PartitionFold(SURVEY, None)
-    fold.feed(records[:2])
-    first = fold.changes()
-    assert first is not None
-    fold.feed(records[2:])  # while the first change is being written
-    assert first.panes == tally(SURVEY, records[:2]).counts
-    fold.committed(first)
-    second = fold.changes()
-    assert second is not None
-    assert set(second.panes) == {PaneKey(0, 0, 0)}
-    assert second.panes[PaneKey(0, 0, 0)].n == 2
 
 
 @pytest.mark.parametrize("commit_every", [1, 7])

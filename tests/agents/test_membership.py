@@ -93,28 +93,6 @@ async def test_a_member_without_partitions_stays_in_the_group(group: FakeGroup, 
 
 
 @pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("refuses", ["join", "beat", "join, beat", "refresh"])
-async def test_a_refused_member_reports_why_and_rejoins(group: FakeGroup, refuses: str, kept: bool) -> None:
-    """Without `Membership`, the member would not rejoin even after the broker grants the right again."""
-    looks = Membership(group.consumer)
-    keeping = asyncio.create_task(looks.keep() if kept else asyncio.sleep(60))
-    await until(lambda: group.beats)
-    joins, group.refuses = group.joins, refuses
-    if refuses in ("join", "refresh"):
-        group.coordinator.request_rejoin()
-    await until(lambda: group.coordinator._pending_exception is not None)
-    if kept:
-        await until(lambda: "GroupAuthorizationFailedError" in looks.shut_out)
-    group.refuses = ""
-    if kept:
-        await until(lambda: group.beats and group.joins > joins and not looks.shut_out)
-    else:
-        await asyncio.sleep(0.5)
-        assert group.coordinator._pending_exception is not None
-    keeping.cancel()
-
-
-@pytest.mark.parametrize("kept", [True, False])
 async def test_a_member_rejoins_after_an_error_that_is_not_kafkas(group: FakeGroup, kept: bool) -> None:
     """A broker that was unreachable for seconds names no broker at first. aiokafka then raises an AssertionError."""
     looks = Membership(group.consumer)
@@ -135,33 +113,3 @@ async def test_a_member_rejoins_after_an_error_that_is_not_kafkas(group: FakeGro
     keeping.cancel()
     if not kept:
         group.coordinator._coordination_task = asyncio.create_task(asyncio.sleep(0))  # otherwise `close` raises the error
-
-
-async def test_only_a_long_rebalance_is_reported(group: FakeGroup) -> None:
-    clock = MagicMock(return_value=0.0)
-    looks = Membership(group.consumer, clock)
-    await until(lambda: group.beats)
-    looks.check()
-    group.coordinator._do_rejoin_group = AsyncMock(return_value=False)  # False means "try again", without an error
-    group.coordinator.request_rejoin()
-    for now, reason in ((80.0, ""), (100.0, "not joined for 90 s")):
-        clock.return_value = now
-        await asyncio.sleep(0.05)
-        looks.check()
-        assert looks.shut_out == reason
-    group.coordinator._do_rejoin_group = group._join
-    await until(lambda: group.beats)
-    looks.check()
-    assert looks.shut_out == ""
-
-
-async def test_a_failed_coordination_task_stays_reported(group: FakeGroup) -> None:
-    looks = Membership(group.consumer)
-    await until(lambda: group.beats)
-    group.coordinator._do_rejoin_group = AsyncMock(side_effect=RuntimeError("a fault"))
-    group.coordinator.request_rejoin()
-    await until(group.coordinator._coordination_task.done)
-    for _ in range(3):
-        looks.check()
-        assert "a fault" in looks.shut_out
-    group.coordinator._coordination_task = asyncio.create_task(asyncio.sleep(0))

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 
 from ldpstream.agents import PartitionFold, Record, remembered_keys
 from ldpstream.agents.remembered_keys import RememberedKeys
-from ldpstream.agents.tally import Records, Tally, tally
 from ldpstream.engines import Checkpoint, PaneKey
-from ldpstream.engines.checkpoint import STORED_KEY_BYTES
-from ldpstream.surveys import REASONS, Survey
+from ldpstream.surveys import REASONS
 from tests.faults.invariant import numbers_of
 from tests.faults.memory_store import MemoryCountStore
 
@@ -223,70 +221,6 @@ def test_results_report_duplicates_and_forgotten_keys(monkeypatch: pytest.Monkey
     assert (two.duplicates, two.not_remembered, two.reports, n_keys(fold._keys)) == (2, 1, 1, 2)
     later = [Record(8 + i, now + STEP_MS, envelope(5, 0), key_of(k)) for i, k in enumerate([9, 7, 9])]
     assert fold.feed(later).duplicates == 2  # the next step remembers key 9
-
-
-def test_a_malformed_key_is_rejected_before_the_envelope_is_read() -> None:
-    fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
-    log = [
-        Record(0, now, envelope(4, 0), key_of(1)),
-        Record(1, now, b"\xc1", b"short"),
-        Record(2, now, envelope(4, 0), key_of(1) + b"x"),
-        Record(3, now, b"\xc1", key_of(2)),
-        Record(4, now, b"", b"short"),
-        Record(5, now, b"", key_of(3)),
-        Record(6, now, envelope(4, 0), key_of(3)),
-        Record(7, now, envelope(4, 1), key_of(2)),  # the first envelope with this key was rejected
-    ]
-    result = fold.feed(log)
-    assert [(record.offset, reason) for record, reason in result.rejected] == [
-        (1, "malformed key"), (2, "malformed key"), (3, "undecodable"),
-    ]  # fmt: skip
-    assert (result.records, result.reports, result.duplicates, fold.next_offset) == (8, 4, 0, 8)
-
-
-def test_each_record_is_tallied_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also the repetitions, whose envelopes decide whether they are rejected. The control is a key whose first record is
-    rejected: its second record is judged first, then counted."""
-    sizes = list[int]()
-
-    def sized(survey: Survey, records: Records) -> Tally:
-        sizes.append(len(records))
-        return tally(survey, records)
-
-    monkeypatch.setattr(remembered_keys, "tally", sized)
-    fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
-    values = [(key_of(n), envelope(4, n)) for n in (*range(10), *range(10), 3, 11)]
-    log = [Record(offset, now, value, key) for offset, (key, value) in enumerate(values)]
-    results = [fold.feed(log[:10]), fold.feed(log[10:])]
-    assert [(result.reports > 0, result.duplicates) for result in results] == [(True, 0), (True, 11)]
-    assert sizes == [10, 1, 11]
-    sizes.clear()
-    fold.feed([Record(22, now, bad(4, 0), key_of(12)), Record(23, now, envelope(4, 1), key_of(12))])
-    assert sizes == [1, 1, 1]
-
-
-def test_another_log_starts_without_keys() -> None:
-    """The keys belong to the old log. The new log's keys replace them in the store, even in the same generation."""
-    store, now = MemoryCountStore(SURVEY), during(SURVEY, 4)
-    owner = Owner(store, [Record(i, now, envelope(4, i), key_of(i)) for i in range(3)])
-    owner.deliver(3)
-    owner.commit(0)
-    owner.fold.switch_log("another", 0)
-    owner.deliver(3)
-    assert (n_keys(owner.fold._keys), len(owner.fold._panes) > 0) == (3, True)
-    owner.commit(0)
-    owner.restart(0)
-    stored = store.load(0)
-    assert stored is not None
-    assert (stored.log_id, stored.n_keys, len(stored.keys[4])) == ("another", {4: 3}, 3 * STORED_KEY_BYTES)
-    assert n_keys(owner.fold._keys) == 3
-
-
-def test_keys_outlive_missing_records() -> None:
-    fold, now = PartitionFold(SURVEY, None), during(SURVEY, 4)
-    fold.feed([Record(0, now, envelope(4, 0), key_of(1))])
-    fold.lose(5)
-    assert fold.feed([Record(5, now, envelope(4, 0), key_of(1))]).duplicates == 1
 
 
 def test_only_new_keys_are_written_and_closed_generations_are_removed() -> None:

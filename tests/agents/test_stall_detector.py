@@ -20,17 +20,6 @@ async def test_a_stalled_partition_gets_a_seek_then_is_unhealthy() -> None:
     assert not well
 
 
-async def test_a_log_that_lost_its_end_gets_a_seek() -> None:
-    agent, _ = await started()
-    await agent.finish()
-    before = agent.log.placements[0][0]
-    agent.log.records[0] = agent.log.records[0][:5]
-    agent.now += 11
-    assert await agent.counting.healthy()
-    await agent.step()
-    assert agent.log.placements[0][0] > before
-
-
 @pytest.mark.parametrize("cause", ["idle", "store", "broker"])
 async def test_waiting_is_not_a_stall(cause: str) -> None:
     store = FaultyStore(SURVEY)

@@ -48,10 +48,6 @@ OTHERS = {
 }
 UNREADABLE: dict[str, tuple[Damage, str]] = {
     "a field without a cohort": (lambda client, key: client.hset(key, "pane:0:0:5", b"x"), "pane:0:0:5 is not a count table"),
-    "a field with another part": (
-        lambda client, key: client.hset(key, "pane:0:0:5:0:7", b"x"),
-        "pane:0:0:5:0:7 is not a count",
-    ),
     "an unknown attribute": (lambda client, key: client.hset(key, "pane:9:0:5:0", b"x"), "pane:9:0:5:0 is not a count table"),
     "a table of another length": (
         lambda client, key: client.hset(key, "pane:0:0:5:0", bytes(16)),
@@ -71,18 +67,6 @@ def test_a_damaged_number_is_refused(redis_node: RedisNode, store: RedisCountSto
         for read in reads:
             with pytest.raises(StoreDamaged, match=r"0}:counts has a damaged number; delete ldp\S*:counts, and"):
                 read()
-
-
-@pytest.mark.parametrize(
-    ("key", "said"), [("pruned", "0}:pruned has a damaged number$"), ("partitions", ":partitions has a damaged number$")]
-)
-def test_a_damaged_number_beside_the_counts_is_refused(
-    redis_node: RedisNode, store: RedisCountStore, key: str, said: str
-) -> None:
-    with redis.Redis.from_url(redis_node.url) as client:
-        client.set(store._pruned_key(0), "x") if key == "pruned" else client.sadd(store._partitions_key, "x")
-        with pytest.raises(StoreDamaged, match=said):
-            store.snapshot()
 
 
 @pytest.mark.parametrize(("damage", "said"), (OTHERS | UNREADABLE).values(), ids=(OTHERS | UNREADABLE).keys())
@@ -114,13 +98,3 @@ def test_another_format_is_never_overwritten(redis_node: RedisNode, store: Redis
         assert not store.commit(0, (10, ""), again)
         assert not store.commit(0, None, counted(10))  # not even the change that is stored
         assert client.hgetall(store._key(0)) == kept
-
-
-def test_an_unreadable_pane_of_another_step_is_refused_by_agents_and_estimators(
-    redis_node: RedisNode, store: RedisCountStore
-) -> None:
-    """A field without a step may belong to any step, so a read of any steps refuses it."""
-    with redis.Redis.from_url(redis_node.url) as client:
-        client.hset(store._key(0), "pane:0:0:later:0", b"x")
-        with pytest.raises(StoreDamaged, match="pane:0:0:later:0 is not a count table of survey formats; delete"):
-            store.tables(range(100, 101))

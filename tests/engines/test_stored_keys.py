@@ -38,13 +38,6 @@ def test_report_keys_are_appended_with_the_counts(store: CountStore) -> None:
     assert store.load(0) == with_keys(30, {4: 3, 5: 1}, g4=one + two + three, g5=one)
 
 
-def test_a_whole_generation_replaces_the_stored_one(store: CountStore) -> None:
-    """The keys of another log begin anew."""
-    store.commit(0, None, with_keys(10, {4: 2}, g4=bytes(16)))
-    assert store.commit(0, (10, ""), with_keys(20, {4: 1}, g4=b"key one."))
-    assert store.load(0) == with_keys(20, {4: 1}, g4=b"key one.")
-
-
 # ---- Redis only
 
 

@@ -22,7 +22,6 @@ def test_a_majority_of_replicas_acknowledges_a_report(replication: int, needed: 
         ("message.timestamp.type", ["LogAppendTime"], ["CreateTime"]),
         ("cleanup.policy", ["delete", ""], ["compact", "compact,delete", "delete, compact"]),
         ("compression.type", ["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"], ["brotli", ""]),
-        ("message.format.version", ["0.11.0-IV2", "1.0", "2.8-IV1", "3.0-IV1"], ["0.8.2", "0.9.0", "0.10.2-IV0", "0.10.0"]),
     ],
 )
 def test_a_topic_that_cannot_be_counted_is_refused(setting: str, countable: list[str], others: list[str]) -> None:

@@ -8,35 +8,35 @@ Indices of agents and partitions are taken modulo their number. Any part of a li
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, dataclass_transform
 
 
+@dataclass_transform(frozen_default=True)
 class Operation:
     """One event of a run. Time passes only in `Wait`. The wall clock also jumps in `AdvanceClock`, `LoseEnd` and `MakeAnew`."""
 
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
-@dataclass(frozen=True)
+
 class Wait(Operation):
     """All processes run for a while."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class AdvanceClock(Operation):
     """The wall clock and the broker's clock jump ahead; steps close."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class BrokerClock(Operation):
     """From now on the broker's clock is `behind_ms` behind the wall clock. Append times may step back."""
 
     behind_ms: int
 
 
-@dataclass(frozen=True)
 class Produce(Operation):
     """The producer sends n sound envelopes, and the broker acknowledges them."""
 
@@ -45,7 +45,6 @@ class Produce(Operation):
     seed: int
 
 
-@dataclass(frozen=True)
 class PoisonRecords(Operation):
     """The producer sends an envelope that must be rejected, for the reason with this index.
 
@@ -56,7 +55,6 @@ class PoisonRecords(Operation):
     reason: int
 
 
-@dataclass(frozen=True)
 class Duplicate(Operation):
     """The producer sends n records again, and the broker acknowledges these records. `back` later records are not sent again.
 
@@ -68,40 +66,34 @@ class Duplicate(Operation):
     back: int = 0
 
 
-@dataclass(frozen=True)
 class Marker(Operation):
     """A transaction leaves an offset without a record."""
 
     partition: int
 
 
-@dataclass(frozen=True)
 class AddAgent(Operation):
     """Another agent joins."""
 
 
-@dataclass(frozen=True)
 class KillAgent(Operation):
     """An agent gets SIGKILL. The group notices the loss at the session timeout."""
 
     agent: int
 
 
-@dataclass(frozen=True)
 class StopAgent(Operation):
     """An agent gets SIGTERM."""
 
     agent: int
 
 
-@dataclass(frozen=True)
 class ZombieOwner(Operation):
     """The group gives an agent's partitions to others, but the agent continues as their owner."""
 
     agent: int
 
 
-@dataclass(frozen=True)
 class FreezeAgent(Operation):
     """An agent gets SIGSTOP and later SIGCONT. After the session timeout the agent is a zombie. Only for real processes."""
 
@@ -109,14 +101,12 @@ class FreezeAgent(Operation):
     seconds: float
 
 
-@dataclass(frozen=True)
 class Rebalance(Operation):
     """The group assigns all partitions again, even to zombies."""
 
     turn: int
 
 
-@dataclass(frozen=True)
 class Redeliver(Operation):
     """The framework delivers an earlier chunk again.
 
@@ -128,7 +118,6 @@ class Redeliver(Operation):
     relabel: bool
 
 
-@dataclass(frozen=True)
 class LoseDelivery(Operation):
     """The framework drops a chunk before the chunk reaches the agent."""
 
@@ -136,7 +125,6 @@ class LoseDelivery(Operation):
     which: int
 
 
-@dataclass(frozen=True)
 class Reorder(Operation):
     """The framework delivers an agent's waiting chunks in another order."""
 
@@ -144,7 +132,6 @@ class Reorder(Operation):
     turn: int
 
 
-@dataclass(frozen=True)
 class DelayDelivery(Operation):
     """The framework delays an agent's chunks for a while, even until after a new seek that makes the chunks invalid."""
 
@@ -152,28 +139,24 @@ class DelayDelivery(Operation):
     seconds: float
 
 
-@dataclass(frozen=True)
 class StallConsumer(Operation):
     """An agent's consumer silently stops reading until the process is restarted."""
 
     agent: int
 
 
-@dataclass(frozen=True)
 class PauseRedis(Operation):
     """Redis hangs for a while. Redis then runs the queued requests, even if their callers no longer wait."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class SlowRedis(Operation):
     """From now on every answer of Redis takes this long."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class RedisErrors(Operation):
     """The next n requests to Redis fail. With `after`, each request takes effect before it fails."""
 
@@ -181,38 +164,32 @@ class RedisErrors(Operation):
     after: bool
 
 
-@dataclass(frozen=True)
 class RefuseWrites(Operation):
     """Redis answers reads but refuses writes for a while, as Redis does when its disk is full."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class FlushRedis(Operation):
     """Redis loses all data, including the results."""
 
 
-@dataclass(frozen=True)
 class RestartRedis(Operation):
     """Redis restarts without its last writes."""
 
     lost: int
 
 
-@dataclass(frozen=True)
 class BrokerAway(Operation):
     """No broker answers or acknowledges anything for a while."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
 class RestartBroker(Operation):
     """The broker is unreachable for three seconds and forgets the group."""
 
 
-@dataclass(frozen=True)
 class LogErrors(Operation):
     """The next n requests of this name to the log fail. With `after`, each request takes effect before it fails."""
 
@@ -221,7 +198,6 @@ class LogErrors(Operation):
     after: bool
 
 
-@dataclass(frozen=True)
 class Expire(Operation):
     """Retention removes a partition's oldest n records. Unless `blind` is set, retention removes only counted records."""
 
@@ -230,7 +206,6 @@ class Expire(Operation):
     blind: bool = False
 
 
-@dataclass(frozen=True)
 class Remove(Operation):
     """Somebody removes n records in the middle of a partition, for example by `cleanup.policy=compact`. `back` later records
     remain."""
@@ -240,7 +215,6 @@ class Remove(Operation):
     back: int
 
 
-@dataclass(frozen=True)
 class LoseEnd(Operation):
     """The broker loses at least the last n records of a partition, among them a counted record, and then accepts the next
     `more` records. Redis loses nothing in the same run."""
@@ -251,27 +225,23 @@ class LoseEnd(Operation):
     seed: int
 
 
-@dataclass(frozen=True)
 class MakeAnew(Operation):
     """Somebody deletes the topic and creates it again, after all partitions have been counted. Redis loses nothing in the same
     run."""
 
 
-@dataclass(frozen=True)
 class AgentClock(Operation):
     """From now on the agents' clocks are `behind_ms` behind the wall clock; ahead of it if negative."""
 
     behind_ms: int
 
 
-@dataclass(frozen=True)
 class EstimatorClock(Operation):
     """From now on the estimators' clocks are `ahead_ms` ahead of the wall clock; behind it if negative."""
 
     ahead_ms: int
 
 
-@dataclass(frozen=True)
 class Estimate(Operation):
     """An estimator runs its schedule once. A hanging estimator resumes its earlier run instead.
 
@@ -286,14 +256,12 @@ class Estimate(Operation):
     at: int = 0
 
 
-@dataclass(frozen=True)
 class KillEstimator(Operation):
     """An estimator is killed and restarted, even if it hangs."""
 
     estimator: int
 
 
-@dataclass(frozen=True)
 class LoseShard(Operation):
     """The keys of one partition lose their last writes. If `lost` is None, somebody deletes the keys.
 

@@ -23,7 +23,6 @@ TURNS = 40  # most turns of the estimators at the end
 PER_SECOND = 0.1  # share of the partitions that get records in a second
 
 
-@dataclass(frozen=True)
 class Phase(op.Operation):
     """Ends a phase: waits until all records are counted."""
 

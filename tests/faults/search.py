@@ -85,12 +85,12 @@ def search(seeds: range, length: int, make: Callable[[], Code] = Code.real) -> t
     return None, done
 
 
-def mutated(mutant: mutants.Mutant) -> Callable[[], Code]:
+def mutated(mutant: type[mutants.Mutant]) -> Callable[[], Code]:
     """Returns a function that makes the service's code with this mutant's fault."""
 
     def make() -> Code:
         code = Code.real()
-        mutant(code)
+        mutant.apply(code)
         return code
 
     return make

@@ -5,7 +5,7 @@ For random faults, the modules `agent` and `world` run the same `Counting` with 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -205,11 +205,6 @@ def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
         newest = max((record.appended_ms for record in log), default=0)
         whole[partition] = Checkpoint(log[-1].offset + 1, newest, added.counts, totals)
     return whole
-
-
-def without_gaps(store: MemoryCountStore) -> dict[int, Checkpoint]:
-    """Returns the stored checkpoints without their missing records."""
-    return {p: replace(checkpoint, missing=None) for p, checkpoint in store.snapshot().items()}
 
 
 def letters_of(records: dict[int, list[Record]]) -> set[tuple[int, int, str]]:

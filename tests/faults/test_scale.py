@@ -18,4 +18,4 @@ def test_many_partitions_and_agents_count_everything_once() -> None:
 
 def test_a_fault_is_found_among_many_agents() -> None:
     with pytest.raises(Violation, match="lost"):
-        run(40, 6, 1, mutated(mutants.leaves_out_open_panes)())
+        run(40, 6, 1, mutated(mutants.LeavesOutOpenPanes)())

@@ -22,7 +22,6 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Survey
 from tests.agents.samples import make_log, make_survey
 
-from .memory_store import MemoryCountStore
 from .stepped import FaultyStore, SteppedTopic
 from .virtual import VirtualLoop
 
@@ -53,7 +52,7 @@ class Agent:
 
     def _make(self, survey: Survey) -> Counting:
         loop, log = asyncio.get_running_loop(), self.logs[survey.reports_topic]
-        return Counting(survey, self.world.store_of(survey), log, 0.5, clock=loop.time)
+        return Counting(survey, self.world.stores[survey.reports_topic], log, 0.5, clock=loop.time)
 
     async def _failed(self, survey: Survey, error: Exception) -> None:
         self.world.errors.append(error)
@@ -88,17 +87,13 @@ class World:
     Args:
         seed: determines the list.
         kind: the class under test.
-        mix_stores: True for the mutant that writes all surveys to one store.
     """
 
-    def __init__(self, seed: int, kind: type[Dispatcher] = Dispatcher, mix_stores: bool = False) -> None:
-        self.random, self.kind, self._mix_stores = random.Random(seed), kind, mix_stores
+    def __init__(self, seed: int, kind: type[Dispatcher] = Dispatcher) -> None:
+        self.random, self.kind = random.Random(seed), kind
         self.stores = {survey.reports_topic: FaultyStore(survey) for survey in SURVEYS}
         self.errors: list[Exception] = []
         self.wanted = list(SURVEYS)
-
-    def store_of(self, survey: Survey) -> MemoryCountStore:
-        return self.stores[TOPICS[0] if self._mix_stores else survey.reports_topic]
 
     def run(self) -> None:
         loop = VirtualLoop()
@@ -221,11 +216,8 @@ def test_every_survey_is_counted_exactly(seed: int) -> None:
     World(seed).run()
 
 
-@pytest.mark.parametrize("mutant", ["one ledger", MixesChunks, GivesEveryPartitionToAll])
-def test_the_lists_find_mixed_ledgers(mutant: Any) -> None:
+@pytest.mark.parametrize("mutant", [MixesChunks, GivesEveryPartitionToAll])
+def test_the_lists_find_mixed_ledgers(mutant: type[Dispatcher]) -> None:
     with pytest.raises(Violation):
         for seed in range(N_LISTS):
-            if mutant == "one ledger":
-                World(seed, mix_stores=True).run()
-            else:
-                World(seed, mutant).run()
+            World(seed, mutant).run()

@@ -4,7 +4,10 @@ The counting agents count any report that a device could have sent. Forged or fa
 `Mechanism.table` accepts: bit vectors without a one, all reports for one value, counts far below those of honest devices.
 """
 
+import itertools
 import random
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -29,6 +32,7 @@ from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 
 STEPS = 3
+LARGE = 20  # one of so many surveys is large
 EPSILONS = (0.01, 0.1, 0.5, 1.0, 2.0, 4.0, 6.0)
 DOMAINS = (2, 2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 20, 30)
 LARGE_DOMAINS = (50, 100, 200, 500)
@@ -61,6 +65,17 @@ def check(seed: int, large: bool = False) -> int:
         made = [[(t.mechanism, t.n, t.counts.ravel()[:12].tolist()) for t in pane] for pane in tables]
         raise OddTable(f"seed {seed}, large={large}: {said}; {survey.attributes[0]}; {made}") from error
     return STEPS * len(survey.mechanisms[0])
+
+
+def share(seed: int, tables: int) -> Counter[str]:
+    """Checks this number of tables, from different seeds for each seed. One survey in twenty has 50 values or more."""
+    done, numbers = 0, itertools.count(seed * tables)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        while done < tables:
+            number = next(numbers)
+            done += check(number, large=number % LARGE == 0)
+    return Counter({"tables": done})
 
 
 def _survey(source: random.Random, large: bool) -> Survey:

@@ -1,15 +1,8 @@
-"""Fuzzes the gateway behind a relay, with damaged capsules and with damaged messages inside sound capsules:
+"""Fuzzes the gateway behind a relay, with damaged capsules and with damaged messages inside sound capsules."""
 
-    python -m tests.fuzz.run_relay [--inputs N] [--seed S]
-
-Prints how often each answer occurred. An answer that must not occur ends the run with an error that has the input.
-"""
-
-import argparse
 import asyncio
 import json
 import random
-import sys
 from collections import Counter
 from typing import Any
 
@@ -105,17 +98,3 @@ def share(seed: int, inputs: int) -> Counter[str]:
         return Counter([await answer_of(rig, source) for _ in range(inputs)])
 
     return asyncio.run(run())
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    for answer, n in share(asked.seed, asked.inputs).most_common():
-        print(f"{n:12,} {answer}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

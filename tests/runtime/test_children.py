@@ -43,16 +43,6 @@ child._process.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(3600)
 """
-POOL = """
-import multiprocessing, time
-from lab.processes import worker_pool
-if __name__ == "__main__":
-    with worker_pool(2, 0) as spread:
-        list(spread(time.sleep, [0.1] * 10))
-        print(*[child.pid for child in multiprocessing.active_children()], flush=True)
-        spread(time.sleep, [3600] * 9)
-        time.sleep(3600)
-"""
 
 
 def running(pid: int) -> bool:
@@ -86,9 +76,8 @@ def children_of(parent: str, number: signal.Signals, folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-@pytest.mark.parametrize("parent", [BENCH, POOL], ids=["benchmark", "pool"])
-def test_no_process_survives_the_one_that_started_it(parent: str, number: signal.Signals, tmp_path: Path) -> None:
-    started = children_of(parent, number, tmp_path)
+def test_no_process_survives_the_one_that_started_it(number: signal.Signals, tmp_path: Path) -> None:
+    started = children_of(BENCH, number, tmp_path)
     wait_until(lambda: not any(map(running, started)), lambda: f"processes of {started} still run")
 
 
@@ -98,8 +87,3 @@ def test_control_a_plain_child_survives(tmp_path: Path) -> None:
         assert running(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
-
-
-def test_a_launch_that_fails_says_why() -> None:
-    with pytest.raises(FileNotFoundError, match="no-such-folder"):
-        start_child([sys.executable], cwd="/no-such-folder")

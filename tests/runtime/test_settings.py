@@ -7,8 +7,6 @@ import traceback
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
@@ -89,20 +87,6 @@ def test_other_urls_are_rejected_and_not_shown(url: str, monkeypatch: pytest.Mon
     assert SECRET not in str(caught.value) + repr(caught.value)
 
 
-@given(st.text(min_size=1, max_size=30), st.text(min_size=1, max_size=30))
-def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
-    from urllib.parse import quote
-
-    try:
-        encoded = f"{quote(user, safe='')}:{quote(password, safe='')}"
-    except UnicodeEncodeError:  # an unpaired surrogate is not valid text
-        return
-    url = parse_redis_url(f"redis+sentinel://{encoded}@one,two/counts/1")
-    assert (url.user, url.password) == (user, SecretStr(password))
-    assert str(url) == "sentinel one:26379,two:26379/counts"
-    assert "SecretStr('*" in repr(url)
-
-
 # ---- settings that depend on each other
 
 
@@ -125,7 +109,7 @@ def test_any_user_and_password_can_be_encoded(user: str, password: str) -> None:
         (SASL | {"KAFKA_CA_FILE": __file__}, "LDPSTREAM_KAFKA_CA_FILE has no effect with "),
         (
             {"KAFKA_SECURITY_PROTOCOL": "SSL", "KAFKA_CA_FILE": __file__},
-            f"LDPSTREAM_KAFKA_CA_FILE: {__file__} holds no certificate",
+            f"LDPSTREAM_KAFKA_*_FILE: must be certificates and their key (PEM, not encrypted), got {__file__}",
         ),
         (
             {"REDIS_CA_FILE": __file__},
@@ -157,10 +141,8 @@ def test_an_encrypted_or_foreign_key_is_rejected(authority: Authority, monkeypat
     for wrong in (encrypted, other.key):
         given = {"KAFKA_CA_FILE": authority.file, "KAFKA_CERT_FILE": one.cert, "KAFKA_KEY_FILE": wrong}
         said = refusal(monkeypatch, KAFKA_SECURITY_PROTOCOL="SSL", **given)
-        assert said == (
-            f"LDPSTREAM_KAFKA_CERT_FILE, LDPSTREAM_KAFKA_KEY_FILE: {one.cert} and {wrong} are not a certificate and its key "
-            "(PEM, not encrypted)"
-        )
+        files = f"{authority.file}, {one.cert}, {wrong}"
+        assert said == f"LDPSTREAM_KAFKA_*_FILE: must be certificates and their key (PEM, not encrypted), got {files}"
 
 
 # ---- options for clients

@@ -4,19 +4,12 @@ import ast
 import json
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from tests.ldpstream.rooms import INSTALLED, sources
 from tests.runtime.private_names import MODULES, RECORD, ROOT, record
 
 
 def test_a_range_grows_only_after_a_look() -> None:
     assert record() == json.loads(RECORD.read_text()), "read the module's header: tests/runtime/private_names.py"
-
-
-def test_every_package_with_private_names_has_an_upper_bound() -> None:
-    for package, looked_at in json.loads(RECORD.read_text()).items():
-        assert not Requirement(package + looked_at["range"]).specifier.contains("99.0"), package
 
 
 def test_private_names_are_imported_only_from_recorded_packages() -> None:

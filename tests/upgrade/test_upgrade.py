@@ -260,26 +260,3 @@ def test_each_stored_object_of_another_format_is_refused(
                 read_object()
     assert dumped(client) == before
     store.close()
-
-
-@pytest.mark.parametrize("name", ["checkpoint", "progress", "filters", "publication"])
-def test_what_a_newer_version_wrote_is_refused(name: str, node: RedisNode, client: "redis.Redis", tmp_path: Path) -> None:
-    """The control: objects of the present version with a higher format number."""
-    state = read(PRESENT)
-    restore(client, state["redis"])
-    store, results = RedisCountStore(OURS, Settings(redis=node.url)), KeptResults(OURS, RedisResults(OURS, client))
-    results_key = results.store.progress_name.removesuffix("progress")
-    newer = {"format": 99, "another": "layout"}
-    if name == "checkpoint":
-        client.hset(store._key(0), "format", 99)
-    elif name == "progress":
-        client.set(f"{results_key}progress", json.dumps(newer))
-    else:
-        key = f"{results_key}{'filters' if name == 'filters' else 'estimates'}"
-        client.hset(key, client.hkeys(key)[0], json.dumps(newer) + "\n")
-    reads: dict[str, Callable[[], Any]] = {
-        "checkpoint": store.heads, "progress": results.progress, "filters": results.filters, "publication": results.history,
-    }  # fmt: skip
-    with pytest.raises(OtherFormat, match=r"has format 99, this version needs format \d+; "):
-        reads[name]()
-    store.close()
