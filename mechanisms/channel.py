@@ -73,9 +73,6 @@ class ChannelReading(Reading):
     def noise(self, variance: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
         return np.maximum(variance, SMALLEST / n)
 
-    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        return self.inversion_variances(f, 1, steps) / (n / steps)
-
     def fresh_moments(self, shares: FloatArray) -> tuple[float, FloatArray]:
         """Returns 1 as the least variance, and 0 for the third moments."""
         return 1.0, np.zeros(shares.size)

@@ -12,7 +12,7 @@ Source: Wedderburn 1974 (quasi-likelihood); Morris 1982 (exponential families wi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from scipy import special
@@ -29,6 +29,7 @@ REACH = 7.0  # a value's points lie within this many standard errors of its inve
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
 FORGED = 10.0  # largest distance of the shares' sum from 1 with honest reports, in standard errors
 NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
+LEAST_PART = 0.1  # smallest part of the inversion's noise that sharper shares may have
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 
@@ -58,7 +59,23 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
         z = raw.frequencies[:k]
         noise = m.reading.noise(raw.standard_errors[:k] ** 2, table.n, each, people / concentration)
         found.append(Observation(_with_possible_sum(z, noise) if callable(noise) else z, noise))
+        sharper = m.reading.sharpened(table) if each == 1 else None
+        if sharper is not None and callable(noise):
+            sharp, variance = sharper
+            shares = np.clip(sharp, 0, 1)
+            of_people = float((shares * (1 - shares)).sum()) / people
+            part = (_given_the_sum(variance) - of_people) / _given_the_sum(noise(shares))
+            if LEAST_PART < part < 1:  # otherwise the counts are forged or very few
+                found[-1] = Observation(sharp, partial(_of_part, part, noise))
     return found
+
+
+def _given_the_sum(variance: FloatArray) -> float:
+    return float(variance.sum() - variance @ variance / variance.sum())
+
+
+def _of_part(part: float, noise: Variance, shares: FloatArray) -> FloatArray:
+    return part * noise(shares)
 
 
 def _with_possible_sum(z: FloatArray, noise: Variance) -> FloatArray:

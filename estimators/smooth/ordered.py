@@ -31,7 +31,7 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from ldpstream.estimators.bayes.unordered import posterior_means, unordered_posterior
-from ldpstream.estimators.bayes.value_likelihood import Observation, informative, observations, people_of
+from ldpstream.estimators.bayes.value_likelihood import Observation, observations, people_of
 from ldpstream.estimators.estimate import Estimate, Group, Steps
 from ldpstream.estimators.smooth.plateaus import Plateaus, plateaus, shares_with_plateaus
 from ldpstream.estimators.smooth.smooth_prior import TINY, SmoothPosterior, checked_widths, normal_numbers, smooth_posterior
@@ -160,8 +160,8 @@ def _inversion(groups: list[Group], steps: Steps) -> tuple[FloatArray, Variance,
 
     def variances(f: FloatArray) -> FloatArray:
         total = np.zeros(k)
-        for (m, table, each), weight in zip(informative(groups, steps), weights, strict=True):
-            total += weight**2 * m.reading.sampled_variances(f, table.n, each, people)
+        for each, weight in zip(seen, weights, strict=True):
+            total += weight**2 * (1 / each.precision(f) + f * (1 - f) / people)
         return total
 
     def noise(f: FloatArray) -> FloatArray:

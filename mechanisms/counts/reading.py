@@ -146,6 +146,14 @@ class Reading:
         """Returns the raw frequencies of the matrix inversion, (k,): (C_v/n - q) / (p - q) for support counts C."""
         return np.asarray((self.support(table) / table.n - self.m.q) / (self.m.p - self.m.q))
 
+    def sharpened(self, table: CountTable) -> tuple[FloatArray, FloatArray] | None:
+        """Returns nearly unbiased shares with smaller errors than the inversion's, and their variances, (k,) each.
+
+        The shares sum to 1. The variances are those for one report of each person, as if the sum were free. None if the
+        mechanism has no such shares.
+        """
+        return None
+
     def inverse(self) -> FloatArray:
         """Returns B, (outputs, k), with ``inversion(table) = counts / n @ B``, for mechanisms that are not pure.
 
@@ -245,10 +253,6 @@ class Reading:
             A function of the shares, or (k,) fixed variances, which include the random choice of the people.
         """
         return lambda f: self._noise_at(f, n, steps, everyone)
-
-    def sampled_variances(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
-        """Returns the variances at the shares f for random people, (k,); the other arguments are as for `noise`."""
-        return np.asarray(self._noise_at(f, n, steps, everyone) + f * (1 - f) / everyone)
 
     def _noise_at(self, f: FloatArray, n: int, steps: int, everyone: float) -> FloatArray:
         people = n / steps

@@ -64,6 +64,10 @@ from ldpstream.mechanisms.table import CountTable
 MAX_TABLE = 2**26  # limit for the counts of one table: 512 MiB of int64
 AUTO_TABLE = 2**23  # limit if g is chosen automatically and some g is within the limit: 64 MiB, which the services can store
 MAX_HASH_K = 2**24
+MAX_SHARPENED_K = 1000  # `sharpened` is for at most this many values, because of its time
+SHARPENING = 3  # steps of Newton's method
+LEAST_SHARE = 0.05  # least share in these steps, in units of 1/k
+LEAST_INFORMATION = 0.1  # least D, in units of the diagonal of the Fisher information
 
 
 def fits(k: int, g: int, limit: int = MAX_TABLE) -> bool:
@@ -177,6 +181,32 @@ class HashReading(Reading):
 
     def _support(self, table: CountTable) -> IntArray:
         return self.m.pool.support(table.counts)
+
+    def sharpened(self, table: CountTable) -> tuple[FloatArray, FloatArray] | None:
+        """Three steps of Newton's method towards the maximum of the true likelihood L, from the inversion (Le Cam 1956).
+
+            f ← f + D⁻¹ (∇L - λ),   D_v = I_vv - 2 a_v        λ keeps the sum
+
+        I is the Fisher information, whose entries beside the diagonal are about a_v + a_w. These add nothing but -2 a_v to the
+        diagonal, because all changes have the sum 0.
+        """
+        m, pool = self.m, self.m.pool
+        if m.fakes > 1 or m.k > MAX_SHARPENED_K or pool.m == 1:
+            return None
+        term, gain = self.likelihood(table), m.p - m.other_symbol
+        weight = np.full(pool.cells, table.n * gain**2 * (m.g - 1) / pool.size)
+        weight[-2:] = 0.0  # the constant function, which maps all values to one symbol
+        alike, z = pool.radon(np.ones(m.k)), self.inversion(table)
+        for _ in range(SHARPENING):
+            f = np.maximum(z, LEAST_SHARE / m.k)
+            f /= f.sum()
+            told = weight / (m.other_symbol + gain * pool.radon(f))
+            own, row = pool.radon_transpose(told), pool.radon_transpose(told * alike)  # I_vv, and the sum of row v
+            beside = (row - own - (row - own).sum() / (2 * m.k - 2)) / (m.k - 2)
+            variance = 1 / np.maximum(own - 2 * beside, LEAST_INFORMATION * own)
+            score = term(f)[1]
+            z = f + (score - variance @ score / variance.sum()) * variance
+        return z, variance
 
     def _channel_term(self, counts: IntArray) -> HashingTerm:
         return HashingTerm(self.m.pool, counts, self.m.p, self.m.other_symbol)

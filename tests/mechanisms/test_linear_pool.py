@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.drawn_tables import drawn_table
+from ldpstream.estimators import empirical_bayes, mle
 from ldpstream.mechanisms.families.finite_field import MAX_FIELD, field, prime_power, prime_powers
 from ldpstream.mechanisms.families.linear_pool import LinearPool, digits_needed, spread
 from ldpstream.mechanisms.families.local_hashing import (
     AUTO_TABLE,
     MAX_HASH_K,
     MAX_TABLE,
+    LocalHashing,
     best_g,
     fits,
 )
@@ -231,3 +234,30 @@ def test_the_best_g_has_the_smallest_variance_of_all_that_fit() -> None:
         limit = AUTO_TABLE if small else MAX_TABLE
         assert digits_needed(k, g)[1] * g <= limit
         assert variance(g) == min(variance(h) for h in prime_powers(MAX_FIELD) if fits(k, h, limit))
+
+
+@pytest.mark.parametrize(("k", "eps", "largest"), [(20, 2.0, 0.05), (60, 4.0, 0.05), (60, 4.0, 0.9)])
+def test_sharpened_shares_are_the_likeliest_ones(k: int, eps: float, largest: float) -> None:
+    """The references are the maximum of the true likelihood, and its standard errors from dense matrices."""
+    m, f = LocalHashing("OLH", k, eps), np.append(largest, np.full(k - 1, (1 - largest) / (k - 1)))
+    table = drawn_table(m, np.round(200_000 * f).astype(np.int64), np.random.default_rng(4))
+    best, sharp = mle(m, table), m.reading.sharpened(table)
+    assert sharp is not None
+    shares, variance = sharp
+    errors = np.sqrt(variance * (1 - variance / variance.sum()))
+    np.testing.assert_allclose(errors, best.standard_errors, rtol=0.1)
+    assert (np.abs(shares - best.frequencies) < 0.1 * errors).all()
+    assert (np.abs(m.reading.inversion(table) - best.frequencies) > 0.2 * errors).any()  # the control
+
+
+def test_the_default_estimate_reads_the_likelihood_of_local_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value has 95 %. In 12 other runs, the squared error with the likelihood is 0.37 ± 0.09 of that without."""
+    m, rng, f = LocalHashing("OLH", 100, 4.0), np.random.default_rng(2), np.append(0.95, np.full(99, 0.05 / 99))
+    tables = [(people / 10_000, drawn_table(m, people, rng)) for people in rng.multinomial(10_000, f, 8)]
+
+    def error() -> float:
+        return sum(float(((empirical_bayes(m, table).frequencies - shares) ** 2).sum()) for shares, table in tables)
+
+    with_likelihood = error()
+    monkeypatch.setattr("ldpstream.mechanisms.families.local_hashing.MAX_SHARPENED_K", 0)
+    assert with_likelihood < 0.7 * error()
