@@ -153,8 +153,7 @@ class Mechanism(ABC):
 
     def _copy(self) -> Self:
         copied = copy.copy(self)
-        for part in ("claims", "reading"):
-            copied.__dict__.pop(part, None)  # they are about this mechanism
+        copied.__dict__ = {key: one for key, one in self.__dict__.items() if key not in ("claims", "reading")}
         return copied
 
     @abstractmethod

@@ -33,8 +33,6 @@ LONGITUDINAL: dict[str, Callable[..., Longitudinal]] = {}  # their memoized mech
 # Mechanisms for numbers in bins. They guarantee an LDP ε, but are not pure: estimators need their channels.
 NUMERIC: dict[str, Callable[..., Mechanism]] = {}
 SETS: dict[str, Callable[..., Mechanism]] = {}  # mechanisms of sets, for questions with several answers
-ATTRIBUTES = ("name", "k", "eps_1", "eps_inf", "p", "q", "report_dtype", "table_shape", "signature")
-MEMO_ATTRIBUTES = ("p1", "q1", "p2", "q2", "n_keys", "max_memos")
 AUTO_CANDIDATES = ("L-GRR", "L-OLH", "L-SS", "L-OSUE")  # in the order of preference; L-OSUE reveals changes of a value most
 ONCE_CANDIDATES = ("GRR", "OLH", "SS")  # in the order of preference
 HINTS = ("steps", "reports", "guess_at_most")  # only ``"auto"`` and L-SS choose by these arguments
@@ -114,7 +112,7 @@ def mechanism(
 
     Raises:
         ValueError: if an argument is invalid or missing, or if the mechanism does not take it; the message says which.
-        TypeError: if the mechanism lacks a method or an attribute; the message names what is missing.
+        TypeError: if the mechanism lacks a method; the message names it.
 
     >>> mechanism("L-GRR", k=4, eps_inf=2.0, eps_1=1.0)
     L-GRR(k=4, eps_inf=2.0, eps_1=1.0, exact)
@@ -126,21 +124,17 @@ def mechanism(
         for_sets = PaddedSampling if "eps" in given else LongitudinalPaddedSampling
         name = for_sets.name if name == "auto" else name
         one_of("mechanism for several answers (choices)", name, tuple(SETS))
-    make = _auto if name == "auto" else _maker(name)
-    takes = {key: one for key, one in signature(choose if name == "auto" else make).parameters.items() if key != "k"}
-    needed = [key for key, one in takes.items() if one.default is Parameter.empty]
+    make: Callable[..., Any] = choose if name == "auto" else _maker(name)
+    takes = {key: one for key, one in signature(make).parameters.items() if key != "k"}
     reports, limit = given.get("reports", math.inf), given.get("guess_at_most")
     given = {key: value for key, value in given.items() if key in takes or key not in HINTS}
     for argument in given:
         if argument not in takes:
             raise ValueError(f"{name} does not take {argument}; it takes {', '.join(takes)}")
-    for argument in needed:
-        if argument not in given:
+    for argument, one in takes.items():
+        if one.default is Parameter.empty and argument not in given:
             raise ValueError(f"{name} needs {argument}")
-    made = make(k=k, **given)
-    missing = [key for key in ATTRIBUTES + (MEMO_ATTRIBUTES if made.memoized else ()) if not hasattr(made, key)]
-    if missing:
-        raise TypeError(f"the mechanism {name} lacks {', '.join(missing)}")
+    made: Mechanism = make(k=k, **given)[0] if name == "auto" else make(k=k, **given)
     made.claims_by(made)  # raises TypeError if a method is missing
     if limit is not None and made.guess(reports) > real("guess_at_most", limit, 1e-9, 1.0) * (1 + SAME):
         raise ValueError(f"guess_at_most must be at least {_up(made.guess(reports))} for {made.signature}, got {limit}")
@@ -149,10 +143,6 @@ def mechanism(
 
 def _up(chance: float) -> str:
     return f"{math.ceil(1e4 * chance) / 1e4:.4f}"
-
-
-def _auto(**arguments: Any) -> Mechanism:
-    return choose(**arguments)[0]
 
 
 def lightest(options: Sequence[tuple[M, float]]) -> M:
@@ -216,7 +206,13 @@ def choose(
         raise ValueError(
             f"guess_at_most must be at least {_up(least)} for auto with k={built[0].k} and {loss}, got {guess_at_most}"
         )
-    return _lightest_reason([m for m in allowed if m.report_dtype.itemsize <= MOST_BYTES] or allowed, span)
+    short = [m for m in allowed if m.report_dtype.itemsize <= MOST_BYTES]
+    noise = {m: m.variance(steps=span) for m in short or allowed}
+    chosen = lightest(list(noise.items()))
+    others = ", ".join(f"{m.name} {noise[m] / noise[chosen]:.3g}" for m in noise if m is not chosen)
+    reason = f"{chosen.name}: smallest variance {f'of a window of {span} steps' if span > 1 else 'of a step'} to within 1 %"
+    reason += f" (others relative to it: {others})" if others else ""
+    return chosen, f"{reason}; {plural(chosen.report_dtype.itemsize, 'byte')} a report"
 
 
 def _memoized(k: int, losses: dict[str, Any], calibration: str, steps: int, limit: float | None) -> list[Mechanism]:
@@ -240,13 +236,3 @@ def _once(k: int, eps: float, reports: float, limit: float | None) -> list[Mecha
         enough = bisect_left(sizes, -limit, key=lambda size: -SubsetSelection(k, eps, size + 1).guess(reports))
         built[-1] = SubsetSelection(k, eps, sizes[enough] + 1 if enough < len(sizes) else max(1, subset.k // 2))
     return built
-
-
-def _lightest_reason(built: Sequence[Mechanism], steps: int) -> tuple[Mechanism, str]:
-    noise = {m: m.variance(steps=steps) for m in built}
-    chosen = lightest(list(noise.items()))
-    others = ", ".join(f"{m.name} {noise[m] / noise[chosen]:.3g}" for m in built if m is not chosen)
-    others = f" (others relative to it: {others})" if others else ""
-    span = f"of a window of {steps} steps" if steps > 1 else "of a step"
-    size = plural(chosen.report_dtype.itemsize, "byte")
-    return chosen, f"{chosen.name}: smallest variance {span} to within 1 %{others}; {size} a report"

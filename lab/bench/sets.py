@@ -24,7 +24,7 @@ from ldpstream.estimators.maximum.likelihood import ibu
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.mechanisms.families.subset import best_omega, probabilities
+from ldpstream.mechanisms.families.subset import RandomSubset, best_omega
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, n_sets
 from ldpstream.mechanisms.wording import plural
 
@@ -95,7 +95,8 @@ def _errors(n: int, m: int, eps: float) -> Errors:
     )
     one = _privset(n, m, eps, 1, 1)
     assert one is not None
-    inside, outside = probabilities(n + 1, eps, best_omega(n + 1, eps))
+    drawn = RandomSubset(n + 1, best_omega(n + 1, eps), eps)
+    inside, outside = drawn.p, drawn.q
     return Errors(
         n=n, m=m, eps=eps, padded=_error(one), privset=_error(privset), omega=omega, least=least,
         unary=_error(_unary(n, m, eps)), listed=_error(_listed(n, m, eps)),

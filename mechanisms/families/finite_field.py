@@ -6,7 +6,7 @@ polynomial of degree e. This polynomial is the smallest one, if the low coeffici
 """
 
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
 
 import msgspec
 import numpy as np
@@ -68,10 +68,8 @@ def modulus(r: int, e: int) -> tuple[int, ...]:
 
 
 def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
-    out = [np.zeros_like(elements)]
-    for _ in range(r - 1):
-        out.append(add[out[-1], elements])
-    return np.array(out)
+    zero = np.zeros_like(elements)
+    return np.array(list(accumulate([elements] * (r - 1), lambda total, one: add[total, one], initial=zero)))
 
 
 @cache

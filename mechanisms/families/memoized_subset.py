@@ -246,7 +246,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
         self.memo = RandomSubset(self.k, self.memo_size, self.eps_inf)
         self._set_report(RandomSubset(self.k, w, self.eps_1))
         self.n_keys = self.max_memos = self.k
-        overlap = self._rounds.mean_overlap
+        overlap = float(self._rounds.overlaps @ np.arange(self._rounds.overlaps.size))
         self.p1, self.q1 = self.memo.p, self.memo.q
         self.p2, self.q2 = overlap / self.memo_size, (w - overlap) / (self.k - self.memo_size)
         self.signature = (

@@ -104,11 +104,6 @@ def subsets_of(memos: Reports, overlaps: IntArray, size: int, k: int, rng: np.ra
     return rows
 
 
-def probabilities(k: int, eps: float, omega: int) -> tuple[float, float]:
-    drawn = RandomSubset(k, omega, eps)
-    return drawn.p, drawn.q
-
-
 def best_omega(k: int, eps: float) -> int:
     """The integer ω in [1, k-1] next to the real optimum k/(e^ε+1), below or above, with the smaller variance q(1-q)/(p-q)²."""
     real = k / (math.exp(eps) + 1)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
-SCRATCH = 2**14  # numbers in a block: 128 KiB, a part of the second-level cache
 
 
 @numba.njit(cache=True)
@@ -77,60 +76,28 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 
 
 @numba.njit(cache=True)
-def _move_columns(x: Table, block: Table, first: int, high: int, low: int, place: int, g: int, back: bool) -> None:
-    width = high * low
-    for s in range(g):
-        for v in range(g):
-            source, target = first + s * (x.size // g) + v * place, (v * g + s) * width
-            there, here = x[source : source + (high * g - v) * place], block[target : target + width]
-            if high == 1:
-                if back:
-                    for i in range(low):
-                        there[i] = here[i]
-                else:
-                    for i in range(low):
-                        here[i] = there[i]
-                continue
-            for i in range(low):
-                for h in range(high):
-                    if back:
-                        there[h * g * place + i] = here[i * high + h]
-                    else:
-                        here[i * high + h] = there[h * g * place + i]
-
-
-@numba.njit(cache=True)
-def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool, before: Table, after: Table) -> None:
+def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool) -> None:
+    """Replaces, at one place of the digits, the digit v of a value by the digit a of a function: symbol s becomes s + a v."""
     g = add.shape[0]
-    highs, most = x.size // (g * g * place), before.size // (g * g)
-    together = max(most // place, 1) if place < 64 else 1  # for place >= 64, a single run of columns is long enough
-    for h in range(0, highs, together):
-        high = min(together, highs - h)
-        for i in range(0, place, most):
-            low = min(most, place - i)
-            width = high * low
-            first = h * g * place + i
-            _move_columns(x, before, first, high, low, place, g, False)
-            for j in range(g * g * width):
-                after[j] = 0
+    before, after = np.empty((g, g), x.dtype), np.empty((g, g), x.dtype)
+    for first in range(x.size // g):
+        if first // place % g:
+            continue
+        for s in range(g):
             for v in range(g):
-                for a in range(g):
-                    shift = add[multiply[a, v]]
-                    if width == 1:
-                        for s in range(n):
-                            if forward:
-                                after[a * g + shift[s]] += before[v * g + s]
-                            else:
-                                after[v * g + s] += before[a * g + shift[s]]
-                        continue
-                    for s in range(n):
-                        source, target = (v * g + s) * width, (a * g + shift[s]) * width
-                        if not forward:
-                            source, target = (a * g + shift[s]) * width, (v * g + s) * width
-                        terms, sums = before[source : source + width], after[target : target + width]
-                        for j in range(width):
-                            sums[j] += terms[j]
-            _move_columns(x, after, first, high, low, place, g, True)
+                before[v, s] = x[first + s * (x.size // g) + v * place]
+        after[:] = 0
+        for v in range(g):
+            for a in range(g):
+                shift = add[multiply[a, v]]
+                for s in range(n):
+                    if forward:
+                        after[a, shift[s]] += before[v, s]
+                    else:
+                        after[v, s] += before[a, shift[s]]
+        for s in range(g):
+            for v in range(g):
+                x[first + s * (x.size // g) + v * place] = after[v, s]
 
 
 @numba.njit(cache=True)
@@ -140,8 +107,6 @@ def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: T
     low is g^(m-1). The cells must be zero at first.
     """
     g = add.shape[0]
-    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), f.dtype)
-    after = np.empty(before.size, before.dtype)
     at = 0
     for v in range(f.size):
         cells[at] = f[v]
@@ -158,7 +123,7 @@ def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: T
                     cells[start + i] += x[top * low + i]
         place = low // g
         while place:
-            _radon_pass(x, n, place, add, multiply, True, before, after)
+            _radon_pass(x, n, place, add, multiply, True)
             place, n = place // g, g
         low, n = low // g, g
 
@@ -167,8 +132,6 @@ def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: T
 def radon_transpose(cells: Table, low: int, stride: int, add: Table, multiply: Table, out: Table) -> None:
     """The transpose of `radon`: (k,) for each value, the sum of the cells that contain the value. Overwrites the cells."""
     g, k = add.shape[0], out.size
-    before = np.empty(min(max(SCRATCH, 16 * g * g), g * low), cells.dtype)
-    after = np.empty(before.size, before.dtype)
     start, place = cells.size - 2, 1
     below = cells[start : start + 1]
     while place <= low:
@@ -177,7 +140,7 @@ def radon_transpose(cells: Table, low: int, stride: int, add: Table, multiply: T
         n = -(-k // low) if place == low else g
         inner = int(np.int64(1))  # for a literal 1, Numba would compile everything twice
         while inner < place:
-            _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False, before, after)
+            _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False)
             inner *= g
         for top in range(n):
             for i in range(place):

@@ -112,11 +112,6 @@ class SubsetRounds:
         log_ways, j = _ways(self.k, self.m, self.w)
         return float(np.logaddexp.reduce(log_ways + self.log_theta * j))
 
-    @property
-    def mean_overlap(self) -> float:
-        """μ."""
-        return float(self.overlaps @ np.arange(self.overlaps.size))
-
     @cached_property
     def memo_chances(self) -> tuple[float, float]:
         """ln P(M|v) of a memo with v, and of a memo without v."""

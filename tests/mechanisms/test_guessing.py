@@ -171,22 +171,6 @@ def test_joined_evidence_is_the_dense_convolution_of_its_losses() -> None:
     assert chances.sum() == pytest.approx(1, abs=1e-12)
 
 
-def test_attributes_with_one_level_join_their_evidence_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An estimator asks for the bounds of all attributes after each step."""
-    joins, join = Counter[int](), evidence._OnGrid.join
-
-    def counted(self: evidence._OnGrid, other: evidence._OnGrid) -> evidence._OnGrid:
-        joins[0] += 1
-        return join(self, other)
-
-    monkeypatch.setattr(evidence._OnGrid, "join", counted)
-    evidence._joined.cache_clear()
-    kinds = [Evidence.of_loss(eps) for eps in (0.3, 0.7)]
-    for own in (0, 1) * 10:
-        guess_bound(10, kinds[own], *[kinds[own]] * 9, *[kinds[1 - own]] * 10)
-    assert joins[0] == 9  # 3 squares and 1 product for 10 equal parts, twice; then both kinds
-
-
 def test_evidence_of_any_size_stays_in_range() -> None:
     for eps in (1e-9, 1.0, 700.0):
         for rounds in (1, 2, 1000, 10**5, 10**6, math.inf):

@@ -489,16 +489,3 @@ def test_a_missing_method_is_named(kind: ABCMeta, whole: type, missing: str) -> 
     half = type("Half", (kind,), {name: getattr(whole, name) for name in kind.__abstractmethods__ - {missing}})
     with pytest.raises(TypeError, match=rf"Half .*\b{missing}\b"):
         half()
-
-
-@pytest.mark.parametrize("missing", [*registry.ATTRIBUTES, *registry.MEMO_ATTRIBUTES])
-def test_a_missing_attribute_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = build("L-silent")
-
-    class Half(Silence):
-        def __init__(self, k: int, eps_inf: float, eps_1: float) -> None:
-            self.__dict__ |= {key: value for key, value in whole.__dict__.items() if key != missing}
-
-    monkeypatch.setitem(registry.LONGITUDINAL, "half", Half)
-    with pytest.raises(TypeError, match=f"the mechanism half lacks {missing}$"):
-        mechanism("half", 6, eps_inf=4.0, eps_1=2.0)
