@@ -23,10 +23,9 @@ from ldpstream.mechanisms.arguments import FloatArray, integer, real
 STARTS = 32  # observed steps that are tested as the jump's step
 FOUND = 0.6  # a jump of FOUND * threshold standard errors of a step is found within five steps in 9 of 10 cases
 RUN_LENGTH = 10_000.0  # default mean number of steps between two false alarms: 14 months if a step is an hour
-DEGREES = 30  # degrees of freedom of the score of a value that only drifts, by simulation
+DEGREES = 12  # degrees of freedom of the score of a value that only drifts, by simulation
 OPTIMISM = 0.9  # simulated run length divided by the formula's run length: 0.88 to 0.94 for thresholds from 3 to 4.75
 NODES = 20  # nodes of the Gauss-Legendre quadrature; its relative error is below 1e-12
-SECOND = 0.7  # mean steps between two false alarms, divided by the mean steps to the first: an alarm may cause a second one
 MOVED = 2.0  # if a value jumps, the levels of all values with scores above this limit start anew
 
 
@@ -89,19 +88,17 @@ def run_length(score: float, k: int = 1) -> float:
 def threshold(k: int, steps: float = RUN_LENGTH) -> float:
     """Score above which there is an alarm, for a stated mean number of steps between two false alarms of an attribute.
 
-    The mean number of steps between false alarms is taken as `SECOND` times the `run_length`.
-
     Args:
         k: number of values, at least 1.
         steps: mean number of steps between two false alarms of any of the values, 100 to 1e12.
 
     >>> [round(threshold(k), 2) for k in (2, 10, 1000)]
-    [4.56, 4.91, 5.8]
+    [4.48, 4.84, 5.73]
     """
     k, steps = integer("k", k, 1, 2**31), real("steps", steps, 100, 1e12)
     low, high = 1.5, 12.0
     while low < (score := (low + high) / 2) < high:
-        low, high = (score, high) if SECOND * run_length(score, k) < steps else (low, score)
+        low, high = (score, high) if run_length(score, k) < steps else (low, score)
     return score
 
 
@@ -115,7 +112,7 @@ def detectable(k: int, standard_error: float) -> float:
         standard_error: standard error of a step's unbiased estimate of the value.
 
     >>> round(detectable(10, 0.01), 4)
-    0.0295
+    0.029
     """
     return FOUND * threshold(k) * standard_error
 

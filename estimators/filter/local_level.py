@@ -10,7 +10,7 @@ The filter follows θ + m, and the estimate's variance is the filter's variance 
 of s²| to its variance.
 
 A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels; its variance
-includes the spread between the filters.
+includes the spread between the filters, and the square of its distance from a share that drifts steadily (`_behind`).
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps (`MEMORY`). The prior π is nearly the mean of all values' weights at the step before. If `changes` detects a
@@ -98,11 +98,7 @@ class LocalLevel:
         return self._publish(np.full(self.k, np.nan), None)
 
     def step(
-        self,
-        observed: FloatArray,
-        fresh: FloatArray,
-        lasting: FloatArray | None = None,
-        skewness: FloatArray | None = None,
+        self, observed: FloatArray, fresh: FloatArray, lasting: FloatArray | None = None, skewness: FloatArray | None = None
     ) -> Filtered:
         """Adds the raw inversion of the next step.
 
@@ -226,6 +222,21 @@ class LocalLevel:
         return weights
 
     def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
-        mean = (self._weights * self._level).sum(axis=0)
-        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
+        mean, inside = (self._weights * self._level).sum(axis=0), (self._weights * self._variance).sum(axis=0)
+        variance = inside + (self._weights * (self._level - mean) ** 2).sum(axis=0) + self._behind(mean, inside) ** 2
         return Filtered(mean, np.sqrt(variance + self._lasting), self._lasting, scores, change)
+
+    def _behind(self, mean: FloatArray, inside: FloatArray) -> FloatArray:
+        """Returns how far the estimate lies behind a share that drifts steadily, (k,).
+
+        A filter with the steady gain g lags (1 - g) / g steps behind, and one that still averages all steps half as many. The
+        drift of a step is the distance from a filter with at most half the lag, divided by the difference of the lags.
+        """
+        followed = 1 - self._evidence.lag[self._evidence.begun.argmax()]  # the gain of the last observed step
+        gain = np.clip(self._variance * followed / inside, LEAST_VARIANCE, 1)
+        steady = np.minimum(DRIFTS * (1 - gain) / (gain * self._variance), 1)
+        lag = (1 - gain) / gain * (1 + steady) / 2
+        own = (self._weights * lag).sum(axis=0)
+        place = np.minimum((lag > own / 2).sum(axis=0), DRIFTS.size - 1)[None]
+        level, least = np.take_along_axis(self._level, place, 0)[0], np.take_along_axis(lag, place, 0)[0]
+        return np.asarray(np.where(own > 1, (level - mean) * own / np.maximum(own - least, 0.5), 0.0))

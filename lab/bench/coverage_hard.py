@@ -5,6 +5,7 @@
     worst value     the value that its interval contains least often
     worst named     the same among the values that are named in at least a quarter of the runs, over these runs
     mean, p50 …     the mean and the percentiles of ordered values, numbered from 0 to k
+    none clear      for 1000 people: no difference from a cohort of 50 000 people with the same shares is marked as clear
 
 The truth is the distribution from which the people are drawn. The rows with the lowest coverage are measured again with another
 seed, for the same values.
@@ -23,9 +24,12 @@ from lab.bench.accuracy.shapes import Shape
 from lab.processes import worker_pool
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
 from ldpstream.estimators.bayes.unordered import named_values
+from ldpstream.estimators.differences import clear_differences, separate_errors, unchanged_errors
 from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
+OTHERS, NEW = 50_000, 1000  # people of the cohorts that are compared
+DRAWN = ("OLH",)  # mechanisms of which each report is drawn: a large cohort would take too long
 LOWEST = 10  # rows of a table
 NAMED_RUNS = 0.25  # a value counts as named if it is named in this part of the runs
 
@@ -56,7 +60,8 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 def rows_of(cell: Cell, truth: FloatArray, runs: int, seed: int, values: dict[str, int] | None = None) -> list[Covered]:
     """Measures a cell. `values` gives the values of "worst value" and "worst named"; None to search for them."""
     m, edges = cell.build(), np.arange(cell.k + 1.0)
-    held, named, width, numbers, lengths = [], [], [], [], []
+    held, named, width, numbers, lengths, same = [], [], [], [], [], []
+    compared = cell.n == NEW and not cell.ordered and cell.mechanism not in DRAWN
     for run in range(runs):
         _, table = draw(cell, truth, random_of(cell, seed, run))
         estimate, raw = empirical_bayes(m, table, ordered=cell.ordered), matrix_inversion(m, table)
@@ -64,6 +69,9 @@ def rows_of(cell: Cell, truth: FloatArray, runs: int, seed: int, values: dict[st
         held.append((low <= truth) & (truth <= high))
         named.append(np.zeros(cell.k, bool) if cell.ordered else named_values(estimate.frequencies))
         width.append((high - low) / (2 * 1.96 * raw.standard_errors))
+        if compared:
+            _, other = draw(msgspec.structs.replace(cell, n=OTHERS), truth, random_of(cell, seed, run))
+            same.append(_none_clear(raw, matrix_inversion(m, other)))
         if cell.ordered:
             ends = _ends(estimate, edges)
             numbers.append([low <= x <= high for x, (low, high) in zip(_numbers(truth, edges), ends, strict=True)])
@@ -78,9 +86,17 @@ def rows_of(cell: Cell, truth: FloatArray, runs: int, seed: int, values: dict[st
         of = marked[:, v] > (0 if quantity == "worst named" else -1)
         if hits[of, v].size > 1:
             rows.append(_row(cell, quantity, hits[of, v], wide[of, v], v))
+    if compared:
+        rows.append(_row(cell, "none clear", np.array(same, np.float64), np.ones(1)))
     names = ["mean", *(f"p{100 * q:g}" for q in PERCENTILES)] if cell.ordered else []
     found, reach = np.array(numbers, np.float64), np.array(lengths)
     return rows + [_row(cell, name, found[:, i], reach[:, i] / cell.k) for i, name in enumerate(names)]
+
+
+def _none_clear(new: Estimate, old: Estimate) -> bool:
+    """True if the test of `publishing.answers.comparison` marks no difference."""
+    errors = np.maximum(separate_errors(old, new), unchanged_errors(old, new, (OTHERS, NEW)))
+    return not clear_differences(new.frequencies - old.frequencies, errors).any()
 
 
 def _worst(held: FloatArray, named: FloatArray) -> dict[str, int]:

@@ -156,11 +156,9 @@ def test_the_half_width_of_the_filter(level: str) -> None:
         stated.append(last.standard_errors.mean())
         errors.append(np.square(last.frequencies - 1 / k).mean())
     predicted = row.spans["filter"].half_width / INTERVAL
-    assert 0.85 * predicted < np.mean(stated) < 1.06 * predicted
-    ratio = np.array(errors) / predicted**2
-    error = ratio.std(ddof=1) / math.sqrt(runs)
-    assert 0.6 - SIGMAS * error < ratio.mean() < 1 + SIGMAS * error  # the filter may err less: `forecast.UNSURE`
-    assert not 2 * ratio.mean() < 1 + SIGMAS * error  # control: the forecast for twice as many people
+    assert 0.85 * predicted < np.mean(stated) < 1.1 * predicted
+    assert not np.mean(stated) < 1.1 * predicted / math.sqrt(2)  # control: the forecast for twice as many people
+    assert np.mean(errors) < predicted**2  # the filter errs less: `forecast.UNSURE`
 
 
 def test_the_filter_finds_the_least_jump_within_five_steps() -> None:
