@@ -222,21 +222,24 @@ class LocalLevel:
         return weights
 
     def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
-        mean, inside = (self._weights * self._level).sum(axis=0), (self._weights * self._variance).sum(axis=0)
-        variance = inside + (self._weights * (self._level - mean) ** 2).sum(axis=0) + self._behind(mean, inside) ** 2
+        mean = (self._weights * self._level).sum(axis=0)
+        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0) + self._behind(mean) ** 2
         return Filtered(mean, np.sqrt(variance + self._lasting), self._lasting, scores, change)
 
-    def _behind(self, mean: FloatArray, inside: FloatArray) -> FloatArray:
+    def _behind(self, mean: FloatArray) -> FloatArray:
         """Returns how far the estimate lies behind a share that drifts steadily, (k,).
 
         A filter with the steady gain g lags (1 - g) / g steps behind, and one that still averages all steps half as many. The
         drift of a step is the distance from a filter with at most half the lag, divided by the difference of the lags.
         """
-        followed = 1 - self._evidence.lag[self._evidence.begun.argmax()]  # the gain of the last observed step
-        gain = np.clip(self._variance * followed / inside, LEAST_VARIANCE, 1)
-        steady = np.minimum(DRIFTS * (1 - gain) / (gain * self._variance), 1)
+        last = self._evidence.begun.argmax()
+        followed = 1 - self._evidence.lag[last]  # the gain of the last observed step
+        skipped = max(self.next_step - 1 - self._evidence.begun[last], 0)
+        variance = np.maximum(self._variance - skipped * DRIFTS, LEAST_VARIANCE)
+        gain = np.clip(variance * followed / (self._weights * variance).sum(axis=0), LEAST_VARIANCE, 1)
+        steady = np.minimum(DRIFTS * (1 - gain) / (gain * variance), 1)
         lag = (1 - gain) / gain * (1 + steady) / 2
         own = (self._weights * lag).sum(axis=0)
         place = np.minimum((lag > own / 2).sum(axis=0), DRIFTS.size - 1)[None]
         level, least = np.take_along_axis(self._level, place, 0)[0], np.take_along_axis(lag, place, 0)[0]
-        return np.asarray(np.where(own > 1, (level - mean) * own / np.maximum(own - least, 0.5), 0.0))
+        return np.asarray(np.where(own > 1, (level - mean) * (own + skipped) / np.maximum(own - least, 0.5), 0.0))

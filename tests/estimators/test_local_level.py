@@ -29,7 +29,7 @@ def advance(level: LocalLevel, observed: FloatArray, fresh: FloatArray, lasting:
 # ---- dense references
 
 
-def not_behind(level: LocalLevel, mean: FloatArray, inside: FloatArray) -> FloatArray:
+def not_behind(level: LocalLevel, mean: FloatArray) -> FloatArray:
     return np.zeros(level.k)
 
 
