@@ -83,15 +83,16 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_document(survey: Survey) -> CheckedSurvey:
-    t, cohort = survey.window_steps, survey.cohort
+    cohort = survey.cohort
     hidden = [] if survey.crowd is None else second_promise(survey, None)
+    same = (
+        "title", "description", "purpose", "owner", "contact", "replaces", "pin", "n_steps", "step_seconds", "window_steps",
+        "lateness_steps", "retention_steps", "collection", "relay", "crowd",
+    )  # fmt: skip
     return CheckedSurvey(
-        format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), pin=survey.pin, title=survey.title,
-        description=survey.description, purpose=survey.purpose, owner=survey.owner, contact=survey.contact,
-        replaces=survey.replaces, start=survey.start.astimezone(UTC), n_steps=survey.n_steps,
+        format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), start=survey.start.astimezone(UTC),
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
-        step_seconds=survey.step_seconds, window_steps=t, lateness_steps=survey.lateness_steps,
-        retention_steps=survey.retention_steps, collection=survey.collection, relay=survey.relay, crowd=survey.crowd,
+        **{key: getattr(survey, key) for key in same},
         cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
         device=checked_device(survey),
         attributes=[

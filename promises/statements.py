@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.guessing import Chance, percent_up, round_up
 from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import CheckedWeight, weight
 from ldpstream.promises.outlook import Privacy, spent
@@ -185,18 +185,21 @@ def _chances(survey: Survey, i: int, m: Mechanism, whole: bool) -> CheckedChance
 
     t, year = survey.window_steps, survey.steps_a_year
     ends = m.memoized or m.lifetime_reports is not None
+    in_window, in_year = chance(t), chance(year)
     fresh = m.eps_window is not None and (not whole or all(o.eps_window is not None for os in survey.mechanisms for o in os))
     return CheckedChances(
         no_report=_told(Chance(1 / m.claims.guessed)), one_report=_told(m.guess() if not whole else chance(1)),
-        window=_told(chance(t)), window_any_values=_told(chance(t, True)),
-        year=_told(chance(year)), year_any_values=_told(chance(year, True)),
-        for_ever=_told(chance(math.inf)) if ends else None,
+        window=_told(in_window), window_any_values=_told(chance(t, True)),
+        year=_told(in_year), year_any_values=_told(chance(year, True)),
+        for_ever=_told(chance(math.inf), in_window, in_year) if ends else None,
         every_steps=_told(chance(m.every_steps, True) if whole else m.guess()) if fresh else None,
     )  # fmt: skip
 
 
-def _told(chance: Chance) -> CheckedChance:
-    return CheckedChance(chance=float(chance), exact=chance.exact, text=str(chance))
+def _told(chance: Chance, *fewer: Chance) -> CheckedChance:
+    """The text of an exact chance is rounded up if otherwise a bound from `fewer` reports, rounded up, would look larger."""
+    higher = chance.exact and any(not one.exact and round_up(one) > chance for one in fewer)
+    return CheckedChance(chance=float(chance), exact=chance.exact, text=percent_up(chance) if higher else str(chance))
 
 
 def _bound(loss: float) -> float | None:

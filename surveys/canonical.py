@@ -8,8 +8,6 @@ of the text changes, or if reports change their meaning and the text does not.
 A device must refuse a format that it does not know.
 """
 
-import hashlib
-import json
 import math
 from typing import Any
 
@@ -21,16 +19,8 @@ from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level
 
 FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT = 3, 4, 5, 6
-DERIVED = (
-    "k",
-    "row_bytes",
-    "functions",
-    "digits",
-    "stride",
-    "field",
-    "coins",
-    "log_odds",
-)  # keys of a level that follow from the other keys
+# keys of a level that follow from the other keys
+DERIVED = ("k", "row_bytes", "functions", "digits", "stride", "field", "coins", "log_odds")
 
 
 def text(survey: dict[str, Any]) -> str:
@@ -38,27 +28,6 @@ def text(survey: dict[str, Any]) -> str:
     sets, paired = (any(key in attribute for attribute in survey["attribute"]) for key in ("choices", "pair"))
     number = SET_FORMAT if sets else PAIR_FORMAT if paired else RELAY_FORMAT if "relay" in survey else FORMAT
     return rfc8785.dumps({"format": number} | survey).decode()
-
-
-def former_fingerprints(canonical: str) -> dict[int, bytes]:
-    """The fingerprints of a canonical text in the earlier formats.
-
-    Format 2 lacks `outside` and `unlisted`. Format 1 also lacks `format` and the keys `DERIVED`.
-    """
-    document = json.loads(canonical) | {"format": 2}
-    for attribute in document["attribute"]:
-        attribute.pop("outside", None)
-        attribute.pop("unlisted", None)
-    second = _hash(document)
-    del document["format"]
-    for level in (level for attribute in document["attribute"] for level in attribute["level"]):
-        for key in DERIVED:
-            level.pop(key, None)
-    return {1: _hash(document), 2: second}
-
-
-def _hash(document: dict[str, Any]) -> bytes:
-    return hashlib.sha256(rfc8785.dumps(document)).digest()[:8]
 
 
 def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[str, Any]:

@@ -42,8 +42,6 @@ from ldpstream.engines.kafka.redis_connection import TIMEOUT_S, connect, store_e
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
-from ldpstream.surveys.canonical import FORMAT as CANONICAL_FORMAT
-from ldpstream.surveys.canonical import former_fingerprints
 
 FORMAT = 2  # format of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
 _PANE = re.compile(rb"pane:(\d+):(\d+):(\d+):(\d+)")
@@ -120,7 +118,6 @@ class RedisCountStore(CountStore):
         self._settings, self._shares = settings, client is not None
         self._redis = connect(settings, timeout_s) if client is None else client
         self._id = f"{survey.name}:{survey.fingerprint.hex()}"
-        self._alone = False  # True after Redis was found to have no counts under the survey's former fingerprints
 
     def close(self) -> None:
         if not self._shares:
@@ -131,7 +128,6 @@ class RedisCountStore(CountStore):
     def load(self, partition: int) -> Checkpoint | None:
         key = self._key(partition)
         head = self._ask(self._redis.hmget, key, _HEAD)
-        self._refuse_former()
         if head[0] is None:
             return None
         before = self._head(key, head)
@@ -212,21 +208,7 @@ class RedisCountStore(CountStore):
     def _keys_keys(self, partition: int, generations: Iterable[int]) -> list[str]:
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
-    def _refuse_former(self) -> None:
-        if self._alone:
-            return
-        for number, fingerprint in former_fingerprints(self.survey.canonical).items():
-            former = f"ldpstream:{self.survey.name}:{fingerprint.hex()}:partitions"
-            if self._ask(self._redis.smembers, former):
-                rename = (
-                    f"give survey {self.survey.name} a new name, or go on with the version that wrote it "
-                    '(docs/howto/life.md, "Upgrades")'
-                )
-                check_format(f"{self._at(former)}: the canonical text", number, CANONICAL_FORMAT, rename)
-        self._alone = True
-
     def _partitions(self) -> list[int]:
-        self._refuse_former()
         members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
         with self._numbers(self._partitions_key):
             return sorted(int(member) for member in members)

@@ -14,8 +14,9 @@ from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, progress_bar, say, tell
 from ldpstream.services.signals import ends_on_signal
 
-if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
-    pass
+if TYPE_CHECKING:
+    from ldpstream.runtime.settings import Settings
+    from ldpstream.surveys.life.watch import SurveyWatch
 
 app = typer.Typer()
 
@@ -82,16 +83,21 @@ def produce(
     write_answers()
 
 
-@app.command()
-def agent(surveys: SurveyPaths) -> None:
-    """Run a counting agent: a Faust worker that counts Kafka's reports into tables in Redis. Several agents share the work."""
+def start(survey_files: list[Path]) -> "tuple[SurveyWatch, Settings]":
+    """Starts the log of a service, and reads its survey files."""
     from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
     from ldpstream.runtime.settings import load_settings
-    from ldpstream.surveys.life.watch import SurveyWatch  # only in the services: it registers their metric
+    from ldpstream.surveys.life.watch import SurveyWatch
 
     settings = load_settings()
     start_log(settings.log_level)
-    watch = SurveyWatch(surveys)
+    return SurveyWatch(survey_files), settings
+
+
+@app.command()
+def agent(survey_files: SurveyPaths) -> None:
+    """Run a counting agent: a Faust worker that counts Kafka's reports into tables in Redis. Several agents share the work."""
+    watch, settings = start(survey_files)
     from ldpstream.agents.app import run as run_agent  # only here: this module sets up an event loop for Faust
 
     run_agent(watch, settings)
@@ -102,17 +108,11 @@ def estimate(survey_files: SurveyPaths) -> None:
     """Run the estimator: it publishes histograms and privacy loss to Kafka, Redis and Prometheus when steps close.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    watch, settings = start(survey_files)
     import structlog  # only here: these modules load slowly
 
     from ldpstream.engines.kafka.topic_keeper import TopicKeeper
-    from ldpstream.runtime.logs import start_log
     from ldpstream.runtime.process import TOLD_TO_END
-    from ldpstream.runtime.settings import load_settings
-    from ldpstream.surveys.life.watch import SurveyWatch
-
-    settings = load_settings()
-    start_log(settings.log_level)
-    watch = SurveyWatch(survey_files)
     from ldpstream.services.estimator_process import serve
 
     # The estimator may wait long for an unreachable Kafka. Ending the process is safe: the next estimator estimates the steps
@@ -127,15 +127,9 @@ def gateway(survey_files: SurveyPaths) -> None:
     """Run the HTTP gateway: it accepts envelopes by POST /v1/reports and answers after Kafka has acknowledged them.
 
     With several files or a folder, one process serves all surveys, and follows changes of the files."""
+    watch, settings = start(survey_files)
+    from ldpstream.engines.kafka.kafka_connection import kafka_logs  # only here: these modules load slowly
     from ldpstream.engines.kafka.topic_keeper import TopicKeeper
-    from ldpstream.runtime.logs import start_log  # only here: these modules load slowly
-    from ldpstream.runtime.settings import load_settings
-    from ldpstream.surveys.life.watch import SurveyWatch
-
-    settings = load_settings()
-    start_log(settings.log_level)
-    watch = SurveyWatch(survey_files)
-    from ldpstream.engines.kafka.kafka_connection import kafka_logs
     from ldpstream.gateway.gateway_process import serve as serve_gateway
 
     keeper = TopicKeeper(settings, watch)

@@ -38,20 +38,8 @@ BINS = 10  # wanted number of bins of equal width
 MAX_LABEL = 200
 NO_ANSWER = r"-[1-9]|-?[7-9]{1,9}"  # numbers that often stand for "no answer"
 IDENTIFIERS = {
-    "id",
-    "uuid",
-    "guid",
-    "email",
-    "mail",
-    "phone",
-    "mobile",
-    "ssn",
-    "iban",
-    "passport",
-    "imei",
-    "surname",
-    "lastname",
-}
+    "id", "uuid", "guid", "email", "mail", "phone", "mobile", "ssn", "iban", "passport", "imei", "surname", "lastname",
+}  # fmt: skip
 CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # codes of digits
 
 

@@ -149,16 +149,18 @@ def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: fl
 def _means(attribute: Attribute, m: Mechanism, window: int, n: float, parts: int, width: float) -> dict[str, MeanPrecision]:
     if attribute.edges is None:
         return {}
-    edges, uniform = np.array(attribute.edges), np.full(m.k, 1 / m.k)
+    unit = max(map(abs, attribute.edges))  # of the calculation, since the squares of large numbers overflow
+    edges, uniform = np.array(attribute.edges) / unit, np.full(m.k, 1 / m.k)
     middles, wished = (edges[1:] + edges[:-1]) / 2, width * float(edges[-1] - edges[0])
     w, t = m.every_steps, m.reports_in(window)
     found = {"step": w * mean_variance(m, uniform, middles)}
     found["window"] = max(1.0, t * w / window) * mean_variance(m, uniform, middles, t)
-    halves = {span: INTERVAL * math.sqrt(variance / n) for span, variance in found.items()}
-    return {
-        span: MeanPrecision(half_width=half, wished=wished, people=math.ceil(round(parts * n * (half / wished) ** 2, 6)))
-        for span, half in halves.items()
-    }
+    means = {}
+    for span, variance in found.items():
+        half = INTERVAL * math.sqrt(variance / n)
+        needed = math.ceil(round(parts * n * (half / wished) ** 2, 6))
+        means[span] = MeanPrecision(half_width=half * unit, wished=wished * unit, people=needed)
+    return means
 
 
 def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
