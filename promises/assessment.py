@@ -13,7 +13,9 @@ from pathlib import Path
 
 from ldpstream.mechanisms.claims.guessing import bound, percent_up
 from ldpstream.mechanisms.wording import up
+from ldpstream.promises import filling
 from ldpstream.promises.check_document import CheckedSurvey, check_document
+from ldpstream.promises.filling import Facts
 from ldpstream.promises.promise import factor
 from ldpstream.promises.second_promise import loss_up
 from ldpstream.promises.statements import SHARING, CheckedChance, CheckedLevel, device_loss
@@ -29,9 +31,6 @@ DAY_S = 86_400
 TIME = "%Y-%m-%d %H:%M %Z"
 UNITS = {"day": DAY_S, "hour": 3_600, "minute": 60, "second": 1}
 Language = dict[str, str]  # name of a text -> text
-Facts = dict[str, object]  # name of a condition or a placeholder -> its value
-_CONDITIONS = re.compile(r"((?:\?!?\w+ ?)*)(.*)")
-_PLACEHOLDER = re.compile(r"\{(\w*)\}")
 
 
 class LanguageError(UserError):
@@ -61,13 +60,7 @@ def read_language(path: Path = ENGLISH) -> Language:
 
 def _form(line: str) -> str:
     """The conditions and the placeholders of a line."""
-    return " ".join([*_split(line)[0], *sorted(found[0] for found in _PLACEHOLDER.finditer(line))])
-
-
-def _split(line: str) -> tuple[list[str], str]:
-    found = _CONDITIONS.fullmatch(line)
-    assert found is not None
-    return found[1].split(), found[2]
+    return " ".join([*filling.split(line)[0], *sorted(found[0] for found in filling.PLACEHOLDER.finditer(line))])
 
 
 def papers(survey: Survey, language: Language, kept_s: int, served_s: int) -> dict[str, str]:
@@ -106,11 +99,7 @@ def missing(paper: str, written: str) -> list[str]:
 
 
 def _fill(text: str, facts: Facts) -> str:
-    lines = []
-    for conditions, said in map(_split, text.strip("\n").splitlines()):
-        if all(bool(facts[one.lstrip("?!")]) is not one.startswith("?!") for one in conditions):
-            lines.append(_PLACEHOLDER.sub(lambda found: str(facts[found[1]]), said))
-    return "\n".join(lines)
+    return "\n".join(filling.fill(text, facts))
 
 
 def _of_survey(survey: Survey, document: CheckedSurvey, language: Language) -> Facts:

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 
@@ -47,17 +46,6 @@ def weight_line(w: CheckedWeight, m: Mechanism) -> str:
     window, year = (plural(_people(weight), "honest person", "honest people") for weight in (w.in_window, w.in_year))
     liar = "Honest devices report less often. So a liar who sends one report at every step has the weight of"
     return f"{line}. {liar} {window} in a window and of {year} in a year."
-
-
-def client_line(survey: Survey) -> str:
-    if survey.relay is not None:
-        return "Behind a relay the gateway cannot tell devices apart: only the relay limits the false reports of one device."
-    most = percent_up(LEAST_REPORTS / (10_000 + LEAST_REPORTS))
-    return (
-        f"A gateway takes at most {LEAST_REPORTS:,} reports of an attribute and step from one address without a collector's "
-        "token, or 1 % of all its reports of the attribute in this step or the step before, if that is more. With 10,000 "
-        f"honest reports in every step, one liar at one address sends at most {most} of all reports of a step."
-    )
 
 
 def _people(number: float) -> str:

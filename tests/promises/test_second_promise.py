@@ -12,19 +12,7 @@ from typer.testing import CliRunner
 from ldpstream.commands.cli import app
 from ldpstream.promises.crowds import DELTA, SecondPromise, least_crowd
 from ldpstream.promises.device_chance import device_chance
-from ldpstream.promises.second_promise import (
-    CONDITIONS,
-    DIRECT,
-    LEGEND_FRESH,
-    LEGEND_MEMOS,
-    LEGEND_SPL,
-    RELAYED,
-    conditions,
-    loss_up,
-    row_line,
-    second_promise,
-    second_promise_lines,
-)  # fmt: skip
+from ldpstream.promises.second_promise import conditions, loss_up, row_line, second_promise, second_promise_lines
 from ldpstream.surveys import Survey, load_survey, parse_survey
 from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA, people_schema
 
@@ -142,19 +130,25 @@ def test_a_line_states_the_first_promise_first_and_the_crowd_of_the_second() -> 
     assert "In a crowd of 3 honest people with unchanged memos at all the same steps" in memo
 
 
+DIRECT, RELAYED, FRESH, MEMOS, SPLIT, STATED = (
+    "requires no relay. The operator sees", "Behind the relay, the second promise also holds", "A level without memos:",
+    "A memoized level, several", "and so do their δ", "the survey states as `crowd`",
+)  # fmt: skip
+
+
 def test_the_conditions_are_those_that_apply() -> None:
     relayed, crowded = (parse_survey(tomllib.loads(text), "a test") for text in (RELAYED_TOML, CROWDED))
     spaced, split = survey_of([SPACED]), survey_of([SPACED], [SPACED], collection="spl")
     for survey, people, colluding, said in (
-        (COMMUTE, 9000, 0, {DIRECT.format(name="commute"), LEGEND_FRESH, LEGEND_MEMOS}),
-        (relayed, 9000, 2000, {RELAYED, LEGEND_FRESH, LEGEND_MEMOS, "Of 9,000 people, 2,000 forge reports"}),
-        (crowded, None, 250, {RELAYED, LEGEND_FRESH, LEGEND_MEMOS, "Of each crowd of 1,250, 250 forge", "`crowd`"}),
-        (spaced, 9000, 0, {DIRECT.format(name="r"), LEGEND_FRESH}),
-        (split, 9000, 0, {DIRECT.format(name="r"), LEGEND_FRESH, LEGEND_SPL}),
+        (COMMUTE, 9000, 0, {DIRECT, FRESH, MEMOS}),
+        (relayed, 9000, 2000, {RELAYED, FRESH, MEMOS, "Of 9,000 people, 2,000 forge reports"}),
+        (crowded, None, 250, {RELAYED, FRESH, MEMOS, "Of each crowd of 1,250, 250 forge", STATED}),
+        (spaced, 9000, 0, {DIRECT, FRESH}),
+        (split, 9000, 0, {DIRECT, FRESH, SPLIT}),
     ):
         lines = " ".join(conditions(survey, people, colluding, 1e-7))
-        assert all(text in lines for text in {*said, CONDITIONS, "δ = 0.0000001 is"})
-        others = {DIRECT.format(name=survey.name), RELAYED, LEGEND_FRESH, LEGEND_MEMOS, LEGEND_SPL, "forge", "`crowd`"} - said
+        assert all(text in lines for text in {*said, "All conditions:", "δ = 0.0000001 is"})
+        others = {DIRECT, RELAYED, FRESH, MEMOS, SPLIT, "forge", STATED} - said
         assert not any(text in lines for text in others if not any(text in part for part in said))
 
 
