@@ -122,7 +122,7 @@ def public_keys(signed_by: str | Sequence[str]) -> list[bytes]:
     for text in texts:
         key = _base64(text, KEY_BYTES)
         if key is None:
-            raise ValueError(f"a public key must have 44 characters of base64, as `ldpstream key` prints it, got {text[:60]!r}")
+            raise ValueError(f"a public key must have 44 characters of base64, as `sign` prints it, got {text[:60]!r}")
         keys.append(key)
     if not keys:
         raise ValueError("signed_by must name at least one public key, got none")

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from io import FileIO, TextIOWrapper
+from io import TextIOWrapper
 from types import FrameType
 
 STOP_S = 10.0  # longest time from the signal to the end of a command that does not handle it
@@ -16,7 +16,8 @@ def main() -> None:
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal
     (`ldpstream.services.signals`). Only the first signal counts. A command that does not end within 10 s is ended.
     """
-    _open_streams()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an encoding may lack letters
     if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # idle threads would spin and slow other processes
     from ldpstream.runtime.process import noting_status, shutdown_starter
@@ -60,17 +61,6 @@ def _run(end: Callable[[int, FrameType | None], None]) -> None:
         command = " ".join(["ldpstream", *[word for word in sys.argv[1:2] if word.isalpha()]])
         sys.stderr.write(f"{command} needs {error.name}, which is not installed: in your checkout, pip install '.[service]'\n")
         sys.exit(2)
-
-
-def _open_streams() -> None:
-    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:  # otherwise the next open file or socket would get number 1 or 2
-        pass
-    os.close(spare)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, TextIOWrapper(FileIO(os.devnull, "w"), encoding="utf-8"))  # open until the process ends
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def init_command(
 ) -> None:
     """Propose a survey for a table of people: which columns to ask for, their values or bins, and a privacy level for each."""
     from ldpstream.output import tables
-    from ldpstream.planning.proposal import PROMISES, notes, plan_survey, propose_survey
+    from ldpstream.planning.proposal import PROMISES, notes, propose_survey
     from ldpstream.producers.table_file import attribute_name  # loads NumPy
 
     if out.is_file():
@@ -85,14 +85,13 @@ def init_command(
     name = (attribute_name(sample.stem) if sample.is_file() else "") or "survey"
     if eps is None and eps_inf is None:
         eps_inf = 2.0
-    plan = plan_survey(
-        sample, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns), several=_names(sets),
+    found = propose_survey(
+        sample, name, today, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns), several=_names(sets),
         missing=missing_words(missing), tell=tell
     )  # fmt: skip
-    found = propose_survey(plan, name, today, least=least)
     write_output(out, found.text)
-    show_table(tables.proposal_table(plan, found))
-    for line in notes(plan, found):
+    show_table(tables.proposal_table(found))
+    for line in notes(found):
         tell(line)
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")
     tell(f"The attributes' names come from line 1 of {sample}: check that this line is a header and not a person's answers.")
@@ -101,6 +100,6 @@ def init_command(
     tell("Type next:\n")
     file_name, data = shlex.quote(str(out)), shlex.quote(str(sample)) if sample.is_file() else "FILE"  # a pipe is empty now
     data += "" if missing is None else f" --missing {shlex.quote(missing)}"
-    checks = (f"check {file_name}", f"check {file_name} --people {plan.n_people}")
+    checks = (f"check {file_name}", f"check {file_name} --people {found.n_people}")
     for command in (*checks, f"demo --survey {file_name} --data {data}", f"try {file_name} --data {data}"):
         tell(f"    ldpstream {command}")

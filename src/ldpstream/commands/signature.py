@@ -1,4 +1,4 @@
-"""The commands for people who approve surveys: `key`, `sign` and `verify`."""
+"""The commands for people who approve surveys: `sign` and `verify`."""
 
 import sys
 from base64 import b64encode
@@ -19,19 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 VARIABLE = "LDPSTREAM_SIGNING_PASSPHRASE"
-KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key, as `ldpstream key` writes it")]
-
-
-@app.command(name="key")
-def key_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="the file to write: the private key, encrypted")],
-) -> None:
-    """Make a key for signing surveys, and print its public key."""
-    from ldpstream.planning.signing import new_key
-
-    if file.exists():
-        fail(f"{file}: exists; a key is never overwritten")
-    tell(new_key(file, _passphrase(file, twice=True)))
+KeyFile = Annotated[Path, typer.Option("--key", metavar="FILE", help="private key: Ed25519, PEM")]
 
 
 @app.command(name="sign")
@@ -41,7 +29,6 @@ def sign_command(
     signed_by: Annotated[
         list[str] | None, typer.Option("--signed-by", metavar="KEY", help="public key of earlier lines, besides that of --key")
     ] = None,
-    json: JsonFile = None,
 ) -> None:
     """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
     from ldpstream.planning.signing import (
@@ -72,7 +59,6 @@ def sign_command(
     append(path, lines, line, owner)
     tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines) + 1} of {path}.")
     tell(f"Public key: {public_text(owner)}")
-    write_json(json, {"line": len(lines) + 1, "public_key": public_text(owner), "statement": entry.statement})
 
 
 @app.command(name="verify")
@@ -153,7 +139,7 @@ def _public(signed_by: list[str]) -> list[bytes]:
         fail(f"--signed-by: {error}")
 
 
-def _passphrase(file: Path, twice: bool = False) -> str:
+def _passphrase(file: Path) -> str:
     from ldpstream.runtime.settings import load_settings  # only here: this module loads slowly
 
     given = load_settings().signing_passphrase
@@ -161,4 +147,4 @@ def _passphrase(file: Path, twice: bool = False) -> str:
         return given.get_secret_value()
     if not sys.stdin.isatty():
         fail(f"{file}: needs a passphrase: there is no terminal to ask at, and {VARIABLE} is not set")
-    return str(typer.prompt(f"Passphrase of {file}", hide_input=True, confirmation_prompt=twice, err=True))
+    return str(typer.prompt(f"Passphrase of {file}", hide_input=True, err=True))

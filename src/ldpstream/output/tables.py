@@ -9,10 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ldpstream.mechanisms.wording import plural
+from ldpstream.output.terminal import table
 from ldpstream.surveys import Survey
 
 if TYPE_CHECKING:  # these modules load slowly
-    from ldpstream.planning.proposal import Plan, Proposal
+    from ldpstream.planning.proposal import Proposal
     from ldpstream.publishing.estimates.frequencies import TrueAnswers
     from ldpstream.publishing.estimates.publication import Publication
 
@@ -42,14 +43,9 @@ def histogram_table(survey: Survey, publication: "Publication", truth: "TrueAnsw
     late = "" if publication.complete else ", incomplete"
     silence = "nobody reported" if publication.complete else "no report counted"
     reports = plural(publication.reports, "report") if publication.reports else silence
-    table = Table(
-        title=f"{attribute.name} · {steps} · {reports}{late}",
-        caption="\n".join(numbers_lines(publication, attribute.most is not None, numbers)),
-        title_justify="left",
-        caption_justify="left",
-    )
-    for name in ("value", "estimate", "95 % interval", *(["truth"] if shares is not None else [])):
-        table.add_column(name, justify="left" if name == "value" else "right")
+    heads = ("value", "estimate", "95 % interval", *(["truth"] if shares is not None else []))
+    caption = "\n".join(numbers_lines(publication, attribute.most is not None, numbers))
+    shown = table(f"{attribute.name} · {steps} · {reports}{late}", *heads, caption=caption)
     found = publication.estimators[publication.main].estimate()
     low, high = found.interval(0.95)
     order = np.arange(attribute.k)
@@ -58,10 +54,10 @@ def histogram_table(survey: Survey, publication: "Publication", truth: "TrueAnsw
     for v in order.tolist():
         interval = "–" if math.isnan(low[v]) else f"{share(low[v])[:-2]} … {share(high[v])}"
         truths = [share(shares[v])] if shares is not None else []
-        table.add_row(escape(attribute.label(v)), share(found.frequencies[v]), interval, *truths)
+        shown.add_row(escape(attribute.label(v)), share(found.frequencies[v]), interval, *truths)
     if attribute.k > MOST_ROWS:
-        table.add_row(f"… {attribute.k - MOST_ROWS} more")
-    return table
+        shown.add_row(f"… {attribute.k - MOST_ROWS} more")
+    return shown
 
 
 def cohort_lines(survey: Survey, publications: "list[Publication]") -> list[str]:
@@ -87,12 +83,12 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: "list[Tru
     return {"survey": survey.name, "fingerprint": survey.fingerprint.hex(), "estimates": estimates}
 
 
-def proposal_table(plan: "Plan", found: "Proposal") -> Table:
-    shown = Table(title=f"Columns of {plural(plan.n_people, 'person', 'people')}", title_justify="left")
+def proposal_table(found: "Proposal") -> Table:
+    shown = Table(title=f"Columns of {plural(found.n_people, 'person', 'people')}", title_justify="left")
     for name in ("column", "missing", "in the survey", "mechanism"):
         shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
     for asked in found.asked:
         shown.add_row(asked.column.name, f"{asked.column.missing.total():,}", asked.domain.words, asked.mechanism.name)
-    for column, dropped in plan.dropped:
+    for column, dropped in found.dropped:
         shown.add_row(column.name, f"{column.missing.total():,}", f"not: {dropped.why}", "–", style="dim")
     return shown

@@ -34,7 +34,7 @@ SEVERAL = 0.1  # least share of cells with a separator in a column with several 
 RARE_NUMBERS = 0.05  # largest share of people with rare numbers, if numbers are listed
 MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
-BINS = 10  # wanted number of bins of equal width
+BINS = 10  # wanted number of bins of equal width, by default
 MAX_LABEL = 200
 NO_ANSWER = r"-[1-9]|-?[7-9]{1,9}"  # numbers that often stand for "no answer"
 IDENTIFIERS = {
@@ -141,11 +141,12 @@ def read_columns(
     return n_people, columns
 
 
-def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain | Dropped:
+def propose(column: Column, least: int, several: Collection[str] = (), bins: int = BINS) -> Domain | Dropped:
     """Returns the domain of a column's attribute, or the reason to drop the column.
 
     Args:
         several: names of columns with several answers, beside those that are recognised.
+        bins: wanted number of bins of equal width.
     """
     n = column.cells.total()
     words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name).lower()))
@@ -162,7 +163,7 @@ def propose(column: Column, least: int, several: Collection[str] = ()) -> Domain
     if column.name in several or separated >= max(least, SEVERAL * n):
         return _sets(column, least)
     if column.n_texts == 0 and not words & CODES:
-        return _numbers(column, least)
+        return _numbers(column, least, bins)
     return _texts(column, least)
 
 
@@ -264,7 +265,7 @@ def _listed(column: Column, kept: list[str], rare: int, least: int, more: str = 
     return Domain(keys | ({"ordered": True} if ordered else {}), said, hint)
 
 
-def _numbers(column: Column, least: int) -> Domain | Dropped:
+def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
     counts, written = Counter[Decimal](), dict[Decimal, list[str]]()
     for cell, count in column.cells.items():
         number = Decimal(column.numbers[cell])
@@ -297,7 +298,7 @@ def _numbers(column: Column, least: int) -> Domain | Dropped:
         return Dropped(f"fewer than {least} people differ from the most frequent values")
     middle = _rank(ordered, counts, (n + 1) // 2)
     skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
-    edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers)
+    edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers, bins)
     kind = "integers" if integers else "numbers"
     if twice and not integers:
         hint = f"{twice[0]} count as one number. If they are versions or codes, drop the column. {hint}".strip()
@@ -346,13 +347,13 @@ def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> 
     raise AssertionError("the rank is at most the number of people")
 
 
-def even_edges(lowest: Decimal, highest: Decimal, integers: bool) -> list[int | float]:
-    """Returns edges of at most 11 equal bins that enclose the range, at multiples of 1, 2 or 5 times a power of ten.
+def even_edges(lowest: Decimal, highest: Decimal, integers: bool, bins: int = BINS) -> list[int | float]:
+    """Returns edges of at most `bins` + 1 equal bins that enclose the range, at multiples of 1, 2 or 5 times a power of ten.
 
     >>> even_edges(Decimal("18"), Decimal("87"), True)
     [10, 20, 30, 40, 50, 60, 70, 80, 90]
     """
-    step = _round_up((highest - lowest) / BINS)
+    step = _round_up((highest - lowest) / bins)
     if integers:
         step = max(step, Decimal(1))
     first, last = math.floor(lowest / step), math.ceil(highest / step)

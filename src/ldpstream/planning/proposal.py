@@ -6,19 +6,16 @@ The survey's comments contain nothing about single people.
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.wording import plural
 from ldpstream.planning.advise import SURVEY, WINDOW, best, document, equal_shares, possible, reason, variances
-from ldpstream.planning.columns import Column, Domain, Dropped, propose, read_columns, rounded
+from ldpstream.planning.columns import BINS, Column, Domain, Dropped, propose, read_columns
 from ldpstream.planning.question import MAX_PEOPLE, AdviceError, Question
 from ldpstream.planning.toml_text import toml_lines, toml_value
 from ldpstream.producers.people_file import CellReader, missing_words
@@ -43,45 +40,49 @@ PROMISES = {
     True: "All levels are memoized: eps_inf is for values that hardly ever change. For values that change, run init --eps",
     False: f"All levels are one-time, for values that may change: a report in {SPACED} days, at most {SPACED} reports",
 }  # is the survey memoized?
-FINER = (5, 2)  # parts into which bins of equal width may be split, the best first
+FINE = 50  # wanted number of bins with --eps: Square Wave then has its smallest errors (`docs/howto/numbers.md`)
 SAMPLED = "every device samples one attribute, once, and answers only that one"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The attributes of a survey, before the adviser has chosen the levels.
+class Asked:
+    """A column that the survey asks for.
 
     Attributes:
-        kept: the attributes, in the order of the columns: column, domain, shares of the values, and question. The shares are
-            those of the sample; for several answers they are `equal_shares`, since only one mechanism answers such a question.
+        shares: (k,) shares of the values in the sample; for several answers `equal_shares`: only one mechanism answers such
+            a question.
+        mechanism: the mechanism of its level, and the reason for it.
     """
-
-    n_people: int
-    kept: list[tuple[Column, Domain, FloatArray, Question]]
-    dropped: list[tuple[Column, Dropped]]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A column that the survey asks for, its domain, the mechanism of its level, and the reason for the mechanism."""
 
     column: Column
     domain: Domain
+    shares: FloatArray
+    question: Question
     mechanism: Mechanism
     reason: str
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A proposed survey: its text in TOML with comments, the survey that the text states, and its attributes."""
+    """A proposed survey.
+
+    Attributes:
+        text: the survey in TOML, with comments.
+        asked: its attributes, in the order of the columns.
+        dropped: the other columns.
+    """
 
     text: str
     survey: Survey
+    n_people: int
     asked: list[Asked]
+    dropped: list[tuple[Column, Dropped]]
 
 
-def plan_survey(
+def propose_survey(
     path: Path,
+    name: str,
+    start: datetime,
     *,
     eps: float | None = None,
     eps_inf: float | None = None,
@@ -90,8 +91,8 @@ def plan_survey(
     several: Sequence[str] = (),
     missing: Sequence[str] = MISSING,
     tell: Callable[[str], None] = lambda _: None,
-) -> Plan:
-    """Decides what a survey asks for, from a CSV file with one row for each person.
+) -> Proposal:
+    """Proposes a survey for a CSV file with one row for each person.
 
     Args:
         eps: loss of each report, in nats, for one-time levels; None for memoized levels.
@@ -107,76 +108,44 @@ def plan_survey(
     sets = {column.name for column in columns if {column.name, column.header} & set(several)}
     if unknown := sorted(set(several) - {name for column in columns for name in (column.name, column.header)}):
         raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
-    proposals = [(column, _possible(column, propose(column, least, sets), split=eps is not None)) for column in columns]
+    bins = BINS if eps is None else FINE
+    proposals = [(column, _possible(column, propose(column, least, sets, bins))) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
         whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
         raise AdviceError(f"{path}: no column is suitable: {whys}")
     devices = max(2, min(n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
-    kept = []
-    for column, domain in domains:
-        attribute = _attribute_of(column, domain)
-        question = Question(
-            k=attribute.k - (attribute.most or 0), people=devices, eps=eps, eps_inf=eps_inf, choices=attribute.most,
-            numbers=eps is not None and attribute.bins is not None,
-        )  # fmt: skip
-        shares = _shares(column, attribute) if attribute.most is None else equal_shares(question)
-        kept.append((column, domain, shares, question))
-    return Plan(n_people, kept, dropped)
-
-
-def propose_survey(plan: Plan, name: str, start: datetime, *, least: int) -> Proposal:
-    asked = [_asked(*one) for one in plan.kept]
+    asked = [_asked(column, domain, devices, eps, eps_inf) for column, domain in domains]
     text = _text(name, start, least, asked)
-    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), asked)
+    return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), n_people, asked, dropped)
 
 
-def _asked(column: Column, domain: Domain, shares: FloatArray, question: Question) -> Asked:
-    middles = None
+def _asked(column: Column, domain: Domain, people: int, eps: float | None, eps_inf: float | None) -> Asked:
+    attribute, middles = _attribute_of(column, domain), None
+    question = Question(
+        k=attribute.k - (attribute.most or 0), people=people, eps=eps, eps_inf=eps_inf, choices=attribute.most,
+        numbers=eps is not None and attribute.bins is not None,
+    )  # fmt: skip
     if question.numbers:
         edges = np.array(domain.keys["bins"], float)
         middles = (edges[1:] + edges[:-1]) / 2
+    shares = _shares(column, attribute) if attribute.most is None else equal_shares(question)
     found = variances(question, possible(question)[0], shares, middles)
     chosen = best(found)
-    return Asked(column, domain, chosen, reason(chosen, found))
+    return Asked(column, domain, shares, question, chosen, reason(chosen, found))
 
 
-def notes(plan: Plan, found: Proposal) -> list[str]:
+def notes(found: Proposal) -> list[str]:
     """Lines for the author about words for no answer, and about numbers that may be codes."""
-    columns = [*(asked.column for asked in found.asked), *(column for column, _ in plan.dropped)]
+    columns = [*(asked.column for asked in found.asked), *(column for column, _ in found.dropped)]
     words = [(column.name, Counter({word: n for word, n in column.missing.items() if word})) for column in columns]
     hints = [f"{asked.column.name}: {asked.domain.hint}" for asked in found.asked if asked.domain.hint]
     return [*(f"{name}: {missing_words(left)}" for name, left in words if left), *hints]
 
 
-def finer_bins(edges: Sequence[int | float]) -> list[int | float]:
-    """Returns finer edges: each bin in 5 parts, or else in 2 parts.
-
-    Square Wave has the smallest errors with about 50 bins (`docs/howto/numbers.md`). If all edges are integers, the finer edges
-    must be integers, too. Bins of unequal width are not split.
-
-    >>> finer_bins([0, 10, 20]), finer_bins([0, 2, 4]), finer_bins([0, 1, 5])
-    ([0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [0, 1, 2, 3, 4], [0, 1, 5])
-    """
-    width = Decimal(str(edges[1])) - Decimal(str(edges[0]))
-    if any(Decimal(str(b)) - Decimal(str(a)) != width for a, b in pairwise(edges)):
-        return list(edges)
-    whole = all(isinstance(edge, int) for edge in edges)
-    parts = next((parts for parts in FINER if not whole or width % parts == 0), 1)
-    return [rounded(Decimal(str(edges[0])) + i * width / parts) for i in range(parts * (len(edges) - 1) + 1)]
-
-
-def _split(domain: Domain) -> Domain:
-    coarse = domain.keys["bins"]
-    finer = finer_bins(coarse)
-    words = domain.words.replace(plural(len(coarse) - 1, "bin"), plural(len(finer) - 1, "bin"))
-    return replace(domain, keys={"bins": finer}, words=words)
-
-
-def _possible(column: Column, domain: Domain | Dropped, *, split: bool) -> Domain | Dropped:
+def _possible(column: Column, domain: Domain | Dropped) -> Domain | Dropped:
     if isinstance(domain, Domain):
-        domain = _split(domain) if split and "bins" in domain.keys else domain
         try:
             _attribute_of(column, domain)
         except SurveyError as error:  # its text shows a value after the comma

@@ -1,7 +1,6 @@
-"""Signing keys, and the file of signatures of a folder of surveys."""
+"""Private keys, and the file of signatures of a folder of surveys."""
 
 import base64
-import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -29,9 +28,6 @@ from ldpstream.surveys.survey_file import toml_document
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-MIN_PASSPHRASE = 12  # characters
-MAX_PASSPHRASE = 1023  # bytes in UTF-8, the limit of OpenSSL
-
 
 class SigningError(UserError):
     """A key or a file of signatures cannot be used, or cryptography is missing."""
@@ -52,33 +48,6 @@ class Entry(NamedTuple):
     changes: list[Difference]
 
 
-def new_key(path: Path, passphrase: str) -> str:
-    """Writes a new private key, encrypted, into a new file that only its owner may read; returns the public key.
-
-    Raises:
-        SigningError: if the file exists or cannot be written, or the passphrase is too short or too long.
-    """
-    if len(passphrase) < MIN_PASSPHRASE:
-        raise SigningError(f"{path}: the passphrase must have at least {MIN_PASSPHRASE} characters, got {len(passphrase)}")
-    if (size := len(passphrase.encode())) > MAX_PASSPHRASE:
-        raise SigningError(f"{path}: the passphrase must have at most {MAX_PASSPHRASE} bytes, got {size}")
-    _require_cryptography()
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(passphrase.encode()),
-    )  # fmt: skip
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(pem)
-    except OSError as error:
-        raise SigningError(f"{path}: cannot be written: {error.strerror}") from None
-    return public_text(key)
-
-
 def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     """Reads a private key, Ed25519 in PEM (PKCS #8), encrypted or not.
 
@@ -96,7 +65,7 @@ def load_key(path: Path, passphrase: str | None) -> "Ed25519PrivateKey":
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningError(f"{path}: not an Ed25519 private key (PEM), or the passphrase is wrong; `ldpstream key` makes one")
+        raise SigningError(f"{path}: not an Ed25519 private key (PEM), or the passphrase is wrong")
     return key
 
 
