@@ -7,10 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ldpstream.estimators.estimate import NORMAL, Group
-from ldpstream.estimators.filter.local_level import Filtered
-from ldpstream.estimators.maximum.standard_errors import standard_errors
-from ldpstream.estimators.sets import mean_of_filtered
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.grr import probabilities
 from ldpstream.mechanisms.families.padded_sampling import LongitudinalPaddedSampling, PaddedSampling, SetMechanism
@@ -101,47 +97,3 @@ def test_variances_and_covariances_in_a_window_are_those_of_all_sequences(m: Set
     np.testing.assert_allclose(covariance.sum(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose((SEQUENCES / T - q) / (p - q) @ np.ones(D), 1)
     np.testing.assert_allclose(chances @ ((SEQUENCES / T - q) / (p - q)), SHARES)  # the estimate
-
-
-def test_the_number_of_dummies_and_the_choice_of_members_have_the_stated_variances() -> None:
-    has("Σ (2j+1) πⱼ − (Σ πⱼ)²", "c = (1 + (t−1)/m)/t for PS-GRR, and 1 for L-PS-GRR", "f (c−f) t/N")
-    pi, dummies = M * SHARES[N:], np.array([len(held & {3, 4}) for held in SETS])
-    stated = sum((2 * j + 1) * pi[j] for j in range(M)) - pi.sum() ** 2
-    assert stated == pytest.approx(PEOPLE @ dummies**2 - (PEOPLE @ dummies) ** 2)
-    has("This, divided by Σ πⱼ (1−πⱼ), is")
-    lasting = np.append(np.zeros(N), np.full(M, 1e-4))
-    number = mean_of_filtered(Filtered(SHARES, np.sqrt(lasting), lasting, np.zeros(D), None), (ONCE,))
-    assert number is not None
-    factor = ((number.high - number.low) / 2 / NORMAL) ** 2 / M**2 / lasting.sum()
-    assert factor == pytest.approx(stated / (pi @ (1 - pi)))
-    for v in range(D):  # one person's share of reports that encode v: T draws of a member, or one draw
-        chosen = np.array([v in held for held in SETS]) / M
-        variance = PEOPLE @ (chosen * (1 - chosen) / T + chosen**2) - SHARES[v] ** 2
-        c = (1 + (T - 1) / M) / T
-        assert SHARES[v] * (c - SHARES[v]) == pytest.approx(variance)
-        assert ONCE.reading.concentration(T) == pytest.approx(c)
-    assert CHAIN.reading.concentration(T) == 1
-
-
-def test_the_likelihood_errors_of_two_levels_are_at_most_a_tenth_too_small() -> None:
-    """The exact errors have the true covariances in a window."""
-    has("at most 10 % too small in 300 random populations (n = 3, m = 2)")
-    rng, held, ratios = np.random.default_rng(3), np.array([[s in one for s in range(D)] for one in SETS]), []
-    for trial in range(300):
-        people = rng.dirichlet(np.full(len(SETS), (0.1, 0.5, 1.0)[trial % 3]))
-        shares, score, hessian = people @ held / M, np.zeros((D, D)), np.zeros(D)
-        groups: list[Group] = []
-        for eps, t, reports in ((1.0, 1, 20_000), (4.0, 14, 7000)):
-            m = PaddedSampling(N, eps, M)
-            given = np.where(held, m.member, m.other)
-            mean = people @ given
-            kept = (people[:, None] * given).T @ given
-            of_report = np.diag(mean) - kept + t * (kept - np.outer(mean, mean))  # covariance of the counts / t
-            slope = (m.p - m.q) / (m.q + (m.p - m.q) * shares)
-            hessian += reports * (m.p - m.q) * slope
-            score += reports * of_report * np.outer(slope, slope)
-            groups.append((m, m.table(reports, np.array([reports, *[0] * (D - 1)]))))
-        project = np.diag(1 / hessian) - np.outer(1 / hessian, 1 / hessian) / (1 / hessian).sum()
-        exact = np.sqrt(np.diag(project @ score @ project))
-        ratios.append((standard_errors(groups, shares, [1, 14]) / exact)[shares > 0.001].min())
-    assert 0.9 < min(ratios) < 0.95

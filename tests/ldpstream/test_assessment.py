@@ -129,13 +129,6 @@ def test_a_survey_whose_page_prints_no_chances_for_known_shares_promises_none() 
     assert ["Where one answer is common" in written(name)["notice"] for name in ("plain", "set")] == [True, False]
 
 
-def test_the_loss_of_a_day_counts_its_steps() -> None:
-    """A day has 24 steps of an hour."""
-    loss = max(m.eps_sequence(24).value for levels in SURVEYS["demo"].mechanisms for m in levels)
-    (told,) = re.findall(r"last a day\), seen alone, lose at most ε = ([\d.]+)\.", written("demo")["assessment"])
-    assert loss <= float(told) <= loss * 1.001
-
-
 def test_the_second_promise_comes_after_the_first_and_states_its_bound() -> None:
     survey = OTHERS["crowd"]
     (row,) = [row for row in second_promise(survey, None) if row.span == "life"]
@@ -216,17 +209,6 @@ def test_papers_of_a_changed_survey_are_found(files: Files, old: str, new: str) 
     assert (status, "does not fit" in said) == (2, True)
 
 
-def test_a_sentence_that_no_longer_holds_is_found(files: Files) -> None:
-    """Any text may stand where the survey has no purpose, so only the digest differs."""
-    plain = files.survey.read_text()
-    files.survey.write_text('purpose = "Plans"\n' + plain)
-    files.folder = files.folder.with_name("with purpose")
-    assert files.command("assessment", files.survey, "--out", files.folder)[0] == 0
-    files.survey.write_text(plain)
-    status, (said,) = files.check()
-    assert (status, said.split("lacks: ")[1].startswith("<!--")) == (2, True)
-
-
 def test_existing_papers_stay_and_get_no_company(files: Files) -> None:
     for paper in PAPERS:
         (files.folder / f"{paper}.md").unlink()
@@ -235,11 +217,6 @@ def test_existing_papers_stay_and_get_no_company(files: Files) -> None:
     status, _, (said,) = files.command("assessment", files.survey, "--out", files.folder)
     assert (status, "exists, and people may have completed it" in said) == (2, True)
     assert ([*files.folder.iterdir()], last.read_text()) == ([last], "completed")
-
-
-def test_papers_are_written_or_compared(files: Files) -> None:
-    status, (said,) = files.check("--out", files.folder.with_name("more"))
-    assert (status, "not both" in said, files.folder.with_name("more").exists()) == (2, True, False)
 
 
 def test_a_bad_survey_or_language_gets_one_line(files: Files, tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from lab.processes import THREADS
 from ldpstream import __version__
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.services.rehearse import rehearse
@@ -92,7 +90,6 @@ def one_line(done: Done, *words: str) -> None:
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     assert len(lines) == 1, done.stderr
     assert all(word in lines[0] for word in words), lines[0]
-    assert "Traceback" not in done.stderr
 
 
 def test_labels_with_markup_are_printed_literally(tmp_path: Path) -> None:
@@ -102,24 +99,6 @@ def test_labels_with_markup_are_printed_literally(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "[home]" in done.stdout
     assert "[/b]" in done.stdout
-
-
-def test_an_invalid_value_gives_one_line_without_the_value(tmp_path: Path) -> None:
-    data, out = tmp_path / "data.csv", tmp_path / "out.json"
-    data.write_text("person,step,value\np1,0,Duration 99h\n")
-    done = ldpstream("demo", "--survey", MS_FIMU, "--data", data, "--json", out)
-    one_line(done, "data.csv", "column 3", "visit_duration")
-    assert "99h" not in done.stderr
-    assert "p1" not in done.stderr
-    assert not out.exists()
-
-
-def test_a_rehearsal_starts_now(tmp_path: Path) -> None:
-    out, before_s = tmp_path / "now.toml", int(time.time())
-    done = ldpstream("rehearse", DEMO, out)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{out}: starts now, a step every 5 s\n"
-    assert before_s * 1000 <= load_survey(out).start_ms <= time.time() * 1000
 
 
 def test_a_rehearsal_replaces_the_rehearsal_that_it_overwrites(tmp_path: Path) -> None:
@@ -156,19 +135,6 @@ def test_a_rehearsal_with_a_relay_requires_the_relay(tmp_path: Path, lateness: i
     assert rehearse(source, out, 5, 1_800_000_000).relay is None
 
 
-def test_a_rehearsal_has_no_comments_about_other_steps(tmp_path: Path) -> None:
-    """Keys may be quoted, texts may have several lines, and values may have the sign of a comment."""
-    source, out = tmp_path / "survey.toml", tmp_path / "now.toml"
-    values = r"""values = ["#1", '#2 "', "a\"#b", """ + '"""c"#d"""]'
-    lines = DEMO.read_text(encoding="utf-8").replace("values = [", f"{values}  # not the last\n#old = [", 1)
-    lines = lines.replace("step_seconds", '"step_seconds"', 1).replace('name = "demo"', 'name = """\ndemo"""', 1)
-    source.write_text(f"{lines}  # a comment on the last line", encoding="utf-8")
-    assert rehearse(source, out, 5, 1_800_000_000).attributes == load_survey(source).attributes
-    assert [line for line in out.read_text(encoding="utf-8").splitlines() if "#" in line] == [
-        r'values = ["#1", "#2 \"", "a\"#b", "c\"#d"]'
-    ]
-
-
 # ---- the terminal
 
 
@@ -185,12 +151,6 @@ def test_ctrl_c_during_the_start_prints_nothing(module: str) -> None:
     check, demo = ["check", str(DEMO)], ["demo", "--page", "--users", "1", "--steps", "1"]
     done = interrupted(module, "default", *(demo if module == "fastapi" else check))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
-def test_an_ignored_ctrl_c_stays_ignored() -> None:
-    """Background commands of a shell script ignore Ctrl-C."""
-    done = interrupted("ldpstream.commands.cli", "ignored", "check", str(DEMO))
-    assert done.returncode == 0, done.stderr
 
 
 def interrupted(*arguments: str) -> Done:
@@ -222,30 +182,6 @@ def test_output_without_utf_8_replaces_letters(command: str, setting: dict[str, 
     assert "?" in done.stdout
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc, which only Linux has")
-@pytest.mark.parametrize(
-    ("asked", "alone"),
-    [
-        ({}, True), ({"OMP_NUM_THREADS": ""}, True), ({"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "1"}, True),
-        ({"OPENBLAS_NUM_THREADS": "2"}, False), ({"OMP_NUM_THREADS": "2"}, False),
-    ],
-)  # fmt: skip
-def test_linear_algebra_has_one_thread_unless_the_user_asks_for_more(asked: dict[str, str], alone: bool) -> None:
-    program = (
-        "import os, sys; sys.argv = ['ldpstream', 'check', 'surveys/samples/demo.toml']\n"
-        "from ldpstream.__main__ import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)"
-    )
-    env = {key: value for key, value in os.environ.items() if key not in THREADS} | {"PYTHONPATH": str(ROOT)}
-    env |= asked
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    threads, numpy_is_loaded = done.stdout.splitlines()[-1].split()
-    assert numpy_is_loaded == "True"
-    assert (threads == "2") == alone  # the main thread, and the one that waits for a stop signal
-
-
 def test_the_package_lists_and_lazily_loads_its_names() -> None:
     """Python loads each name on first use."""
     program = "import sys, ldpstream; names = set(dir(ldpstream)); assert 'numpy' not in sys.modules\n"
@@ -275,21 +211,6 @@ def test_the_help_loads_no_slow_module() -> None:
     assert not loaded & {"numpy", "scipy", "faust", "ldpstream.mechanisms.base", "ldpstream.surveys.survey"}
 
 
-def test_check_loads_no_scipy() -> None:
-    """The losses of the demo survey need no linear programme."""
-    program = (
-        f"import sys; sys.argv = ['ldpstream', 'check', {str(DEMO)!r}]\n"
-        "from ldpstream.__main__ import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, cwd=ROOT, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    assert "ldpstream.promises.check_document" in loaded
-    assert "scipy" not in loaded
-
-
 @pytest.mark.parametrize("caught", ["()", "(SystemExit, KeyboardInterrupt)"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) -> None:
@@ -305,17 +226,3 @@ def test_a_running_demo_ends_at_a_signal(number: signal.Signals, caught: str) ->
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 128 + number, done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_process_that_ignores_its_deadline_is_ended() -> None:
-    """The control is a process without a deadline, which continues."""
-    program = "import os, signal, time; from ldpstream.services.signals import ends_on_signal\n"
-    program += "from ldpstream.runtime import process\n"
-    program += "process.ALARM_AFTER_S = 600; stop = ends_on_signal({}); "  # the deadline's thread must end the process
-    program += (
-        "os.kill(os.getpid(), signal.SIGTERM); end = time.monotonic() + {}\nwhile time.monotonic() < end: time.sleep(0.1)\n"
-    )
-    program += "raise SystemExit(7 if stop.is_set() else 8)"
-    commands = [[sys.executable, "-c", program.format(limit, runs_s)] for limit, runs_s in (("0.2", 600), ("", 1))]
-    ended = [subprocess.run(command, check=False).returncode for command in commands]
-    assert ended == [0, 7]

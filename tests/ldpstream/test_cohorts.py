@@ -6,11 +6,9 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from ldpstream.commands.demo import demo
-from ldpstream.commands.promise import ledger
 from ldpstream.output.terminal import console
 from ldpstream.producers.values import MarkovValues
 from ldpstream.publishing.estimates.publication import Publication
@@ -44,13 +42,6 @@ def test_the_histograms_of_all_people_are_those_without_cohorts_to_the_last_bit(
     assert everybody(cohorts=True) == everybody(cohorts=False)
 
 
-def test_the_truth_of_all_people_is_that_without_cohorts() -> None:
-    for p in everybody(cohorts=False):
-        found, same = demo_of(cohorts=True).truth.of(p), demo_of(cohorts=False).truth.of(p)
-        assert found.shares == same.shares
-        assert found.numbers == pytest.approx(same.numbers, rel=1e-12)
-
-
 def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_path: Path) -> None:
     file, out = tmp_path / "survey.toml", tmp_path / "demo.json"
     file.write_text(TEXT, encoding="utf-8")
@@ -65,12 +56,3 @@ def test_the_demo_prints_the_reports_of_each_cohort_and_no_histogram_of_one(tmp_
     estimates = json.loads(out.read_text())["estimates"]
     assert {e["cohort"] for e in estimates} == {None, "1.0", "1.1", "other"}
     assert all(bool(e["estimators"]) is not e["below_least"] for e in estimates)
-
-
-@pytest.mark.parametrize("cohorts", [True, False])
-def test_the_ledger_says_that_it_leaves_the_cohort_out(cohorts: bool, tmp_path: Path) -> None:
-    file = tmp_path / "survey.toml"
-    file.write_text(TEXT if cohorts else DEMO.read_text(encoding="utf-8"), encoding="utf-8")
-    with console.capture() as capture:
-        ledger(file)
-    assert ("shows the device's cohort (version) openly" in capture.get()) is cohorts

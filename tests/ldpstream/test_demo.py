@@ -8,12 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ldpstream.output.tables import histogram_table
-from ldpstream.producers.people_file import read_people
 from ldpstream.producers.values import MarkovValues
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import parse_survey
-from tests.small_survey import small_survey
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())
 PEOPLE, STEPS = 20_000, 8
@@ -70,41 +67,3 @@ def test_the_truth_of_numbers_is_that_of_the_people_not_of_the_bins() -> None:
             pooled = np.concatenate([numbers for numbers in people[first : p.step + 1] if numbers is not None])
             assert list(found.values()) == pytest.approx(numbers_of(pooled), rel=1e-12)
         assert p.attribute == "latency_ms" or not found
-
-
-def test_the_truth_of_a_table_of_numbers(tmp_path: Path) -> None:
-    """A number outside the bins stays as it is. Numbers in wide bins lie at their lower ends here, so their truth is far from
-    the published values, but in the intervals. As a control, the middles of the bins are not the truth."""
-    level = {"name": "a", "mechanism": "GRR", "eps": 6.0}
-    survey = small_survey({"name": "km", "bins": [0, 10, 100, 500], "level": [level]})
-    rows = [f"{i},{step},{number}" for step in (0, 1) for i, number in enumerate([*["0", "10.5", "101"] * 600, "700"])]
-    (tmp_path / "people.csv").write_text("\n".join(["person,step,km", *rows, *(f"{2000 + i},1,11" for i in range(999))]))
-    demo = Demo(survey, read_people(tmp_path / "people.csv", survey), 1)
-    demo.run(lambda step, made: None)
-    of = {(p.span, p.step): p for p in demo.service.results.history()}
-    truth = {key: demo.truth.of(p).numbers for key, p in of.items()}
-    total = 600 * 111.5 + 700
-    assert truth["step", 0] == {"mean": total / 1801, "p50": 10.5, "p90": 101.0, "p99": 101.0}
-    assert truth["step", 1] == {"mean": (total + 999 * 11) / 2800, "p50": 11.0, "p90": 101.0, "p99": 101.0}
-    assert truth["window", 1] == {"mean": (2 * total + 999 * 11) / 4601, "p50": 10.5, "p90": 101.0, "p99": 101.0}
-    for p in (of[key] for key in truth if key[0] != "filtered"):
-        for name, true in demo.truth.of(p).numbers.items():
-            published = p.numbers[name]
-            assert published.low is not None
-            assert published.high is not None
-            assert published.low <= true <= published.high
-        assert truth[p.span, p.step]["mean"] < p.numbers["mean"].value - 30
-    caption = histogram_table(survey, of["window", 1], demo.truth.of(of["window", 1])).caption
-    assert "truth 31.77" in str(caption)
-    assert "truth 101" in str(caption)
-
-
-@pytest.mark.parametrize("lateness", [0, 1])
-@pytest.mark.parametrize("people", [30, 300])
-def test_every_step_is_published(people: int, lateness: int) -> None:
-    """With few reports, some partitions of the log get none. They then need markers for each of the last steps."""
-    survey = parse_survey(copy.deepcopy(DEMO) | {"lateness_steps": lateness})
-    demo = Demo(survey, MarkovValues(survey, people, 3, 1), 1)
-    demo.run(lambda step, made: None)
-    steps = {p.step for p in demo.service.results.history() if p.span == "step"}
-    assert {0, 1, 2} <= steps

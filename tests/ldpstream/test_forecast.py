@@ -161,26 +161,6 @@ def test_the_half_width_of_the_filter(level: str) -> None:
     assert np.mean(errors) < predicted**2  # the filter errs less: `forecast.UNSURE`
 
 
-def test_the_filter_finds_the_least_jump_within_five_steps() -> None:
-    k, people, runs, before = 4, 4000, 60, 60
-    survey = survey_of('mechanism = "GRR"\neps = 1.0', k)
-    ((m,),), (row,) = survey.mechanisms, forecast(survey, people)
-    parts, rng = {}, np.random.default_rng(4)
-    for part in (0.0, 0.5, 1.0):
-        jump = part * row.least_jump
-        old, new = np.full(k, 1 / k), np.full(k, (1 - 1 / k - jump) / (k - 1))
-        new[0] = 1 / k + jump
-        steps = [old] * before + [new] * 5
-        alarms = [
-            any(found.change is not None for found in list(filtered(m, steps, people, rng, sample=False))[before:])
-            for _ in range(runs)
-        ]
-        parts[part] = np.mean(alarms)
-    assert parts[0.0] == 0  # 300 steps; at one false alarm in 10 000 steps, an alarm has a probability of 3 %
-    assert abs(parts[1.0] - 0.9) < SIGMAS * math.sqrt(0.09 / runs)
-    assert parts[0.5] < 0.9 - SIGMAS * math.sqrt(0.09 / runs)  # control: half of the jump
-
-
 # ---- people
 
 
@@ -199,14 +179,6 @@ def test_smp_divides_the_people_and_spl_does_not() -> None:
     assert rows_of(survey_of(level, 6, 4, "rs+fd"), 1000).people == 1000
 
 
-def test_a_spaced_level_has_one_device_in_w_at_a_step_and_all_in_the_window() -> None:
-    spaced = rows_of(survey_of(LEVELS["spaced symbols"], 6), 8000)
-    every = rows_of(survey_of('mechanism = "GRR"\neps = 1.0', 6), 1000)
-    assert spaced.reports == 1000
-    assert spaced.spans["step"].half_width == pytest.approx(every.spans["step"].half_width)
-    assert spaced.spans["window"].half_width == pytest.approx(every.spans["step"].half_width / math.sqrt(8))
-
-
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("span", ["step", "window", "filter"])
 def test_the_wished_width_needs_exactly_the_people(level: str, span: str) -> None:
@@ -214,12 +186,6 @@ def test_the_wished_width_needs_exactly_the_people(level: str, span: str) -> Non
     needed = rows_of(survey, 1000, 0.03).spans[span].people
     assert rows_of(survey, needed).spans[span].half_width <= 0.03 * (1 + 1e-9)
     assert rows_of(survey, needed - 1).spans[span].half_width > 0.03 * (1 - 1e-9)
-
-
-def test_few_people_see_no_share() -> None:
-    row = rows_of(survey_of(LEVELS["fresh bits"], 6), 2)
-    assert row.spans["step"].least_share is None
-    assert row.spans["step"].half_width > 1
 
 
 # ---- the command

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import re
 import tomllib
 from datetime import UTC, datetime
@@ -13,14 +12,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 from prometheus_client import CollectorRegistry
-from scipy.special import ndtri
 
 from ldpstream.device import Wallet, WalletFull
-from ldpstream.estimators import matrix_inversion
-from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import IntArray
-from ldpstream.planning.forecast import INTERVAL, POWER, least_share, person_variances
-from ldpstream.planning.toml_text import document_text
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.summaries import Alert, alerts
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
@@ -66,16 +60,6 @@ def candidates(**changed: Any) -> Survey:
 # ---- the survey with the candidates
 
 
-def test_a_file_says_what_its_document_says() -> None:
-    document = tomllib.loads(SURVEY) | {
-        "title": 'Wie "man" reist \\ #', "start": datetime(2026, 1, 5, 1, tzinfo=UTC),
-        "cohort": {"name": "version", "values": ["1", "2"], "least": 5},
-    }  # fmt: skip
-    document["attribute"][0] |= {"aliases": {"Straßenbahn, alt": "bus"}}
-    assert tomllib.loads(document_text(document)) == document
-    assert parse_survey(tomllib.loads(document_text(document))) == parse_survey(document)
-
-
 def test_the_survey_of_the_document_needs_no_fresh_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Control: the wallet refuses a survey that begins right after the end."""
     old, later = parse_survey(tomllib.loads(SURVEY)), candidates()
@@ -104,36 +88,6 @@ def test_the_request_of_the_document_finds_the_value() -> None:
     rows = list(csv.DictReader(io.StringIO(client_of(survey, demo).get(query).text)))
     listed = ("car", "bus", "bicycle", "other")
     assert [row["label"] for row in rows if row["label"] not in listed and float(row["low"]) > 0] == ["ferry", "scooter"]
-
-
-def test_the_stated_share_is_found_and_values_without_people_are_not() -> None:
-    """300 runs of 30 candidates, five standard errors of a share. Control: half of the share is found less often."""
-    runs, people, k, c = 300, 4000, 32, 30
-    m = mechanism("OLH", k, eps=2.0)
-    variance = person_variances(m, 1)["window"]
-    z = -float(ndtri(0.05 / c))
-    least = least_share(variance, people, z)
-    assert least is not None
-    ratio = (-float(ndtri(0.05 / 1000)) + POWER) / (INTERVAL + POWER)
-    assert round(ratio, 1) == 1.6  # as the document says
-    rng, seen = np.random.default_rng(33), {}
-    for share in (0.0, least / 2, least):
-        shares = np.zeros(k)
-        shares[:3] = 0.7, 0.3 - share, share
-        hits = alarms = 0
-        for _ in range(runs):
-            values = np.repeat(np.arange(k), rng.multinomial(people, shares))
-            low = matrix_inversion(m, m.tabulate(m.report(values, rng))).interval(1 - 0.1 / c)[0]
-            hits += int(low[2] > 0)
-            alarms += int((low[3:] > 0).any())
-        seen[share] = hits / runs, alarms / runs
-
-    def near(rate: float, chance: float) -> bool:
-        return abs(rate - chance) < 5 * math.sqrt(chance * (1 - chance) / runs)
-
-    assert near(seen[least][0], 0.9)
-    assert not near(seen[least / 2][0], 0.9)
-    assert all(alarms < 0.05 + 5 * math.sqrt(0.05 / runs) for _, alarms in seen.values())
 
 
 # ---- the warning that `other` grows
@@ -183,22 +137,6 @@ def test_the_page_the_api_and_the_metrics_warn_of_scooters(open_page: OpenPage) 
         grown = r"^mode: other has grown by \+[45]\.\d+ percentage points since the window until 5 Jan 2026, 03:00–04:00 UTC "
         expect(page.locator("#alerts .warning.other")).to_have_text(re.compile(grown))
         page.close()
-
-
-@pytest.mark.parametrize(("people", "warns"), [(99, False), (120, True)])
-def test_fewer_than_a_hundred_people_warn_of_nothing(people: int, warns: bool) -> None:
-    """All people change to scooters."""
-
-    class Changed(Travellers):
-        def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
-            return self._people, np.full(people, self._values[4 if step >= 4 else 0])
-
-    survey = parse_survey(tomllib.loads(SURVEY.replace("eps = 2.0", "eps = 8.0")))
-    demo = Demo(survey, Changed(survey, people, 12, 4), 1)
-    demo.run(lambda step, made: None)
-    growth = client_of(survey, demo).get("/api/v1/status").json()["attributes"][0]["growth"]
-    assert (growth is not None) is warns
-    assert (gauge_of(survey, demo) or 0) == (growth["difference"] if growth else 0)
 
 
 def test_without_scooters_nothing_warns() -> None:

@@ -35,37 +35,10 @@ def test_a_full_disk_is_found_before_the_work(
         write_json(target, {})
 
 
-def test_a_name_that_is_too_long_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sample, target = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml", tmp_path / ("x" * 300)
-    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample), "--json", str(target)])
-    with pytest.raises(SystemExit, match="2"):
-        run()
-    assert capsys.readouterr().err == f"ldpstream: --json {target}: cannot be written: File name too long\n"
-
-
 def test_a_file_name_that_is_not_utf8_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsencode", lambda text: text.encode("latin-1"))  # the document does not depend on the locale
     write_json(tmp_path / "out.json", {"places": [("é\udcff.jsonl", 1)], "ε\udcff": None})
     assert json.loads((tmp_path / "out.json").read_text("utf-8")) == {"places": [["é\ufffd.jsonl", 1]], "ε\ufffd": None}
-
-
-def test_the_check_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
-    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample), "--json", str(tmp_path / "out.json")])
-    with pytest.raises(SystemExit):
-        run()
-    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
-
-
-def test_a_narrow_terminal_cuts_no_digit() -> None:
-    shown = table("a title", "a text that is long", "one", "two", "three")
-    shown.add_row("a text of many words that needs room", "1234567890.25", "2234567890.25", "3234567890.25")
-    console = Console(record=True, width=60, file=io.StringIO())
-    console.print(shown)
-    text = console.export_text()
-    assert all(number in text for number in ("1234567890.25", "2234567890.25", "3234567890.25"))
 
 
 @pytest.mark.parametrize("width", [40, 60, 200])

@@ -3,18 +3,17 @@
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
@@ -22,15 +21,11 @@ import pytest
 from prometheus_client import REGISTRY
 
 from ldpstream.agents import Record, metrics, tally
-from ldpstream.commands.serve import _first_line
 from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
-from ldpstream.gateway.intake import Intake
-from ldpstream.gateway.surveys import GatewaySurveys
-from ldpstream.publishing.process import estimator_loop
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
 from ldpstream.publishing.results import KeptResults
@@ -124,41 +119,6 @@ def test_the_first_line_says_where_everything_is_and_the_gauges_that_it_counts(s
     wait_until(lambda: all(line in served.get(served.metrics, "/metrics")[1] for line in shown), served.said)
     assert served.stop() == 0
     assert served.said().count('"ended"') == 1
-
-
-def test_it_loads_only_what_it_needs(tmp_path: Path) -> None:
-    """The clients of Kafka and Redis would take 18 MiB of memory, and other parts of SciPy 5 MiB."""
-    served = Served(tmp_path, 2)
-    served.start(PYTHONPROFILEIMPORTTIME="1")
-    try:
-        served.wait_until_ready()
-        body = (device := Devices(served.survey, [served.gateway], 7))._envelope()
-        assert device._post(body, {"Content-Type": "application/octet-stream"}) == 202
-        wait_until(lambda: (served.status()["latest_step"] or 0) >= 2, served.said)
-    finally:
-        served.kill()
-    loaded = set(re.findall(r"(?m)^import time: .*\| +(\w+(?:\.\w+)?)", served.said()))
-    # an import of the compiler that fails halfway, as without free descriptors, fails in every later attempt of the process
-    assert re.search(r"(?m)^import time: .*\| +numba$", served.said().partition("Devices report to")[0])
-    assert {"ldpstream.estimators", "scipy.special", "starlette"} <= loaded
-    assert not loaded & {"kafka", "aiokafka", "faust", "mode", "redis", "hiredis"}
-    assert not loaded & {"scipy.integrate", "scipy.ndimage", "scipy.stats"}
-
-
-def test_estimates_load_only_what_they_need(tmp_path: Path) -> None:
-    """On a simulated clock. Pairs, and the loss of more than six reports, need parts of SciPy that take 20 MiB."""
-    program = "import sys, pathlib, lab.bench.week as week; done = week.bench(pathlib.Path(sys.argv[1]), 240, 2)\n"
-    program += "assert done.published; print(*sys.modules)"
-    command, root = [sys.executable, "-c", program, str(tmp_path)], Path(__file__).parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    assert {"ldpstream.estimators.bayes.few_values_kernels", "scipy.special", "numba"} <= loaded
-    assert not loaded & {"scipy.optimize", "scipy.sparse", "scipy.spatial"}
-
-
-def test_the_first_line_names_an_address_that_devices_can_reach() -> None:
-    at_all = _first_line(Settings(gateway_host="0.0.0.0", page_host="::1"), Path("/data"))
-    assert at_all.startswith(f"Devices report to http://{socket.gethostname()}:8081, the page is http://[::1]:8080/, ")
 
 
 def test_the_alerts_see_that_its_disk_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,24 +301,6 @@ def test_a_port_in_use_is_told_before_the_first_line(tmp_path: Path, name: str, 
     assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
 
 
-def test_an_interrupt_while_the_second_thread_starts_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    served, threads, start = Served(tmp_path, 4), list[Thread](), Thread.start
-
-    def interrupted(self: Thread) -> None:
-        start(self)
-        threads.append(self)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(process._Part, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        process.serve(
-            [served.survey_file], Settings(gateway_port=served.gateway, page_port=served.page), served.data, lambda: None
-        )
-    (thread,) = threads  # the second one did not start
-    assert not thread.is_alive()
-    assert not any(isinstance(one, SurveyMetrics) for one in REGISTRY._collector_to_names)  # the estimates are closed
-
-
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_thread_that_fails_at_once_or_at_the_end_ends_the_process_with_its_error(
     served: Served, monkeypatch: pytest.MonkeyPatch, stopped: bool
@@ -383,61 +325,6 @@ def test_a_thread_that_fails_at_once_or_at_the_end_ends_the_process_with_its_err
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not unhandled
-
-
-def test_idle_connections_do_not_stop_the_counting(tmp_path: Path) -> None:
-    """The process may open 256 files. More idle connections than that come before its first step closes, and go on coming."""
-    served, idle = Served(tmp_path, 4), deque[socket.socket]()
-
-    def crowd(each: int) -> None:
-        for port in (served.gateway, served.page, served.metrics) * each:
-            idle.append(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
-        while len(idle) > 600:
-            idle.popleft().close()
-
-    def published_in_a_crowd() -> bool:
-        crowd(5)
-        return served.said().count('"published"') >= 2 * len(served.survey.attributes)
-
-    served.start(LDPSTREAM_GATEWAY_CONNECTIONS="9999", descriptors=256)
-    try:
-        served.wait_until_ready()
-        device = Devices(served.survey, [served.gateway], 7)
-        assert device._post(device._envelope(), {"Content-Type": "application/octet-stream"}) == 202
-        crowd(150)
-        wait_until(published_in_a_crowd, served.said)
-        for connection in idle:
-            connection.close()
-        wait_until(lambda: served.get(served.metrics, "/ready")[0] == 200, served.said)
-        wait_until(lambda: served.status()["latest_step"] is not None, served.said)
-        assert not [line for line in served.said().splitlines()[1:] if json.loads(line)["level"] in ("error", "critical")]
-    finally:
-        for connection in idle:
-            connection.close()
-        served.kill()
-
-
-def test_it_is_not_ready_while_nothing_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = SurveyFolder([Served(tmp_path, 600).survey_file], now_ms)
-    with closing(EstimatorLoop(watch, Mock(), Event(), Settings(page_port=0))) as loop:
-        (estimator,) = loop._estimators.values()
-        told, estimator.trouble = list[bool](), None
-
-        def turn(*_: object) -> int:
-            told.append(loop.unready is None)
-            return 0
-
-        monkeypatch.setattr(estimator_loop, "STALL_MS", 0)
-        monkeypatch.setattr(estimator, "turn", turn)
-        loop._turn(estimator)
-        assert (told, loop.unready) == ([False], None)  # a turn that takes too long, and its end
-        estimator.trouble = "a reason"
-        assert loop.unready == "a reason"
-    intake = Intake(GatewaySurveys())
-    monkeypatch.setattr(GatewaySurveys, "ready", True)
-    for works in (True, False):
-        intake.works = lambda works=works: works  # type: ignore[misc]  # an untyped default
-        assert intake.ready is works
 
 
 def test_it_is_not_ready_while_no_survey_is_both_counted_and_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,25 +24,6 @@ def survey_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
-        (
-            ["check"],
-            "apps (4 values, chat … other, any of them), level standard: L-PS-GRR(k=4, eps_inf=4.0, eps_1=2.0, choices=4)",
-        ),
-        (["check", "--people", "10000"], "apps, spaced: a device reports once in 2 steps"),
-        (["ledger"], "L-PS-GRR"),
-        (["check", "--people", "1000"], "≤ 88.1 %"),
-        (["canonical"], "PS-GRR"),
-    ],
-)
-def test_commands_know_sets(survey_file: Path, command: list[str], told: str) -> None:
-    ran = CliRunner().invoke(app, [command[0], str(survey_file), *command[1:]], env={"COLUMNS": "400"})
-    assert ran.exit_code == 0, ran.output
-    assert told in " ".join(ran.output.split())
-
-
 def test_a_demo_answers_with_sets(survey_file: Path, tmp_path: Path) -> None:
     data, out = tmp_path / "people.csv", tmp_path / "out.json"
     data.write_text("apps\n" + "chat;mail\n;\nmaps\nfax\n" * 500)

@@ -3,21 +3,16 @@
 `tests/services/test_try.py` runs the whole pipeline.
 """
 
-import re
 import socket
 from pathlib import Path
 
 import pytest
 
 from ldpstream.commands.arguments import DEMO_SURVEY
-from ldpstream.commands.demo import serve_demo
-from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.settings import load_settings
-from ldpstream.services.demo import Demo
 from ldpstream.services.trial.child import Child, TrialError
 from ldpstream.services.trial.ports import LOOPBACK, free_port
 from ldpstream.services.trial.trial import Ports, chosen_port
-from ldpstream.surveys import load_survey
 
 
 def test_a_process_that_ends_early_says_so_and_is_gone(tmp_path: Path) -> None:
@@ -55,20 +50,3 @@ def test_a_taken_port_is_replaced_and_told() -> None:
         other = chosen_port("the page", port, told.append)
     assert other != port
     assert told == [f"Port {port} is taken: the page uses port {other}."]
-
-
-def test_the_demo_says_if_it_takes_another_port_than_the_one_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    survey = load_survey(DEMO_SURVEY)
-    demo = Demo(survey, MarkovValues(survey, 10, 1, 1), 1)
-    port = free_port()
-    monkeypatch.setenv("LDPSTREAM_PAGE_PORT", str(port))
-    with socket.create_server((LOOPBACK, port)), serve_demo(survey, demo):
-        pass
-    said = capsys.readouterr().out
-    other = re.findall(r"The live page: http://127\.0\.0\.1:(\d+)/", said)[0]
-    assert f"Port {port}: Address already in use; the page uses port {other}." in said
-    with serve_demo(survey, demo):
-        pass
-    assert capsys.readouterr().out == f"The live page: http://127.0.0.1:{port}/\n"

@@ -100,23 +100,6 @@ def test_the_end_of_a_survey_bounds_the_loss_of_all_reports(level: str) -> None:
     assert ledger_rows(open_end)[-1]["t"] == 1000
 
 
-@pytest.mark.parametrize(
-    "level",
-    [
-        'mechanism = "GRR"\neps = 1.0',
-        'mechanism = "GRR"\neps = 1.0\nlifetime_reports = 1',
-        'mechanism = "GRR"\neps = 10.0',
-        'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0',
-    ],
-)
-def test_the_promise_has_singular_nouns_after_a_one(level: str) -> None:
-    head = 'name = "e"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 1\nwindow_steps = 1\nlateness_steps = 1\nends = 1\n'
-    asked = f'collection = "smp"\n[[attribute]]\nname = "a"\nsize = 4\n[[attribute.level]]\nname = "l"\n{level}'
-    said = "\n".join(promise(parse_survey(tomllib.loads(head + asked), "a test")))
-    assert "windows of 1 step." in said
-    assert not re.findall(r"(?<![\d.,])1 (?:\w+ )?(?:reports|steps|nats|seconds|bytes|memos|people)\b", said)
-
-
 @pytest.mark.parametrize(("every", "where"), [(1, "the same step"), (8, "8 consecutive steps")])
 def test_a_one_time_level_has_the_chances_after_deletions(every: int, where: str) -> None:
     """Each enrolment makes one report within `every_steps` steps. Enumerates the reports of three and five enrolments."""
@@ -130,11 +113,3 @@ def test_a_one_time_level_has_the_chances_after_deletions(every: int, where: str
         assert told[str(deletions)].chance == pytest.approx(likeliest / 4)
         assert told[str(deletions)].exact
     assert f"deleted starts again, and may make another report within {where}. After 2, 4 and 9 deletions in this time" in said
-
-
-def test_a_survey_behind_a_relay_says_that_silence_is_seen() -> None:
-    """As a control, a survey without a relay does not say so."""
-    text = (Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text()
-    plain = tomllib.loads(text)
-    relayed = plain | {"relay": "required", "lateness_steps": 2}
-    assert ["sends nothing" in "\n".join(promise(parse_survey(one))) for one in (relayed, plain)] == [True, False]

@@ -9,17 +9,7 @@ from typer.testing import CliRunner
 from ldpstream.commands.cli import app
 from ldpstream.promises.pair_costs import cost_lines, people_factor
 from tests.pair_survey import BOTH, MODE, ONCE, ZONE, pair_survey
-from tests.small_survey import small_survey
-
-TOML = "\n".join(
-    [
-        'name = "trips"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = 24\nlateness_steps = 1',
-        'collection = "smp"\n[[attribute]]\nname = "mode"\nvalues = ["car", "bus"]',
-        '[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n[[attribute]]\nname = "zone"\nsize = 3',
-        '[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n[[attribute]]\nname = "both"',
-        'pair = ["mode", "zone"]\n[[attribute.level]]\nname = "standard"\nmechanism = "GRR"\neps = 1.0\n',
-    ]
-)
+from tests.small_survey import small_survey, small_text
 
 
 def test_the_cost_is_the_ratio_of_the_variances() -> None:
@@ -39,10 +29,10 @@ def test_the_cost_is_the_ratio_of_the_variances() -> None:
 
 def test_check_prints_the_cost(tmp_path: Path) -> None:
     survey, out = tmp_path / "trips.toml", tmp_path / "out.json"
-    survey.write_text(TOML)
+    survey.write_text(small_text(MODE, ZONE, BOTH))
     told = CliRunner().invoke(app, ["check", str(survey), "--json", str(out)])
     assert told.exit_code == 0, told.output
-    assert "both is the pair of mode and zone" in told.output
+    assert "mode_by_zone is the pair of mode and zone" in told.output
     document = json.loads(out.read_text())
     assert [(a["pair"], a["people_factor"]) for a in document["attributes"]] == [
         (None, None), (None, None), (["mode", "zone"], 1.5)

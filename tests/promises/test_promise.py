@@ -92,21 +92,6 @@ def test_no_exact_chance_of_the_ledger_looks_smaller_than_a_bound_of_the_same_nu
     assert shown == [("59.6 %", "59.6 %"), ("≤ 91.7 %", "91.7 %")]
 
 
-def test_a_promise_warns_about_the_choice_of_a_level() -> None:
-    text = "\n".join(promise(parse_survey(DEMO)))
-    assert "must choose the level regardless of the value" in text
-    assert "carries its level in clear" in text
-    one = copy.deepcopy(DEMO)
-    one["attribute"][1]["level"].pop()
-    assert "carries its level" not in "\n".join(promise(parse_survey(one)))
-
-
-def test_a_promise_states_the_number_of_memos() -> None:
-    two = copy.deepcopy(DEMO)
-    two["attribute"] = [{"name": "q", "size": 2, "level": [{"name": "a", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}]}]
-    assert "at most 2 memos in all" in "\n".join(promise(parse_survey(two)))
-
-
 def test_the_promise_names_the_guess_about_one_answer() -> None:
     survey = set_survey(MODE)
     lines = promise(survey)
@@ -120,12 +105,3 @@ def test_the_promise_names_the_guess_about_one_answer() -> None:
     [checked] = document.levels
     assert checked.attribute_chances.no_report.chance == 0.5
     assert checked.max_memos == sum(math.comb(5, size) for size in range(4))
-
-
-def test_the_promise_says_that_the_cohort_travels_in_clear() -> None:
-    cohort = {"name": "version", "values": ["1.0", "1.1", "other"], "least": 300}
-    text = "\n".join(promise(parse_survey(DEMO | {"cohort": cohort})))
-    assert "carries the device's cohort in clear (version: one of 1.0, 1.1, other)" in text
-    assert "only from the reports of at least 300 people" in text
-    assert "This least size is not a bound of the privacy loss" in text
-    assert "cohort" not in "\n".join(promise(parse_survey(DEMO)))

@@ -4,15 +4,12 @@ The fault that this prevents: `stride` of local hashing changed the meaning of e
 """
 
 import hashlib
-import json
-from itertools import combinations
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-import ldpstream.surveys.canonical
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, Mechanism
 from ldpstream.mechanisms.devices import Coin, Odds, Parameters
 from ldpstream.mechanisms.families.finite_field import FiniteField
@@ -79,16 +76,6 @@ def test_each_parameter_of_a_device_changes_the_fingerprint(base: Survey, monkey
     assert len(found) > 5  # the control: at least five parameters were changed
 
 
-def test_two_surveys_with_different_parameters_or_decoders_have_different_fingerprints() -> None:
-    """All pairs of surveys of every mechanism, with a few sizes and budgets."""
-    made = [survey(name, k, **keys) for name in (*NAMES, *NUMERIC) for k in (5, 12, 13)
-            for keys in ({}, {"eps_1": 1.0} if name in LONGITUDINAL else {"eps": 2.0})]  # fmt: skip
-    for one, other in combinations(made, 2):
-        differ = one.device_survey.mechanisms != other.device_survey.mechanisms
-        assert differ
-        assert one.fingerprint != other.fingerprint
-
-
 def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another machine may compute a double that differs in its last bits."""
     base = EVERY[0]
@@ -99,7 +86,3 @@ def test_the_last_digits_of_a_probability_do_not_change_the_fingerprint(monkeypa
     assert msgspec.to_builtins(other) != msgspec.to_builtins(needed)
     monkeypatch.setattr(Mechanism, "parameters", lambda _: other)
     assert replace(base).canonical == base.canonical  # a copy: the text is cached
-
-
-def test_the_text_has_its_format() -> None:
-    assert json.loads(EVERY[0].canonical)["format"] == ldpstream.surveys.canonical.FORMAT == 3

@@ -1,7 +1,6 @@
 """Folders of surveys: which files count, when a change counts, and what a broken file leaves alone."""
 
 import os
-import shutil
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -95,15 +94,6 @@ def test_a_file_that_is_still_written_is_not_read(place: Path) -> None:
         (place / "c.toml").write_text(text[:size])
         assert folder.look() == NOTHING
     assert [added.survey.name for added in folder.look().added] == ["c"]
-
-
-def test_a_file_that_is_gone_for_a_moment_stays(place: Path) -> None:
-    folder = opened([place])
-    shutil.move(place / "a.toml", place / "a.bak")
-    assert folder.look() == NOTHING
-    shutil.move(place / "a.bak", place / "a.toml")
-    assert folder.look() == folder.look() == NOTHING
-    assert names(folder) == ["a", "b"]
 
 
 def test_a_broken_file_keeps_its_last_survey_and_harms_no_other(place: Path) -> None:
@@ -214,29 +204,6 @@ def test_a_broken_file_at_the_start(place: Path) -> None:
         opened([place, place / "nowhere"])
 
 
-def test_a_file_that_may_be_read_again_is_no_longer_broken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change of the file's rights changes neither its size nor its time."""
-    folder = opened([place])
-    write(place / "a.toml", toml("a", size=6))
-
-    def refuse(path: Path, *_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", refuse)
-        assert two_looks(folder).broken == {place / "a.toml": "cannot be read: Permission denied"}
-        assert folder.look() == NOTHING
-    changes = folder.look()
-    assert changes.mended == (place / "a.toml",)
-    assert [text.survey.attributes[0].size for text in changes.added] == [6]
-
-
-def test_a_path_that_the_system_refuses_is_a_survey_error(place: Path) -> None:
-    """`Path.is_dir` raises most errors of the system, for example for a folder without the right to enter."""
-    with pytest.raises(SurveyError, match="cannot be read: File name too long"):
-        opened([place / ("a" * 300)])
-
-
 def test_a_file_that_the_system_refuses_is_broken_and_its_survey_stays(place: Path) -> None:
     """Only a missing file ends its survey. An error of a network disk does not."""
     folder = opened([place])
@@ -281,13 +248,6 @@ def test_one_save_of_an_open_survey_does_not_end_it(place: Path) -> None:
     assert not folder.incomplete
 
 
-def test_a_save_with_another_name_does_not_end_an_open_survey(place: Path) -> None:
-    folder = opened([place], lambda: OPEN_MS)
-    write(place / "a.toml", toml("renamed"))
-    assert list(two_looks(folder).broken) == [place / "a.toml"]
-    assert names(folder) == ["a", "b"]
-
-
 def test_an_open_survey_ends_when_the_operator_says_so(place: Path) -> None:
     """The operator sets `replaces` in the new file, or removes the file."""
     folder = opened([place], lambda: OPEN_MS)
@@ -299,25 +259,6 @@ def test_an_open_survey_ends_when_the_operator_says_so(place: Path) -> None:
     assert changes.broken == {}
     write(place / "a.toml", toml("a"))  # the old survey replaces nothing, so it does not come back by itself
     assert list(two_looks(folder).broken) == [place / "a.toml"]
-
-
-def test_replaces_may_follow_a_refused_change(place: Path) -> None:
-    """`replaces` changes no fingerprint."""
-    folder = opened([place], lambda: OPEN_MS)
-    write(place / "a.toml", toml("a", size=6))
-    two_looks(folder)
-    write(place / "a.toml", replacing(toml("a", size=6), toml("a")))
-    changes = two_looks(folder)
-    assert (len(changes.added), len(changes.removed), changes.mended) == (1, 1, (place / "a.toml",))
-
-
-def test_keys_that_devices_need_not_know_change_in_an_open_survey(place: Path) -> None:
-    folder = opened([place], lambda: OPEN_MS)
-    free = toml("a").replace("step_seconds", 'title = "A"\nretention_steps = 9\nreplaces = "0123456789abcdef"\nstep_seconds')
-    write(place / "a.toml", "# a comment\n" + free.replace("size = 5", "size = 5\nordered = true"))
-    changes = two_looks(folder)
-    assert changes._replace(updated=()) == NOTHING
-    assert changes.updated[0].survey.retention_steps == 9
 
 
 @pytest.mark.parametrize(

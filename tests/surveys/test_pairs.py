@@ -1,10 +1,8 @@
 """Pairs of attributes in surveys: their values, what is refused, and the text that devices get."""
 
 import json
-import pickle
 from typing import Any
 
-import msgspec
 import pytest
 
 from ldpstream.surveys import Survey, SurveyError
@@ -27,12 +25,6 @@ def test_a_pair_has_a_value_for_each_combination() -> None:
     first = small_survey(BOTH, ZONE, MODE)  # a pair may come before its attributes
     assert (first.members(0), first.attributes[0].labels) == ((2, 1), pair.labels)
     assert pair_survey(collection="spl").share == 3
-
-
-def test_a_survey_with_a_pair_survives_copies() -> None:
-    survey = pair_survey()
-    assert pickle.loads(pickle.dumps(survey)) == survey
-    assert msgspec.structs.replace(survey, name="other").attributes == survey.attributes
 
 
 def test_the_canonical_text_names_the_two_attributes() -> None:
@@ -89,15 +81,6 @@ def test_a_pair_has_a_limited_number_of_values() -> None:
     assert small_survey(*sizes, pair).attributes[2].k == MAX_PAIR_VALUES
     with pytest.raises(SurveyError, match=r"33 values of a times 32 values of b must be at most 1024, got 1056"):
         small_survey(sizes[0] | {"size": 33}, sizes[1], pair)
-
-
-def test_two_combinations_with_one_text_are_refused() -> None:
-    texts = [
-        {"name": "a", "values": ["x", "x × y"], "level": [LEVEL]},
-        {"name": "b", "values": ["y × z", "z"], "level": [LEVEL]},
-    ]
-    with pytest.raises(SurveyError, match="two combinations of values have the text 'x × y × z'"):
-        small_survey(*texts, {"name": "c", "pair": ["a", "b"], "level": [LEVEL]})
 
 
 def renamed(old: Survey) -> Survey:

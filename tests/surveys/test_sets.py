@@ -37,11 +37,6 @@ def test_a_set_has_labels_for_its_values_and_for_small_numbers_of_answers() -> N
     assert pickle.loads(pickle.dumps(survey)) == survey
 
 
-def test_the_budget_of_a_set_is_split_under_spl() -> None:
-    [[first], _] = set_survey(MODE, collection="spl").mechanisms
-    assert (first.eps_inf, first.eps_1) == (2.0, 1.0)
-
-
 def test_the_canonical_text_has_the_number_of_answers() -> None:
     text = json.loads(set_survey(MODE).canonical)
     assert text["format"] == 6

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Column, Table
 
 from ldpstream.commands.arguments import SurveyFile
+from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import fail, say, show_table, tell
+from ldpstream.output.terminal import fail, say, show_table, table, tell
 
 if TYPE_CHECKING:
     from ldpstream.planning.signing import Entry
@@ -31,34 +31,24 @@ def sign_command(
     ] = None,
 ) -> None:
     """Sign a survey: show what changed, and append the signature to signatures.jsonl in the survey's folder."""
-    from ldpstream.planning.signing import (
-        append,
-        draft,
-        entries,
-        is_encrypted,
-        load_key,
-        public_text,
-        read_bytes,
-        read_file,
-        signers,
-    )
+    from ldpstream.planning import signing
     from ldpstream.surveys.signatures import FILE
     from ldpstream.surveys.survey_file import read_survey
 
     others = _public(signed_by) if signed_by else []
     survey, toml = read_survey(survey_file)
     path = survey_file.parent / FILE
-    lines = read_file(path)
-    owner = load_key(key, _passphrase(key) if is_encrypted(read_bytes(key)) else None)
-    for number, signer in enumerate(signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
+    lines = signing.read_file(path)
+    owner = signing.load_key(key, _passphrase(key) if signing.is_encrypted(signing.read_bytes(key)) else None)
+    for number, signer in enumerate(signing.signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
         if signer is None:  # the line has no verified survey to compare with
             fail(f"{path}: line {number} has no valid signature by {key}; if it is right, name its public key: --signed-by KEY")
-    line = draft(survey, toml, lines, datetime.now(UTC))
-    *_, entry = entries([*lines, line])
+    line = signing.draft(survey, toml, lines, datetime.now(UTC))
+    *_, entry = signing.entries([*lines, line])
     _show_changes(entry)
-    append(path, lines, line, owner)
+    signing.append(path, lines, line, owner)
     tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines) + 1} of {path}.")
-    tell(f"Public key: {public_text(owner)}")
+    tell(f"Public key: {signing.public_text(owner)}")
 
 
 @app.command(name="verify")
@@ -80,36 +70,29 @@ def verify_command(
     trail = list(entries(lines))
     by = [None if signer is None else b64encode(signer).decode() for signer in signers(lines, _public(signed_by))]
     wrong = [number for number, signer in enumerate(by, 1) if signer is None]
-    table = Table(
-        "line", "signed (UTC)", Column("survey", overflow="fold"), Column("fingerprint", no_wrap=True), "key",
-        Column("changed keys", overflow="fold"),
-    )  # fmt: skip
+    shown = table(None, "line", "signed (UTC)", "survey", "fingerprint", "key", "changed keys", texts=6)
     for number, (entry, signer) in enumerate(zip(trail, by, strict=True), 1):
         stated, changed = entry.statement, ", ".join(one.key for one in entry.changes)
-        shown = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
+        what = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
         at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-        table.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(shown))
-    show_table(table)
-    states, broken = {}, {}
+        shown.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(what))
+    show_table(shown)
+    valid, states, broken = [line for line, signer in zip(lines, by, strict=True) if signer], {}, {}
     for path in survey_files(folder):
         try:
-            survey, toml = read_survey(path)
+            states[path.name] = state_of(*read_survey(path), valid)
         except SurveyError as error:
             broken[path.name] = str(error)
-            continue
-        valid = [line for number, line in enumerate(lines, 1) if number not in wrong]
-        states[path.name] = state_of(survey, toml, valid)
-        tell(f"{path.name}: {states[path.name]}")
+    for name, state in states.items():
+        tell(f"{name}: {state}")
     last = sha256(lines[-1].statement) if lines else None
     if last is not None:
-        tell(f"The trail has {len(lines)} line{'s' if len(lines) > 1 else ''}; the SHA-256 of its last statement is {last}.")
-    write_json(json, {
-        "trail": [
-            {"statement": entry.statement, "signed_by": signer, "changes": [one._asdict() for one in entry.changes]}
-            for entry, signer in zip(trail, by, strict=True)
-        ],
-        "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last,
-    })  # fmt: skip
+        tell(f"The trail has {plural(len(lines), 'line')}; the SHA-256 of its last statement is {last}.")
+    told = [
+        {"statement": entry.statement, "signed_by": signer, "changes": [one._asdict() for one in entry.changes]}
+        for entry, signer in zip(trail, by, strict=True)
+    ]
+    write_json(json, {"trail": told, "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last})
     for number in wrong:
         say(f"{folder / FILE}: line {number} has no valid signature by the given keys")
     for why in broken.values():
