@@ -1,5 +1,6 @@
 """Runs commands of ldpstream as nodes, each in its own process."""
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -8,7 +9,8 @@ from pathlib import Path
 from deploy.local.nodes import Node
 from deploy.local.ports import free_ports
 from ldpstream.output.terminal import SAYS
-from ldpstream.services.trial.child import environment, get
+from ldpstream.runtime.settings import PREFIX
+from ldpstream.services.trial.ports import get
 
 REQUEST_S = 10.0
 POLL_S = 0.1
@@ -51,3 +53,12 @@ class CommandNode(Node):
         if not self.running and (self._process is None or self._process.returncode != 0):
             self.check()
         return not self.running
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns this process's environment, without its settings of ldpstream, and with these settings.
+
+    The names in `settings` lack the prefix ``LDPSTREAM_``.
+    """
+    others = {name: value for name, value in os.environ.items() if not name.upper().startswith(PREFIX)}
+    return others | {PREFIX + name: value for name, value in settings.items()}

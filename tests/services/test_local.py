@@ -15,7 +15,7 @@ import pytest
 from deploy.local.commands import CommandNode
 from deploy.local.ports import free_ports
 from ldpstream.runtime.process import start_child
-from ldpstream.services.trial.child import get
+from ldpstream.services.trial.ports import get
 from tests.conftest import give_up
 
 from .rig import PATIENCE_S, missing, wait_until

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -73,7 +73,6 @@ def until_ctrl_c() -> Iterator[None]:
 
     for number in ENDING:
         signal.signal(number, end)
-    try:
+    with suppress(KeyboardInterrupt):
         yield
-    except KeyboardInterrupt:
-        tell("Everything has ended.")
+    tell("Everything has ended.")

@@ -50,7 +50,7 @@ def serve(paths: Sequence[Path], settings: Settings, data: Path, usable: Callabl
         alone, kept_ms = watch.only_file is not None, settings.records_retention_ms
         counting = FolderCounting(folder, watch.listed, alone, clock, kept_ms)
         estimates = _estimates(paths, settings, folder, clock, stop)
-        parts = [_Part("counting", partial(counting.run, stop), stop), _Part("estimates", estimates.run, stop)]
+        parts = [Part("counting", partial(counting.run, stop), stop), Part("estimates", estimates.run, stop)]
 
         def bound() -> None:
             usable()
@@ -89,7 +89,7 @@ def _estimates(
     return loop
 
 
-class _Part(Thread):
+class Part(Thread):
     """A thread whose error ends the process. An interrupt while the process waits for the thread ends the process too."""
 
     def __init__(self, name: str, work: Callable[[], object], stop: Event) -> None:

@@ -1,4 +1,4 @@
-"""The trial of a survey on this machine: `ldpstream serve`, and simulated devices that report to it."""
+"""The trial of a survey on this machine: the service of `ldpstream serve`, and simulated devices that report to it."""
 
 import json
 import secrets
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import Never
+from threading import Event, Thread
 
 from ldpstream.gateway.relay_keys import rotate
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.population import Population
 from ldpstream.producers.produce import ENVELOPE_BYTES, produce_live
-from ldpstream.producers.sinks import SinkError
 from ldpstream.producers.values import ValueSource
 from ldpstream.runtime.clock import now_ms
+from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import Settings
+from ldpstream.services.process import Part, serve
 from ldpstream.services.rehearse import rehearse
 from ldpstream.services.sinks import sink_of
-from ldpstream.services.trial.child import Child, get
-from ldpstream.services.trial.ports import LOOPBACK, port_or_free
+from ldpstream.services.trial.ports import LOOPBACK, get, port_or_free
 from ldpstream.services.trial.relay import TrialRelay
+from ldpstream.surveys import Survey
 
 PAGE_PORT: int = Settings.model_fields["page_port"].default
 GATEWAY_PORT: int = Settings.model_fields["gateway_port"].default
@@ -72,63 +72,66 @@ class Trial:
     ) -> None:
         self._survey_file, self._step_seconds, self._source = survey_file, step_seconds, source
         self._folder, self._wanted, self._tell, self._relay = folder, wanted, tell, relay
-        self._told = -1  # the latest step that the user was told of
+        self._stop, self._told = Event(), -1  # the latest step that the user was told of
 
-    def run(self) -> Never:
-        """Runs the pipeline until an exception, such as KeyboardInterrupt; then ends the service.
+    def run(self) -> None:
+        """Runs the service until a signal, with the devices in a thread whose error ends it.
 
         Raises:
-            TrialError: if the service does not start, or ends early.
+            UserError: if the service cannot start, or the devices cannot send.
         """
         page = chosen_port("the page", self._wanted.page, self._tell)
         gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
-        now = self._folder / "now.toml"
+        keys, now = self._folder / "relay-keys.json", self._folder / "now.toml"
         survey = rehearse(self._survey_file, now, self._step_seconds, time.time(), self._relay)
-        files = {"GATEWAY_TOKENS_FILE": tokens_file(self._folder)}
+        settings = Settings(
+            page_port=page, gateway_port=gateway, metrics_port=0, gateway_tokens_file=tokens_file(self._folder),
+            gateway_relay_keys_file=keys if self._relay else None, gateway_relays=LOOPBACK,
+        )  # fmt: skip
         if self._relay:
-            rotate(keys := self._folder / "relay-keys.json", datetime.now(UTC))
-            files["GATEWAY_RELAY_KEYS_FILE"] = str(keys)
-        ports = {"PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway), "METRICS_PORT": "0", "GATEWAY_RELAYS": LOOPBACK}
+            rotate(keys, datetime.now(UTC))
+        devices = Part("devices", partial(self._report, survey, settings), self._stop)
         self._tell("The service starts …")
+        start_log("error")
+        try:
+            serve([now], settings, self._folder / "data", devices.start)
+        finally:
+            self._stop.set()
+        if devices.error is not None:
+            raise devices.error
+
+    def _report(self, survey: Survey, settings: Settings) -> None:
+        gateway = settings.gateway_port
         with ExitStack() as stack:
-            command = ["serve", str(now), "--data", str(self._folder / "data")]
-            service = stack.enter_context(closing(Child(command, files | ports, self._folder)))
-            service.wait_until(lambda: get(gateway, "/ready") is not None)
             relay = stack.enter_context(relay_to(gateway, self._tell)) if self._relay else None
-            settings = Settings.model_validate({name.lower(): path for name, path in files.items()})
-            pause = partial(self._pause, service, page)
-            sink = stack.enter_context(
-                closing(sink_of(survey, settings, f"http://{LOOPBACK}:{gateway}", relay, pause, self._tell))
-            )
-            self._tell(f"The live page: http://{LOOPBACK}:{page}/")
+            pause = partial(self._pause, settings.page_port)
+            way = sink_of(survey, settings, f"http://{LOOPBACK}:{gateway}", relay, pause, self._tell)
+            sink = stack.enter_context(closing(way))
+            self._tell(f"The live page: http://{LOOPBACK}:{settings.page_port}/")
             self._tell(f"Simulated devices report every {self._step_seconds} s. Ctrl-C ends everything.")
             population, size = Population(survey, self._source, SEED), 1 if self._relay else ENVELOPE_BYTES
-            try:
-                for _ in produce_live(survey, population, sink, now_ms, pause, self._say, size):
-                    pass
-            except SinkError:
-                service.check()  # tells why
-                raise
-            self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
-            while True:
-                pause(LOOK_S)
+            for _ in produce_live(survey, population, sink, now_ms, pause, self._say, size):
+                pass
+            if not self._stop.is_set():
+                self._tell("The devices have sent all their steps. The page stays until Ctrl-C.")
+            while not pause(LOOK_S):
+                pass
 
     def _say(self, line: str) -> None:
         self._tell(f"The devices say: {line}")
 
-    def _pause(self, service: Child, page: int, seconds: float) -> bool:
-        """Waits, and tells of new estimates. Returns False: the devices go on."""
+    def _pause(self, page: int, seconds: float) -> bool:
+        """Waits, and tells of new estimates. Returns True at the end of the trial."""
         end = time.monotonic() + seconds
         while True:
-            service.check()
             status = json.loads(get(page, "/api/v1/status?span=step") or b'{"attributes": [], "latest_step": null}')
             step, reports = status["latest_step"], sum(one["reports"] for one in status["attributes"])
             if step is not None and step > self._told and reports:
                 self._told = step
                 self._tell(f"Step {step}: {plural(reports, 'report')} counted and published.")
-            if (left_s := end - time.monotonic()) <= 0:
-                return False
-            time.sleep(min(left_s, LOOK_S))
+            left_s = end - time.monotonic()
+            if self._stop.wait(max(0.0, min(left_s, LOOK_S))) or left_s <= 0:
+                return self._stop.is_set()
 
 
 @contextmanager
