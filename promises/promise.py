@@ -12,7 +12,7 @@ from ldpstream.promises.false_reports import LEAST_REPORTS, weight_line
 from ldpstream.promises.filling import Facts, of_check
 from ldpstream.promises.pair_costs import cost_lines
 from ldpstream.promises.statements import SHARING, checked_device, checked_level
-from ldpstream.surveys import Attribute, Cohort, Survey
+from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.questions import Level
 
 TIME = "%Y-%m-%d %H:%M %Z"
@@ -153,7 +153,3 @@ def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
         f"{better}a window of {window_steps} steps needs {share:.2f} times as many people for the same error, if values do not "
         f"change. A guess from all reports is then right {often} often."
     ]
-
-
-def cohort_line(cohort: Cohort) -> str:
-    return f"ε protects the answer, not the cohort: a report shows the device's cohort ({cohort.name}) openly."

@@ -39,19 +39,9 @@ MAX_ENVELOPE_BYTES = 1_000_000  # leaves room for a record's headers within Kafk
 MAX_ENVELOPE_REPORTS = 100_000  # limits the number of reports in one record, also for rows of few bytes
 
 EnvelopeReason = Literal[
-    "undecodable",
-    "unknown version",
-    "wrong survey",
-    "unknown attribute or level",
-    "unknown cohort",
-    "wrong length",
-    "symbol out of range",
-    "padding bits set",
-    "survey ended",
-    "step too old",
-    "step in the future",
-    "too large",
-]
+    "undecodable", "unknown version", "wrong survey", "unknown attribute or level", "unknown cohort", "wrong length",
+    "symbol out of range", "padding bits set", "survey ended", "step too old", "step in the future", "too large",
+]  # fmt: skip
 # "unreadable batch" is for the refused part of a batch, "malformed key" for a record whose report key has a wrong form
 Reason = Literal[EnvelopeReason, "unreadable batch", "malformed key"]
 REASONS: Final[tuple[Reason, ...]] = get_args(EnvelopeReason)

@@ -78,18 +78,9 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         """
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(
-            self.mechanism,
-            k,
-            eps=eps,
-            eps_inf=eps_inf,
-            eps_1=eps_1,
-            calibration=self.calibration,
-            memo_size=self.memo_size,
-            choices=choices,
-            steps=window_steps,
-            reports=self.lifetime_reports,
-            guess_at_most=self.guess_at_most,
-        )
+            self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, memo_size=self.memo_size,
+            choices=choices, steps=window_steps, reports=self.lifetime_reports, guess_at_most=self.guess_at_most,
+        )  # fmt: skip
         if self.every_steps is not None or self.lifetime_reports is not None:
             built = built.spaced(self.every_steps or 1, self.lifetime_reports)
         return built

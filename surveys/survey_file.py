@@ -26,13 +26,9 @@ MAX_PARTS = 16  # of a key such as a.b.c
 _TEXTS = re.compile(r'"""[\s\S]*?"""|\'\'\'[\s\S]*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*')  # texts and comments
 _LONG_KEY = re.compile(rf"(?<![\w-])[\w-]++(?>\s*\.\s*[\w-]++){{{MAX_PARTS}}}")
 _WORDS = {
-    "int": "an integer",
-    "float": "a number",
-    "str": "a text",
-    "array": "a list",
-    "object": "a table",
+    "int": "an integer", "float": "a number", "str": "a text", "array": "a list", "object": "a table",
     "datetime": "a date and time without quotes (2026-01-05T00:00:00Z)",
-}
+}  # fmt: skip
 
 
 def parse_survey(document: dict[str, Any], source: str = "survey") -> Survey:

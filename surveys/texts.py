@@ -10,8 +10,7 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff]"
 )
 _TWINS = str.maketrans(  # Cyrillic and Greek letters that look like Latin letters, hyphens, and the micro sign
-    "АВЕЅІЈКМНОРСТУХаеѕіјорсухΑΒΕΖΗΙΚΜΝΟΡΤΥΧοµ\u2010\u2011\u2212",
-    "ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXoμ---",
+    "АВЕЅІЈКМНОРСТУХаеѕіјорсухΑΒΕΖΗΙΚΜΝΟΡΤΥΧοµ\u2010\u2011\u2212", "ABESIJKMHOPCTYXaesijopcyxABEZHIKMNOPTYXoμ---"
 )
 
 

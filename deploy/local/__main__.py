@@ -23,7 +23,7 @@ from ldpstream.commands.trial import temporary_folder, until_ctrl_c
 from ldpstream.output.terminal import tell
 from ldpstream.runtime.settings import PREFIX, load_settings
 from ldpstream.services.trial.ports import LOOPBACK, port_or_free
-from ldpstream.services.trial.trial import Ports, Tell, chosen_port, tokens_file
+from ldpstream.services.trial.trial import Tell, chosen_port, ports_of, tokens_file
 
 KAFKA_PORT, CONTROLLER_PORT, REDIS_PORT = 9092, 9093, 6379
 LOOK_S = 0.5  # time between two looks at the processes
@@ -44,7 +44,7 @@ def services_command(
 ) -> None:
     """Start Kafka and Redis on this machine, and print the commands that use them. A taken port is replaced."""
     surveys.load_survey(survey_file)
-    wanted = Ports.of(load_settings())
+    wanted = ports_of(load_settings())
     place = temporary_folder() if folder is None else nullcontext(folder.absolute())
     with until_ctrl_c(), place as data, services(data, tell) as running:
         kept = "a temporary folder, deleted at the end" if folder is None else str(data)
@@ -78,14 +78,14 @@ def services(folder: Path, tell: Tell) -> Iterator[Services]:
         yield Services(kafka, redis)
 
 
-def what_to_type(running: Services, wanted: Ports, survey_file: Path, folder: Path) -> list[str]:
+def what_to_type(running: Services, wanted: tuple[int, int], survey_file: Path, folder: Path) -> list[str]:
     """Returns the lines to type: the settings for every terminal, and then the commands.
 
     Args:
         wanted: the ports of page and gateway; a taken port is replaced by a free one.
         folder: folder for the tokens file.
     """
-    page, gateway = port_or_free(wanted.page), port_or_free(wanted.gateway)
+    page, gateway = map(port_or_free, wanted)
     settings = {
         "KAFKA": running.kafka.bootstrap, "REDIS": running.redis.url,
         "PAGE_PORT": str(page), "GATEWAY_PORT": str(gateway), "GATEWAY_TOKENS_FILE": tokens_file(folder),

@@ -23,18 +23,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "empirical_bayes",
-    "ems",
-    "ibu",
-    "ledger",
-    "load_survey",
-    "matrix_inversion",
-    "mean",
-    "mechanism",
-    "mle",
-    "post_process",
+    "empirical_bayes", "ems", "ibu", "ledger", "load_survey", "matrix_inversion", "mean", "mechanism", "mle", "post_process",
     "quantiles",
-]
+]  # fmt: skip
 
 _HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
 

@@ -59,10 +59,7 @@ SAID = [
         f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes"
         f" and {spaced(envelope.MAX_ENVELOPE_REPORTS)} reports",
     ),
-    (
-        "write_a_device.md",
-        f"1 to {spaced(intake.DEVICE_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes",
-    ),
+    ("write_a_device.md", f"1 to {spaced(intake.DEVICE_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes"),
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),

@@ -18,7 +18,7 @@ CONDITIONS = {  # of the second promise that our code meets -> the tests of each
         "mechanisms/test_shuffled.py::test_linked_reports_of_unchanged_memos_lose_no_more_than_the_memos",
     ],
     "A report has the distribution that ε assumes, and fresh reports are independent.": [
-        "lab/test_audit.py::test_no_bound_is_above_its_claim",
+        "lab/test_audit.py::test_no_bound_is_above_its_claim"
     ],
     "A device sends through the relay or not at all. The gateway refuses a plain request.": [
         "devices/python/test_sender_relay.py::test_nothing_leaves_but_to_the_relay",

@@ -163,11 +163,7 @@ def same_process() -> Iterator[None]:
 
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_gives_one_line_that_names_the_object_and_what_is_allowed(
-    mistake: Mistake,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    taken: int,
+    mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], taken: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LDPSTREAM_")]:

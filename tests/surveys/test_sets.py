@@ -16,16 +16,7 @@ from tests.small_survey import small_survey
 def test_a_set_has_labels_for_its_values_and_for_small_numbers_of_answers() -> None:
     survey = set_survey(MODE)
     apps = survey.attributes[0]
-    assert apps.labels == (
-        "chat",
-        "mail",
-        "maps",
-        "music",
-        "other",
-        "at most 2",
-        "at most 1",
-        "none of these",
-    )
+    assert apps.labels == ("chat", "mail", "maps", "music", "other", "at most 2", "at most 1", "none of these")
     assert (apps.k, apps.most, survey.attributes[1].most) == (8, 3, None)
     assert apps.domain == "5 values, chat … other, at most 3 of them"
     assert (apps.find("fax"), apps.rest) == ((4, False), "For a text that is not listed, a device reports other.")

@@ -17,10 +17,7 @@ def test_the_metric_counts_broken_files(tmp_path: Path) -> None:
     (tmp_path / "demo.toml").write_bytes(SAMPLE.read_bytes())
     watch = SurveyWatch([tmp_path])
     assert (counted("served"), counted("broken")) == (1, 0)
-    for text, states in (
-        ("name = [", (1, 1)),
-        (SAMPLE.read_text().replace('name = "demo"', 'name = "other"'), (2, 0)),
-    ):
+    for text, states in (("name = [", (1, 1)), (SAMPLE.read_text().replace('name = "demo"', 'name = "other"'), (2, 0))):
         (tmp_path / "other.toml").write_text(text)
         for _ in range(3):
             watch.look()

@@ -35,9 +35,7 @@ FirstStep = Annotated[
 Missing = Annotated[
     str | None,
     typer.Option(
-        metavar="WORD,…",
-        help="words for no answer in a file, beside empty cells",
-        show_default="NA, NULL, None, - and others",
+        metavar="WORD,…", help="words for no answer in a file, beside empty cells", show_default="NA, NULL, None, - and others"
     ),
 ]
 Users = Annotated[int, typer.Option(min=1, max=100_000_000, help="number of simulated users (without a data file)")]

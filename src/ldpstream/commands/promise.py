@@ -70,7 +70,7 @@ def _print_forecast(
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.forecast_table(survey, rows, wished))
-    for line in (*forecast_tables.LEGEND, *forecast_tables.mean_lines(survey, rows, wished), *cost_lines(survey)):
+    for line in (*forecast_tables.legend(), *forecast_tables.mean_lines(survey, rows, wished), *cost_lines(survey)):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.second_promise_table(people, hidden))
     for line in conditions(survey, people, colluding, added):
@@ -90,28 +90,18 @@ def canonical(survey_file: SurveyFile) -> None:
 
 
 @app.command()
-def ledger(
-    survey_file: SurveyFile,
-    json: JsonFile = None,
-) -> None:
+def ledger(survey_file: SurveyFile, json: JsonFile = None) -> None:
     """Print the privacy loss and the chances of t reports, for every attribute and level."""
     from ldpstream.output import ledger_tables
-    from ldpstream.promises.promise import cohort_line
+    from ldpstream.promises.filling import of_check
 
     survey = surveys.load_survey(survey_file)
     rows = ledger_tables.ledger_rows(survey)
     for table in ledger_tables.ledger_tables(rows):
         show_table(table)
-    console.print("Loss of t reports in nats. Same value: ε_t, at most ε∞. Any values: between any two value sequences.")
-    console.print(
-        "Right guess: of 100 people, how many the best guesser gets right from the reports of this attribute. Largest: the "
-        "largest chance for any one person, the one whose reports reveal most. Both are for a guesser who at first considers "
-        "all values equally likely."
-    )
-    if not all(row["eps_sequence_exact"] for row in rows):
-        console.print("* an upper bound; the other numbers of that column are exact")
-    if survey.cohort is not None:
-        console.print(cohort_line(survey.cohort), markup=False, soft_wrap=True)
+    bounds, cohort = not all(row["eps_sequence_exact"] for row in rows), survey.cohort
+    for line in of_check("ledger", {"bounds": bounds, "cohort": cohort and cohort.name}):
+        console.print(line, markup=False, highlight=False)
     write_json(json, {"survey": survey.name, "ledger": rows})
 
 

@@ -77,10 +77,7 @@ def move(
     for one in move_data(data, load_settings()):
         tables = plural(one.open_tables, "table of open steps", "tables of open steps")
         keys, publications = plural(one.report_keys, "report key"), plural(one.publications, "publication")
-        console.print(
-            f"{one.survey}: {tables}, {keys}, {publications}",
-            markup=False,
-        )
+        console.print(f"{one.survey}: {tables}, {keys}, {publications}", markup=False)
     console.print("The data were moved. Start the services at the address to which devices report.", markup=False)
 
 

@@ -49,10 +49,10 @@ def try_command(
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
     source = values(survey, data, first_step, users, STEPS, SEED, missing)
-    from ldpstream.services.trial.trial import Ports, Trial
+    from ldpstream.services.trial.trial import Trial, ports_of
 
     with until_ctrl_c(), temporary_folder() as folder:
-        Trial(survey_file, step_seconds, source, folder, Ports.of(settings), tell, relay).run()
+        Trial(survey_file, step_seconds, source, folder, ports_of(settings), tell, relay).run()
 
 
 @contextmanager

@@ -8,33 +8,29 @@ from ldpstream.mechanisms.wording import plural, up
 from ldpstream.output.terminal import table
 from ldpstream.planning.forecast import FILTER_STEPS, Forecast
 from ldpstream.promises.crowds import SecondPromise
+from ldpstream.promises.filling import of_check
 from ldpstream.promises.second_promise import loss_up
 from ldpstream.surveys import Survey
-
-LEGEND = (
-    "±: half of a 95 % interval for the share in the second column, of the unbiased estimate mi, or of the filter in its rows. "
-    "The default estimate is usually better.",
-    "least share: its interval lies above 0 in 9 of 10 cases. If nobody has the value, it does in 1 of 40.",
-    f"least jump: the filter finds it within five steps in about 9 of 10 cases, with a false alarm in {RUN_LENGTH:,.0f} steps.",
-    f"filter: after {FILTER_STEPS} steps with constant shares. All numbers assume that people's values do not change.",
-)
-LIFETIME = "Levels with `lifetime_reports`: step and filter assume that no device has sent its last report yet."
 
 
 def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]:
     d = len(survey.attributes)
-    split = f"a device answers one of {d} attributes, so about {plural(round(rows[0].people), 'answers', 'answer')} each"
-    answer = split if survey.collection == "smp" and d > 1 else f"all answer {'the attribute' if d == 1 else 'all attributes'}"
-    lines = [f"Accuracy with {plural(people, 'person', 'people')}: {answer}."]
-    for row in rows:
-        if row.every_steps > 1:
-            often = f"a device reports once in {row.every_steps} steps"
-            lines.append(f"{row.attribute}, {row.level}: {often}, so a step has about {plural(round(row.reports), 'report')}.")
-    if any(m.lifetime_reports for mechanisms in survey.mechanisms for m in mechanisms):
-        lines.append(LIFETIME)
-    if len(rows) > d:
-        lines.append("If an attribute has several levels, each row assumes that all its people choose this level.")
-    return lines
+    spaced = [
+        f"{row.attribute}, {row.level}: a device reports once in {row.every_steps} steps, so a step has about "
+        f"{plural(round(row.reports), 'report')}."
+        for row in rows
+        if row.every_steps > 1
+    ]
+    return of_check("people", {
+        "people": plural(people, "person", "people"), "split": survey.collection == "smp" and d > 1, "d": d,
+        "each": plural(round(rows[0].people), "answers", "answer"), "all": "the attribute" if d == 1 else "all attributes",
+        "spaced": "\n".join(spaced), "choice": len(rows) > d,
+        "limited": any(m.lifetime_reports for mechanisms in survey.mechanisms for m in mechanisms),
+    })  # fmt: skip
+
+
+def legend() -> list[str]:
+    return of_check("forecast", {"false_alarm": f"{RUN_LENGTH:,.0f}", "filter_steps": FILTER_STEPS})
 
 
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:

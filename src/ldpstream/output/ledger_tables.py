@@ -45,10 +45,7 @@ def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
     exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
     same = not exact and math.isclose(right, largest, rel_tol=SAME)
     of_largest = percent_up if same or not largest_exact else percent
-    return (
-        percent(right) if exact else f"≤ {percent_up(right)}",
-        f"{'' if largest_exact else '≤ '}{of_largest(largest)}",
-    )
+    return (percent(right) if exact else f"≤ {percent_up(right)}", f"{'' if largest_exact else '≤ '}{of_largest(largest)}")
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:

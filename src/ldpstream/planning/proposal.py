@@ -184,13 +184,6 @@ def _attribute(asked: Asked) -> str:
     keys = document(m, asked.column.name, asked.domain.keys)
     (level,) = keys.pop("level")
     header = asked.column.header
-    lines = [
-        "[[attribute]]",
-        *([] if header == asked.column.name else [f"# column {toml_value(header)}"]),
-        f"# {asked.domain.words}",
-        *toml_lines(keys),
-        "[[attribute.level]]",
-        f"# {asked.reason}",
-        *toml_lines(level),
-    ]
-    return "\n".join([*lines, ""])
+    named = [] if header == asked.column.name else [f"# column {toml_value(header)}"]
+    head = ["[[attribute]]", *named, f"# {asked.domain.words}", *toml_lines(keys)]
+    return "\n".join([*head, "[[attribute.level]]", f"# {asked.reason}", *toml_lines(level), ""])

@@ -7,6 +7,7 @@ from rich.table import Column, Table
 
 from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.promises.device_chance import chance_of_both
+from ldpstream.promises.filling import of_check
 from ldpstream.promises.promise import nats
 from ldpstream.promises.statements import loss_for_ever
 from ldpstream.surveys import Survey
@@ -36,24 +37,12 @@ def _short(value: Any) -> str:
 
 
 def devices(old: Survey, new: Survey, chances: dict[str, float]) -> list[str]:
-    if old.fingerprint == new.fingerprint:
-        return [f"Devices keep their memos and their budget: the fingerprint stays {new.fingerprint.hex()}."]
-    before, after = loss_for_ever(old), loss_for_ever(new)
-    lines = [
-        "Devices need a new file with new memos and a new budget: the fingerprint changes from "
-        f"{old.fingerprint.hex()} to {new.fingerprint.hex()}.",
-        f"The losses add up. While a person's values stay the same, all reports of a device lose at most {nats(before)} in the "
-        f"earlier survey and {nats(after)} in the new survey, together {nats(before + after)}.",
-    ]
-    if chances:
-        told = ", ".join(f"{name} at most {percent_up(chance)}" for name, chance in chances.items())
-        lines.append(
-            f"Chance of a right guess of an unchanged value, from all reports in both surveys: {told}. At first, all values "
-            "are equally likely."
-        )
-    if old.name == new.name:
-        lines.append(f"Both surveys are named {new.name}: give the new survey a name of its own, since topics have its name.")
-    return lines
+    before, after, same = loss_for_ever(old), loss_for_ever(new), old.fingerprint == new.fingerprint
+    return of_check("both", {
+        "same": same, "old": old.fingerprint.hex(), "new": new.fingerprint.hex(), "before": nats(before), "after": nats(after),
+        "together": nats(before + after), "twice": not same and old.name == new.name, "name": old.name,
+        "chances": ", ".join(f"{name} at most {percent_up(chance)}" for name, chance in chances.items()),
+    })  # fmt: skip
 
 
 def chances(old: Survey, new: Survey) -> dict[str, float]:

@@ -22,14 +22,10 @@ class Cluster:
     deadline_steps: Final = 1  # the agents of a partition may be away
 
     def __init__(
-        self,
-        settings: Settings,
-        client: redis.Redis,
-        log_client: LogClient,
-        check_topics: Callable[[Survey], None],
+        self, settings: Settings, client: redis.Redis, log_client: LogClient, check_topics: Callable[[Survey], None]
     ) -> None:
         self._settings, self._redis, self._log_client = settings, client, log_client
-        self._check_topics = check_topics
+        self.check = check_topics
 
     def count_store(self, survey: Survey) -> RedisCountStore:
         return RedisCountStore(survey, self._settings, client=self._redis)
@@ -37,11 +33,8 @@ class Cluster:
     def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
         return KeptResults(survey, RedisResults(survey, self._redis), reader)
 
-    def check(self, survey: Survey) -> None:
-        self._check_topics(survey)
-
     def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
-        self._check_topics(survey)
+        self.check(survey)
         self.count_store(survey).heads()  # raises StoreRefused if Redis denies our login
         position = KafkaLogPosition(survey, self._log_client)
         return position, KafkaPublisher(survey, self._settings, reader)

@@ -72,12 +72,7 @@ class FolderCounting:
     """
 
     def __init__(
-        self,
-        folder: DataFolder,
-        surveys: Callable[[], Sequence[Survey]],
-        alone: bool,
-        clock: Callable[[], int],
-        kept_ms: int,
+        self, folder: DataFolder, surveys: Callable[[], Sequence[Survey]], alone: bool, clock: Callable[[], int], kept_ms: int
     ) -> None:
         self._folder, self._surveys, self._alone, self._clock, self._kept_ms = folder, surveys, alone, clock, kept_ms
         self._counters: dict[bytes, LogCounter] = {}

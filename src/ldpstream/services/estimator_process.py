@@ -27,12 +27,7 @@ from ldpstream.surveys.life.watch import SurveyWatch
 log = structlog.get_logger("ldpstream.estimator")
 
 
-def serve(
-    watch: SurveyWatch,
-    settings: Settings,
-    stop: Event,
-    check_topics: Callable[[Survey], None],
-) -> None:
+def serve(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: Callable[[Survey], None]) -> None:
     """Estimates the steps of the surveys after their close, until `stop` is set.
 
     Several estimators may run at once: they share the surveys, and one works on each survey. If an estimator ends, the others

@@ -46,15 +46,9 @@ class KafkaPublisher:
         with hearing(self._settings) as heard:
             try:
                 producer = Producer(
-                    self._settings,
-                    CONNECT_MS,
-                    REQUEST_MS,
-                    DELIVERY_MS,
-                    transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
-                    retry_backoff_ms=RETRY_MS,
-                    transactional_id=transactional_id,
-                    max_request_size=MAX_PUBLICATION_BYTES,
-                )
+                    self._settings, CONNECT_MS, REQUEST_MS, DELIVERY_MS, transaction_timeout_ms=DELIVERY_MS + REQUEST_MS,
+                    retry_backoff_ms=RETRY_MS, transactional_id=transactional_id, max_request_size=MAX_PUBLICATION_BYTES,
+                )  # fmt: skip
                 producer.init_transactions()
             except KafkaError as error:
                 if producer is not None:

@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,14 +33,9 @@ SEED = 1  # of the simulated devices
 Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Ports:
-    page: int = PAGE_PORT
-    gateway: int = GATEWAY_PORT
-
-    @classmethod
-    def of(cls, settings: Settings) -> "Ports":
-        return cls(settings.page_port or PAGE_PORT, settings.gateway_port or GATEWAY_PORT)
+def ports_of(settings: Settings) -> tuple[int, int]:
+    """Returns the wanted ports of page and gateway."""
+    return settings.page_port or PAGE_PORT, settings.gateway_port or GATEWAY_PORT
 
 
 def chosen_port(server: str, port: int, tell: Tell) -> int:
@@ -68,7 +62,14 @@ class Trial:
     """
 
     def __init__(
-        self, survey_file: Path, step_seconds: int, source: ValueSource, folder: Path, wanted: Ports, tell: Tell, relay: bool
+        self,
+        survey_file: Path,
+        step_seconds: int,
+        source: ValueSource,
+        folder: Path,
+        wanted: tuple[int, int],
+        tell: Tell,
+        relay: bool,
     ) -> None:
         self._survey_file, self._step_seconds, self._source = survey_file, step_seconds, source
         self._folder, self._wanted, self._tell, self._relay = folder, wanted, tell, relay
@@ -80,8 +81,7 @@ class Trial:
         Raises:
             UserError: if the service cannot start, or the devices cannot send.
         """
-        page = chosen_port("the page", self._wanted.page, self._tell)
-        gateway = chosen_port("the gateway", self._wanted.gateway, self._tell)
+        page, gateway = (chosen_port(f"the {name}", port, self._tell) for name, port in zip(("page", "gateway"), self._wanted))
         keys, now = self._folder / "relay-keys.json", self._folder / "now.toml"
         survey = rehearse(self._survey_file, now, self._step_seconds, time.time(), self._relay)
         settings = Settings(
