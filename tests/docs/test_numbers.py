@@ -11,14 +11,13 @@ from lab.audit.audit import EPS, audited_mechanism, losses
 from lab.audit.spaced import CLAIMS
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector
-from ldpstream.agents.consumer import batches, compression
+from ldpstream.agents.consumer import compression
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
 from ldpstream.device.memo_file import MAX_DROPPED
-from ldpstream.engines import gateway_log
 from ldpstream.engines.kafka import redis_connection, redis_results, topics
-from ldpstream.gateway import credentials, intake
+from ldpstream.gateway import credentials
 from ldpstream.gateway.http import bodies, problems
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families import local_hashing
@@ -53,13 +52,6 @@ STALLED = minutes(stall_detector.STALLED_AFTER_S + STALL_S)
 SAID = [
     ("wire_format.md", f"number of reports, 1 to {spaced(envelope.MAX_ENVELOPE_REPORTS)}"),
     ("wire_format.md", f"An envelope is at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes."),
-    ("wire_format.md", f"| fingerprint | {survey.FINGERPRINT_BYTES} bytes |"),
-    (
-        "security.md",
-        f"An envelope has at most {spaced(envelope.MAX_ENVELOPE_BYTES)} bytes"
-        f" and {spaced(envelope.MAX_ENVELOPE_REPORTS)} reports",
-    ),
-    ("write_a_device.md", f"1 to {spaced(intake.DEVICE_BATCH)} of them, at most {spaced(gateway_log.MAX_BATCH_BYTES)} bytes"),
     ("write_a_device.md", f"`{bodies.BATCH}`"),
     ("write_a_device.md", f"Content-Type: {bodies.ENVELOPE}"),
     ("write_a_device.md", f"the first {problems.MAX_ELEMENTS} of them"),
@@ -71,17 +63,14 @@ SAID = [
     ("counting.md", f"With the interval of {COMMIT_INTERVAL_S} s"),
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
     ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
-    ("counting.md", f"that wait to be counted, of about {batches.CHUNK_BYTES // 10**6} MB each"),
     ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
-    ("counting.md", f"up to {process.KEPT_BYTES >> 20} MiB in each of the C library's arenas"),
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"refuses to start (exit status {LASTING})"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
-    ("api.md", f"({DEFAULTS['page_host']}:{DEFAULTS['page_port']})"),
 ]
 
 

@@ -44,13 +44,6 @@ def test_the_readme_is_short() -> None:
     assert README.count("\n") <= 100
 
 
-@pytest.mark.parametrize("name", ["page", "page-dark"])
-def test_the_pictures_of_the_page_are_small(name: str) -> None:
-    png = (ROOT / "docs" / "pictures" / f"{name}.png").read_bytes()
-    assert int.from_bytes(png[16:20], "big") == 1200  # the width, in a PNG file's header
-    assert len(png) < 100_000
-
-
 @pytest.fixture(scope="module")
 def dice() -> Mechanism:
     return TRAVEL.mechanisms[0][0]

@@ -49,13 +49,10 @@ def at_host(error: OSError) -> Callable[[pytest.MonkeyPatch], None]:
     ("broken", "status"),
     [
         (at_lock(errno.ENOSPC), 1),
-        (at_lock(errno.EMFILE), 1),
         (at_lock(errno.EACCES), 2),
         (at_database(sqlite3.SQLITE_FULL), 1),
-        (at_database(sqlite3.SQLITE_IOERR | 3 << 8), 1),
         (at_database(sqlite3.SQLITE_BUSY), 1),
         (at_database(sqlite3.SQLITE_NOTADB), 2),
-        (at_database(sqlite3.SQLITE_READONLY), 2),
         (at_host(OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")), 1),
         (at_host(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")), 1),
         (at_host(socket.gaierror(socket.EAI_NONAME, "Name or service not known")), 2),

@@ -188,6 +188,18 @@ def test_the_wished_width_needs_exactly_the_people(level: str, span: str) -> Non
     assert rows_of(survey, needed - 1).spans[span].half_width > 0.03 * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("level", ["waves", "fresh bits"])
+def test_the_error_of_a_mean_scales_with_the_numbers(level: str) -> None:
+    """The squares of numbers near 1e300 are too large for a double."""
+    small, large = (
+        rows_of(survey_of(LEVELS[level], 2, domain=f"bins = [-{unit}, 0, {unit}]"), 1000).means["step"]
+        for unit in ("1e0", "1e300")
+    )
+    assert large.half_width == pytest.approx(1e300 * small.half_width)
+    assert large.wished == pytest.approx(1e300 * small.wished)
+    assert large.people == small.people
+
+
 # ---- the command
 
 

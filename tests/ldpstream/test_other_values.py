@@ -137,14 +137,3 @@ def test_the_page_the_api_and_the_metrics_warn_of_scooters(open_page: OpenPage) 
         grown = r"^mode: other has grown by \+[45]\.\d+ percentage points since the window until 5 Jan 2026, 03:00–04:00 UTC "
         expect(page.locator("#alerts .warning.other")).to_have_text(re.compile(grown))
         page.close()
-
-
-def test_without_scooters_nothing_warns() -> None:
-    survey = parse_survey(tomllib.loads(SURVEY))
-    demo = Demo(survey, Travellers(survey, 4000, 12, 99), 1)
-    demo.run(lambda step, made: None)
-    status = client_of(survey, demo).get("/api/v1/status").json()
-    assert status["attributes"][0]["growth"] is None
-    assert gauge_of(survey, demo) == 0
-    closed = parse_survey(tomllib.loads(SURVEY.replace('"other"]', '"ferry"]')))
-    assert gauge_of(closed, demo) is None

@@ -10,10 +10,8 @@ from rich.console import Console
 
 from ldpstream.commands.cli import run
 from ldpstream.output import terminal
-from ldpstream.output.ledger_tables import ledger_rows, ledger_tables
 from ldpstream.output.outputs import OutputError, write_json
 from ldpstream.output.terminal import table
-from ldpstream.surveys import load_survey
 
 
 def test_a_full_disk_is_found_before_the_work(
@@ -53,26 +51,3 @@ def test_a_narrow_terminal_shows_the_first_column_beside_all_others(width: int, 
     assert all(text.count(f" {i}234567.25 ") == text.count(f" claimed {i} ") == 1 for i in range(6))
     assert text.count("L-PS-GRR(k=6)") == {40: 6, 60: 2, 200: 1}[width]
     assert text.count("a title") == 1
-
-
-def test_sentences_are_wrapped_between_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
-    monkeypatch.setattr(terminal.console, "_width", 72)
-    monkeypatch.setattr("sys.argv", ["ldpstream", "check", str(sample)])
-    with pytest.raises(SystemExit):
-        run()
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 72
-    assert sum(line.startswith("  ") for line in lines) > 20  # the wrapped lines of an indented sentence are indented
-
-
-@pytest.mark.parametrize("survey", ["demo", "changing", "ms_fimu"])
-def test_a_level_of_the_ledger_is_one_table_of_80_columns(survey: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of its columns have the same name, and only their order tells them apart."""
-    shown = io.StringIO()
-    monkeypatch.setattr(terminal, "console", Console(file=shown, width=80))
-    path = Path(__file__).parents[2] / "surveys" / "samples" / f"{survey}.toml"
-    tables = ledger_tables(ledger_rows(load_survey(path)))
-    for one in tables:
-        terminal.show_table(one)
-    assert shown.getvalue().count("┏") == len(tables)

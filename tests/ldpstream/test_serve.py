@@ -359,9 +359,3 @@ def test_a_survey_whose_reports_never_end_leaves_time_to_the_others(tmp_path: Pa
         monkeypatch.setattr(FolderCountStore, "commit", commit)
         LogCounter(survey, FolderCountStore(folder, survey), log).count()
         assert log.ends()[PARTITION] == 2  # one at the first commit, which has no records; one at the commit of this record
-
-
-def test_it_is_told_to_end_while_it_starts(served: Served) -> None:
-    wait_until(served.said, served.said)  # the first line
-    served.process.send_signal(signal.SIGINT)
-    assert served.process.wait(PATIENCE_S) in (0, 130)

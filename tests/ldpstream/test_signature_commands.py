@@ -141,19 +141,6 @@ def test_a_changed_trail_is_one_line_and_cannot_be_continued(office: Office, dam
     assert office.trail.read_text() == before
 
 
-def test_a_time_outside_utc_is_refused_and_a_survey_with_an_excessive_number_is_shown_as_unreadable(office: Office) -> None:
-    office.sign()
-    (line,) = office.lines()
-    stated = json.loads(line["statement"])
-    office.write([line | {"statement": json.dumps(stated | {"signed": "9999-12-31T23:59:59-14:00"})}])
-    status, _, (said,) = office.verify()
-    assert (status, "a signed statement must have the format" in said) == (2, True)
-    toml = f"step_seconds = {'9' * 5000}"
-    office.write([{"statement": json.dumps(stated | {"toml_sha256": sha256(toml)}), "signature": "", "toml": toml}])
-    status, out, _ = office.verify()
-    assert (status, "not readable by this version" in out) == (2, True)
-
-
 def test_a_line_by_another_key_is_named(office: Office, tmp_path: Path) -> None:
     office.sign()
     office.change("lateness_steps = 1", "lateness_steps = 2")

@@ -14,11 +14,7 @@ from ldpstream.services.trial.trial import chosen_port, ports_of
 
 @pytest.mark.parametrize(
     ("settings", "ports"),
-    [
-        ({}, (8080, 8081)),
-        ({"PAGE_PORT": "18080", "GATEWAY_PORT": "18081"}, (18080, 18081)),
-        ({"PAGE_PORT": "0"}, (8080, 8081)),
-    ],
+    [({}, (8080, 8081)), ({"PAGE_PORT": "18080", "GATEWAY_PORT": "18081"}, (18080, 18081)), ({"PAGE_PORT": "0"}, (8080, 8081))],
 )
 def test_the_ports_are_those_of_the_settings(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], ports: tuple[int, int]

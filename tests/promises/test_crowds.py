@@ -156,22 +156,6 @@ def test_all_attributes_together_give_no_better_guess_than_the_bound(
         assert found > from_own_reports(survey, guessed) or eps[1 - guessed] < 1  # control: the other attribute adds evidence
 
 
-def test_the_levels_of_another_attribute_count_at_their_worst() -> None:
-    weak, strong = (
-        f'[[attribute.level]]\nname = "{name}"\nmechanism = "GRR"\neps = {eps}\n' for name, eps in (("w", 0.2), ("s", 2.0))
-    )
-    for collection in ("smp", "spl"):
-        found = []
-        for levels in (weak, strong, weak + strong):
-            text = (
-                f'{HEAD}relay = "required"\ncrowd = 3\ncollection = "{collection}"\n[[attribute]]\nname = "a"\nsize = 3\n{weak}'
-            )
-            survey = parse_survey(tomllib.loads(f'{text}[[attribute]]\nname = "b"\nsize = 2\n{levels}'), "a test")
-            found.append(guesses(survey, "report")[0])
-        assert found[0] < found[1] == pytest.approx(found[2], rel=1e-3)
-        assert found[1] <= found[2] + 1e-12
-
-
 @cache
 def chances_of_crowds(people: int, parts: int) -> list[Fraction]:
     """Exact probability of each number of people in a person's crowd."""

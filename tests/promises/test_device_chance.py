@@ -173,15 +173,6 @@ def test_the_reports_of_two_surveys_reveal_more_than_those_of_one(collection: st
         assert device_chance(first, 0, first.mechanisms[0][0], math.inf) < exact
 
 
-@pytest.mark.parametrize("eps", [1.0, 3.0])
-def test_two_surveys_with_fake_data_whose_true_answers_are_known(eps: float) -> None:
-    """Two reports of the true answer in each survey, in all combinations of the outputs."""
-    again = {"mechanism": "GRR", "eps": eps, "every_steps": 1, "lifetime_reports": 2}
-    asked = survey("rs+fd", (3, again), (3, again))
-    four = np.einsum("va,vb,vc,vd->vabcd", *[asked.mechanisms[0][0].device.channel()] * 4).reshape(3, -1)
-    assert success(four) <= chance_of_both(asked, asked, "a0") < 1.1 * success(four)
-
-
 def _channel(k: int, eps: float) -> np.ndarray[Any, np.dtype[np.float64]]:
     """The channel of GRR, and of all reports of a memo of L-GRR."""
     chances = np.where(np.eye(k) > 0, math.exp(eps), 1.0)

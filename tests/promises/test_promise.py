@@ -14,6 +14,7 @@ from ldpstream.promises.promise import device_line, promise
 from ldpstream.promises.statements import device_loss
 from ldpstream.surveys import parse_survey
 from tests.set_survey import MODE, set_survey
+from tests.small_survey import small_survey
 
 DEMO = tomllib.loads((Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml").read_text())
 
@@ -90,6 +91,13 @@ def test_no_exact_chance_of_the_ledger_looks_smaller_than_a_bound_of_the_same_nu
     survey = parse_survey(DEMO | {"attribute": asked})
     shown = [right_and_largest(row, "") for row in ledger_rows(survey) if row["t"] == 1000]
     assert shown == [("59.6 %", "59.6 %"), ("≤ 91.7 %", "91.7 %")]
+
+
+def test_a_bound_from_some_reports_looks_no_larger_than_the_exact_chance_from_any_number() -> None:
+    """L-SS: from 24 reports at most 0.98201, rounded up; from any number exactly 0.98201, and rounded to the nearest 98.2 %."""
+    level = {"name": "l", "mechanism": "L-SS", "eps_inf": 4.0, "eps_1": 2.0}
+    survey = small_survey({"name": "a", "size": 2, "level": [level]}, window_steps=24)
+    assert sum("98.3 % from any number of reports, at most 98.3 % from 24 reports" in line for line in promise(survey)) == 1
 
 
 def test_the_promise_names_the_guess_about_one_answer() -> None:

@@ -3,6 +3,7 @@
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.second_promise import conditions, loss_up, second_promise, second_promise_lines
 from ldpstream.surveys import Survey, load_survey, parse_survey
 from tests.docs.check_schema import PEOPLE_SCHEMA, SCHEMA, people_schema
+from tests.small_survey import small_survey
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "surveys" / "samples").glob("*.toml"))
@@ -22,18 +24,18 @@ TOML = (ROOT / "surveys" / "samples" / "commute.toml").read_text()
 COMMUTE = parse_survey(tomllib.loads(TOML), "commute.toml")
 RELAYED_TOML = TOML.replace("lateness_steps = 1", 'lateness_steps = 2\nrelay = "required"', 1)
 CROWDED = RELAYED_TOML.replace('relay = "required"', 'relay = "required"\ncrowd = 1250')
-MEMO = 'mechanism = "L-GRR"\neps_inf = 2.0\neps_1 = 1.0'
-SPACED = 'mechanism = "GRR"\neps = 1.0\nevery_steps = 8'
-COHORT = '[cohort]\nname = "c"\nvalues = ["x", "y", "z", "w"]\nleast = 10\n'
+MEMO = {"mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0}
+SPACED = {"mechanism": "GRR", "eps": 1.0, "every_steps": 8}
+LIFE = SPACED | {"lifetime_reports": 100}
+COHORT = {"name": "c", "values": ["x", "y", "z", "w"], "least": 10}
 
 
-def survey_of(*attributes: list[str], collection: str = "smp", more: str = "") -> Survey:
-    head = 'name = "r"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 86400\nwindow_steps = 8\nlateness_steps = 1\n'
-    asked = ""
-    for i, levels in enumerate(attributes):
-        asked += f'\n[[attribute]]\nname = "a{i}"\nsize = 4\n'
-        asked += "\n".join(f'[[attribute.level]]\nname = "l{j}"\n{level}' for j, level in enumerate(levels))
-    return parse_survey(tomllib.loads(f'{head}collection = "{collection}"\n{more}\n{asked}'), "a test")
+def survey_of(*attributes: list[dict[str, Any]], **keys: Any) -> Survey:
+    asked = [
+        {"name": f"a{i}", "size": 4, "level": [{"name": f"l{j}"} | level for j, level in enumerate(levels)]}
+        for i, levels in enumerate(attributes)
+    ]
+    return small_survey(*asked, name="r", step_seconds=86400, window_steps=8, **keys)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +46,10 @@ def survey_of(*attributes: list[str], collection: str = "smp", more: str = "") -
         (survey_of([SPACED, MEMO], [MEMO]), [32, 4, 2], [46, None, None]),
         (survey_of([SPACED], [MEMO], collection="spl"), [8, 1], [46, None]),
         (survey_of([SPACED], [MEMO], collection="rs+fd"), [8, 1], [46, None]),
-        (survey_of([SPACED], more=COHORT), [32], [46]),
-        (survey_of([SPACED], more="ends = 20"), [8], [3]),
-        (survey_of([f"{SPACED}\nlifetime_reports = 100"]), [8], [100]),
-        (survey_of([f"{SPACED}\nlifetime_reports = 100"], more="ends = 20"), [8], [3]),
+        (survey_of([SPACED], cohort=COHORT), [32], [46]),
+        (survey_of([SPACED], ends=20), [8], [3]),
+        (survey_of([LIFE]), [8], [100]),
+        (survey_of([LIFE], ends=20), [8], [3]),
     ],
 )
 def test_the_people_divide_among_attributes_levels_cohorts_and_steps(
@@ -77,15 +79,6 @@ def test_every_bound_is_between_blind_and_the_first_promise(path: Path) -> None:
         for row in rows:
             assert 0 < row.eps_in_crowd < row.eps_everybody
             assert 1 / m.k < row.guess_in_crowd < row.guess_everybody
-
-
-def test_a_wave_and_a_large_budget_have_a_row() -> None:
-    wave, sharp = (
-        second_promise(survey_of([level]), 80_000)[-1]
-        for level in ('mechanism = "SW"\neps = 2.0\nevery_steps = 8', 'mechanism = "GRR"\neps = 80.0')
-    )
-    assert wave.eps_in_crowd < 2 < wave.eps_everybody
-    assert (sharp.eps_in_crowd, sharp.guess_in_crowd) == (sharp.eps_everybody, sharp.guess_everybody)
 
 
 def test_colluding_people_hide_nobody() -> None:

@@ -204,20 +204,6 @@ def test_a_broken_file_at_the_start(place: Path) -> None:
         opened([place, place / "nowhere"])
 
 
-def test_a_file_that_the_system_refuses_is_broken_and_its_survey_stays(place: Path) -> None:
-    """Only a missing file ends its survey. An error of a network disk does not."""
-    folder = opened([place])
-    (place / "b.toml").unlink()
-    (place / "b.toml").symlink_to("a" * 300)
-    write(place / "a.toml", toml("a", size=6))
-    assert folder.look().broken == {place / "b.toml": "cannot be read: File name too long"}
-    assert [text.survey.name for text in folder.look().added] == ["a"]
-    assert names(folder) == ["a", "b"]
-    write(place / "b.toml", toml("b"))
-    assert two_looks(folder).mended == (place / "b.toml",)
-    assert folder.broken == {}
-
-
 # ---- the file of an open survey
 
 OPEN_MS = START_MS + 3_600_000

@@ -42,8 +42,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "equal": ({"pair": ["mode", "mode"]}, ["two different attributes, got mode twice"]),
     "itself": ({"pair": ["mode", "mode_by_zone"]}, ["'mode_by_zone' (a pair)"]),
     "one": ({"pair": ["mode"]}, ["attribute[2].pair: must be a list of length 2, got 1"]),
-    "three": ({"pair": ["mode", "zone", "x"]}, ["attribute[2].pair: must be a list of length 2, got 3"]),
-    "text": ({"pair": "mode"}, ["attribute[2].pair: must be a list, got 'mode'"]),
     "values": ({"values": ["a", "b"]}, ["values must not be given for a pair"]),
     "size": ({"size": 9}, ["exactly one of values, size, bins and pair, got size and pair"]),
     "unlisted": ({"unlisted": "car"}, ["attribute[2]: unlisted is not for a pair"]),

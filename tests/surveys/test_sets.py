@@ -47,7 +47,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "zero": ({"choices": 0}, ["attribute[0].choices: must be an integer >= 1, got 0"]),
     "too many": ({"choices": 6}, ['attribute[0]: choices must be at most 5, the number of values, or "any", got 6']),
     "another word": ({"choices": "all"}, ["attribute[0].choices: must be one of 'any', 'a whole number', got 'all'"]),
-    "fraction": ({"choices": 1.5}, ["attribute[0].choices: must be", "got 1.5"]),
     "size": ({"values": None, "size": 5}, ["attribute[0]", "choices needs values"]),
     "many values": ({"values": [f"v{i}" for i in range(31)]}, ["choices needs at most 30 values, got 31"]),
     "one value": ({"values": ["a"], "choices": 1}, ["values must be at least 2"]),
@@ -60,7 +59,6 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["attribute[0].level[0] (apps, s): mechanism for several answers (choices) must be one of PS-GRR, L-PS-GRR, got 'GRR'"],
     ),
     "calibration": ({"level": [LEVEL | {"calibration": "paper"}]}, ["L-PS-GRR does not take calibration"]),
-    "loss": ({"level": [{"name": "s", "mechanism": "PS-GRR"}]}, ["PS-GRR needs eps"]),
 }  # fmt: skip
 
 

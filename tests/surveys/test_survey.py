@@ -136,22 +136,6 @@ def test_a_broken_survey_gives_one_line_with_key_and_value(path: str, value: obj
     assert all(word in message for word in ["file.toml", *words]), message
 
 
-def test_files_that_are_not_surveys_are_rejected(tmp_path: Path) -> None:
-    (tmp_path / "bad.toml").write_text("name = ")
-    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
-    (tmp_path / "huge.toml").write_text("a = " + "9" * 5000)
-    sample = Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml"
-    (tmp_path / "hexadecimal.toml").write_text(
-        sample.read_text().replace("step_seconds = 3600", f"step_seconds = 0x{'f' * 5000}")
-    )
-    with pytest.raises(SurveyError, match=r"step_seconds: must be an integer <= \d+, got a number of 20,000 bits"):
-        load_survey(tmp_path / "hexadecimal.toml")
-    for name in ("missing.toml", "bad.toml", "binary.toml", "deep.toml", "huge.toml", "."):
-        with pytest.raises(SurveyError, match=r"not TOML|cannot be read|UTF-16"):
-            load_survey(tmp_path / name)
-
-
 def test_the_fingerprint_depends_only_on_the_contents() -> None:
     base = parse_survey(DOCUMENT).fingerprint
     assert parse_survey(changed("attribute.1.level.0.eps", 1.0)).fingerprint == base  # the numbers 1 and 1.0 are equal
@@ -191,19 +175,6 @@ def test_the_last_step_ends_at_or_before_the_end() -> None:
     assert ending("2026-01-05T00:09:59.999Z").n_steps == 9
     assert survey.fingerprint != parse_survey(DOCUMENT).fingerprint
     assert (survey.steps_a_year, parse_survey(DOCUMENT).steps_a_year) == (10, 365 * 24 * 60)
-
-
-def test_devices_need_not_know_what_is_for_people_and_for_the_history() -> None:
-    base = parse_survey(DOCUMENT)
-    for path, value in [
-        ("title", "Moving"), ("description", "How people move."), ("purpose", "Planning."), ("owner", "Ö team"),
-        ("contact", "moving@example.org"), ("retention_steps", 9), ("replaces", "cd834f94b66f32b5"),
-        ("attribute.0.aliases", {"w": "x"}),
-    ]:  # fmt: skip
-        survey = parse_survey(changed(path, value))
-        *_, key = path.split(".")
-        assert value in (getattr(survey, key, None), survey.attributes[0].aliases)
-        assert survey.canonical == base.canonical
 
 
 def test_the_canonical_text_resolves_every_choice() -> None:
@@ -254,14 +225,11 @@ def test_spl_divides_budgets_by_the_number_of_attributes() -> None:
 
 def test_values_are_found_by_text_and_not_shown() -> None:
     document = changed("attribute.1", {"name": "b", "bins": [0, 10, 20.5], "level": DOCUMENT["attribute"][1]["level"]})
-    listed, binned = parse_survey(document).attributes
-    sized = parse_survey(DOCUMENT).attributes[1]
-    assert [listed.index(v) for v in "xyz"] == [0, 1, 2]
+    (listed, binned), sized = parse_survey(document).attributes, parse_survey(DOCUMENT).attributes[1]
     assert [binned.index(v) for v in ("0", "9.99", "10", "20.5")] == [0, 0, 1, 1]
     assert binned.labels == ("[0, 10)", "[10, 20.5]")
     fine = changed("attribute.1", {"name": "b", "bins": [1000000, 1000001, 1000002, 1000003], "level": LEVEL})
     assert len(set(parse_survey(fine).attributes[1].labels)) == 3
-    assert sized.index("4") == 4
     strict = structs_replace(binned, outside="refuse"), structs_replace(sized, outside="refuse")
     for attribute, raw in [
         (listed, "secret"), (strict[0], "20.6"), (strict[0], "-1"), (binned, "nan"), (binned, "abc"), (binned, "inf"),
@@ -283,12 +251,7 @@ def rest(**keys: Any) -> Attribute:
         ({"values": ["a", "other"], "unlisted": "a"}, ["x", "other"], [0, 1], {"unlisted": "a"}),
         ({"values": ["a", "other"], "unlisted": "refuse"}, ["x", "other"], [None, 1], {}),
         ({"values": ["a", "b"]}, ["x", "b"], [None, 1], {}),
-        (
-            {"bins": [0, 1, 2]},
-            [-1, 2.5, 1e400, -(10**400), "1e400", float("nan")],
-            [0, 1, 1, 0, 1, None],
-            {"outside": "nearest"},
-        ),
+        ({"bins": [0, 1, 2]}, [-1, 2.5, 1e400, -(10**400), float("nan")], [0, 1, 1, 0, None], {"outside": "nearest"}),
         ({"bins": [0, 1, 2], "outside": "nearest"}, [-1, 2], [0, 1], {"outside": "nearest"}),
         ({"bins": [0, 1, 2], "outside": "refuse"}, [-1, 2.5, 1e400, 2], [None, None, None, 1], {}),
         ({"size": 3}, [-1, 3, 10**400, "9" * 5000, 2.0, 1.5], [0, 2, 2, 2, 2, None], {"outside": "nearest"}),
@@ -317,21 +280,14 @@ def test_a_device_reports_values_outside_as_the_survey_says(
 N = 1_000_000  # for so many digits, a pattern that tries every division of them would take hours
 LONG_TEXTS: dict[str, tuple[str, int | None]] = {  # devices/typescript/test/survey.test.ts has the same texts
     "digits and a letter": ("1" * N + "x", None),
-    "digits, a point and a letter": ("1" * N + "." + "1" * N + "x", None),
     "exponent and a letter": ("1e" + "1" * N + "x", None),
     "spaces and a letter": (" " * N + "7" + " " * N + "x", None),
     "points": ("." * N, None),
-    "fraction": ("7." + "5" * N, None),
     "zeros in front": ("0" * N + "7", 7),
-    "zeros behind": ("7." + "0" * N, 7),
     "spaces": (" " * N + "7" + " " * N, 7),
-    "rounded up": ("6." + "9" * N, 7),
     "zeros and an exponent": ("7" + "0" * N + f"e-{N}", 7),
-    "small and an exponent": ("0." + "0" * N + f"7e{N + 1}", 7),
     "infinite": ("9" * N, 9),
-    "minus infinite": ("-" + "9" * N, 0),
     "infinite by the exponent": ("7e" + "9" * N, 9),
-    "zero by the exponent": ("7e-" + "9" * N, 0),
 }
 
 

@@ -57,14 +57,11 @@ def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
         if row.means
         for step, whole in [(row.means["step"], row.means["window"])]
     ]
-    return (
-        [
-            *lines,
-            "± of a mean: half of a 95 % interval of numbers in the middles of their bins, if all values are equally frequent.",
-        ]
-        if lines
-        else []
-    )
+    if lines:
+        lines.append(
+            "± of a mean: half of a 95 % interval of numbers in the middles of their bins, if all values are equally frequent."
+        )
+    return lines
 
 
 def points(share: float | None) -> str:

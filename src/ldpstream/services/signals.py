@@ -3,7 +3,6 @@
 import signal
 from collections.abc import Callable
 from threading import Event
-from types import FrameType
 
 from ldpstream.runtime.process import shutdown_starter
 
@@ -28,9 +27,6 @@ def ends_on_signal(
 
     start = shutdown_starter(within_s, tell, last_words, late_status)
 
-    def handle(signum: int, frame: FrameType | None) -> None:
-        start(signum)
-
-    signal.signal(signal.SIGTERM, handle)
-    signal.signal(signal.SIGINT, handle)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, _: start(signum))
     return stop
