@@ -68,6 +68,7 @@ SAID = [
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"refuses to start (exit status {LASTING})"),
+    ("choose.md", f"lose {mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value:.2f} nats"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
@@ -174,11 +175,6 @@ def test_the_table_of_variances() -> None:
         assert [float(text) for text in stated] == [pytest.approx(value, rel=0.005, abs=5e-4) for value in made[:1]] + [
             pytest.approx(value, rel=0.006) for value in made[1:]
         ]
-
-
-def test_the_loss_of_two_reports() -> None:
-    loss = mechanism("L-OSUE", 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value
-    assert f"lose {loss:.2f} nats" in PLAIN["choose.md"]
 
 
 def test_the_number_of_attacks() -> None:

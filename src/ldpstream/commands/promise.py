@@ -85,8 +85,7 @@ def _print_forecast(
 @app.command()
 def canonical(survey_file: SurveyFile) -> None:
     """Print the survey as devices in other languages need it, as one line of JSON."""
-    survey = surveys.load_survey(survey_file)
-    tell(msgspec.json.encode(survey.device_survey).decode())
+    tell(msgspec.json.encode(surveys.load_survey(survey_file).device_survey).decode())
 
 
 @app.command()
