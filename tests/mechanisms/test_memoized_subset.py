@@ -35,6 +35,7 @@ def test_one_report_is_subset_selection_with_eps_1() -> None:
         assert once == pytest.approx(reference.written(mechanism("SS", 4, eps=1.0)).one_round(m), rel=1e-10), m
         assert once == pytest.approx(m.channel(), rel=1e-10)
         memo, kernel = reference.written(m).rounds(m)
+        assert m.claims.equal_chances() == pytest.approx(((kernel[0] ** 2).sum(), (once[0] ** 2).sum()), rel=1e-9)
         wrong = memo[:, 0] @ (kernel**1.01 / (kernel**1.01).sum(axis=1, keepdims=True))
         assert np.abs(wrong / m.channel() - 1).max() > 1e-6
 
