@@ -54,7 +54,6 @@ log = structlog.get_logger("ldpstream.agent")
 
 SESSION_S = 6.0  # session timeout, after which a killed agent's partitions go to another agent
 WAITING_CHUNKS = 8
-SECOND_ANSWER_MS = 3_000  # timeout of a request through the second client
 COLLECT_AFTER = 2 * PIECE_RECORDS  # new objects before a garbage collection; by default, each piece would cause many
 STOP_S = 8.5  # shutdown deadline in seconds after the signal; leaves time for the last commit (`Counting.close`)
 
@@ -67,7 +66,7 @@ class AgentApp(faust.App):
     BootStrategy = _WithoutWeb
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
-        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), LogClient(settings, SECOND_ANSWER_MS)
+        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), LogClient(settings)
         self.redis = connect(settings)
         self.stopping, self._survey_watch = threading.Event(), watch
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)

@@ -61,16 +61,12 @@ class Stopped(Exception):
     """The process received a stop request while it waited."""
 
 
-def is_unreachable(error: Exception) -> bool:
-    return isinstance(error, Unreachable)
-
-
 def wait_for(
     what: str,
     ask: Callable[[], T],
     stop: Callable[[float], bool],
     tell: Callable[[str], object],
-    unreachable: Callable[[Exception], bool] = is_unreachable,
+    unreachable: Callable[[Exception], bool] = lambda error: isinstance(error, Unreachable),
 ) -> T:
     """Retries every second until a service answers, without a time limit.
 

@@ -7,12 +7,12 @@
 
 import threading
 from collections.abc import Callable, Iterable
-from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import Gauge, disable_created_metrics, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from ldpstream.runtime.settings import cannot_listen
 from ldpstream.runtime.versions import running_version
@@ -61,9 +61,7 @@ def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) ->
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
 
 
-class _MetricsServer(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
+class _MetricsServer(ThreadingWSGIServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs nothing: the client was too slow, or has left."""
 

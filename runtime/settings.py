@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import ssl
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -190,12 +191,8 @@ class Settings(BaseSettings):
         return options
 
     def redis_url(self) -> RedisUrl:
-        return parse_redis_url(self.redis.get_secret_value())
-
-    def redis_credentials(self) -> tuple[str | None, str | None]:
-        url = self.redis_url()
-        password = self.redis_password or url.password
-        return self.redis_user or url.user, None if password is None else password.get_secret_value()
+        url = parse_redis_url(self.redis.get_secret_value())
+        return replace(url, user=self.redis_user or url.user, password=self.redis_password or url.password)
 
     def tls(self, store: Literal["kafka", "redis"]) -> ssl.SSLContext:
         """Returns a new context for TLS connections, which always checks the server's certificate and name.
@@ -216,7 +213,7 @@ class Settings(BaseSettings):
 
     def secrets(self) -> list[str]:
         """Secrets that a library's message could contain, so that the caller can remove them."""
-        given = (self.kafka_password, self.redis_password, self.redis_sentinel_password, self.redis_url().password)
+        given = (self.kafka_password, self.redis_sentinel_password, self.redis_url().password)
         return [secret.get_secret_value() for secret in given if secret is not None]
 
     # ---- checks across fields

@@ -3,7 +3,7 @@
 A decoder writes to a buffer of `MAX_UNPACKED_BYTES`. A batch that does not fit is refused.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NoReturn
 
 import cramjam
@@ -14,6 +14,7 @@ from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 MAX_UNPACKED_BYTES = 16 * MAX_ENVELOPE_BYTES  # limit of one unpacked batch
 
+_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES, _BLOCK_LENGTH_BYTES = 16, 4
 _FULL = "failed to write whole buffer"  # cramjam's error message for output that does not fit
@@ -34,9 +35,9 @@ def unpacked(codec: int, packed: memoryview) -> memoryview:
         Unreadable: "too large" if the records unpack to more than `MAX_UNPACKED_BYTES`. "unreadable batch" if the codec is
             unknown or the bytes are not complete streams of this codec.
     """
-    if codec not in _DECODERS:
+    if (name := _CODECS.get(codec)) is None:
         raise Unreadable("unreadable batch", f"compressed with the unknown codec {codec}")
-    name, decode = _DECODERS[codec]
+    decode = _snappy if name == "snappy" else getattr(cramjam, name).decompress_into
     out = np.empty(MAX_UNPACKED_BYTES, np.uint8).data  # only written pages of this buffer use memory
     try:
         return out[: decode(packed, out)]
@@ -67,11 +68,3 @@ def _xerial_blocks(packed: memoryview) -> Iterator[memoryview]:
 
 def _too_large() -> NoReturn:
     raise Unreadable("too large", f"the batch unpacks to more than {MAX_UNPACKED_BYTES} bytes")
-
-
-_DECODERS: Final[dict[int, tuple[str, Callable[[memoryview, memoryview], int]]]] = {
-    1: ("gzip", cramjam.gzip.decompress_into),
-    2: ("snappy", _snappy),
-    3: ("lz4", cramjam.lz4.decompress_into),
-    4: ("zstd", cramjam.zstd.decompress_into),
-}

@@ -8,7 +8,6 @@ from sqlite3 import Connection
 
 from ldpstream.engines.checkpoint import (
     ALL_STEPS,
-    STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
     checkpoint_of,
@@ -41,7 +40,7 @@ class FolderCountStore(CountStore):
             for generation, some in rows:
                 keys[generation] += some
         loaded = replace(head, panes=panes[partition], keys=dict(keys), pruned_below=0)
-        if any(len(keys[generation]) != STORED_KEY_BYTES * n for generation, n in loaded.n_keys.items()):
+        if not all(map(loaded.is_whole, loaded.n_keys)):
             raise StoreDamaged(f"{self._part.file}: report keys of survey {self.survey.name} are missing")
         return loaded
 

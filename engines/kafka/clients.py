@@ -34,6 +34,10 @@ class Heard(logging.Handler):
             if isinstance(argument, Exception):
                 self._complaints.append(str(argument))
 
+    def let_in(self) -> None:
+        """Notes that a connection succeeded: what was logged before is no reason for a later failure."""
+        self._complaints.clear()
+
     @property
     def turned_away(self) -> bool:
         return any(_TELLING.search(complaint) or _CUT_OFF.search(complaint) for complaint in self._complaints)

@@ -30,8 +30,8 @@ class LogClient:
         LogUnavailable: if the brokers do not answer in time, refuse the request, or have no such topic.
     """
 
-    def __init__(self, settings: Settings, answer_ms: int = ANSWER_MS) -> None:
-        self._settings, self._answer_ms = settings, answer_ms
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._admin: KafkaAdminClient | None = None
         self._producer: Producer | None = None
         self._lock = threading.Lock()
@@ -57,7 +57,7 @@ class LogClient:
         The offset of a record is -1 if there is none.
         """
         wanted = {TopicPartition(topic, partition): place for partition, place in at.items()}
-        found = self._ask(topic, lambda: self._connected().list_partition_offsets(wanted, timeout_ms=self._answer_ms))
+        found = self._ask(topic, lambda: self._connected().list_partition_offsets(wanted, timeout_ms=ANSWER_MS))
         return {place.partition: offset for place, offset in found.items()}
 
     def mark(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
@@ -81,7 +81,7 @@ class LogClient:
 
     def _connected(self) -> KafkaAdminClient:
         if self._admin is None:
-            limits = {"bootstrap_timeout_ms": self._answer_ms, "request_timeout_ms": self._answer_ms}
+            limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
             self._admin = KafkaAdminClient(**self._settings.kafka_options(), **limits)
         return self._admin
 

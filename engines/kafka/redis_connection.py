@@ -26,7 +26,6 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
     """
     url = settings.redis_url()
-    user, password = settings.redis_credentials()
     common: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
     if url.tls:
         files = {
@@ -36,7 +35,7 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         }
         common |= {"ssl": True, "ssl_check_hostname": True}
         common |= {option: str(file) for option, file in files.items() if file is not None}
-    ours = common | {"username": user, "password": password}
+    ours = common | {"username": url.user, "password": url.password and url.password.get_secret_value()}
     at_once = Retry(NoBackoff(), 0)
     if url.service:
         secret = settings.redis_sentinel_password
@@ -46,10 +45,8 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         sentinel = untyped(url.addresses, sentinel_kwargs=common | theirs, **ours)
         client: redis.Redis = sentinel.master_for(url.service, db=url.db, retry=at_once)
         return client
-    if url.socket is not None:
-        return redis.Redis(unix_socket_path=url.socket, db=url.db, retry=at_once, **ours)
-    host, port = url.addresses[0]
-    return redis.Redis(host, port, db=url.db, retry=at_once, **ours)
+    where = {"unix_socket_path": url.socket} if url.socket else dict(zip(("host", "port"), url.addresses[0]))
+    return redis.Redis(**where, db=url.db, retry=at_once, **ours)
 
 
 @contextmanager

@@ -29,7 +29,6 @@ import redis
 
 from ldpstream.engines.checkpoint import (
     ALL_STEPS,
-    STORED_KEY_BYTES,
     Checkpoint,
     PaneKey,
     checkpoint_of,
@@ -137,17 +136,14 @@ class RedisCountStore(CountStore):
         while (found := self._read([key, *self._keys_keys(partition, generations)], range(first, ALL_STEPS.stop))) is not None:
             checkpoint, keys = found
             if checkpoint.n_keys.keys() == generations:
-                return self._with_keys(partition, checkpoint, dict(zip(generations, keys, strict=True)))
+                loaded = replace(checkpoint, keys=dict(zip(generations, keys, strict=True)))
+                for generation in (generation for generation in generations if not loaded.is_whole(generation)):
+                    name = self._keys_keys(partition, [generation])[0]
+                    said = f"the report keys {name} are not the {loaded.n_keys[generation]} keys that were written"
+                    raise StoreDamaged(f"Redis at {self._settings.redis_url()}: {said}; {_RECOUNT.format(key)}")
+                return loaded
             generations = checkpoint.n_keys.keys()  # another agent has written between our two reads
         return None
-
-    def _with_keys(self, partition: int, checkpoint: Checkpoint, keys: dict[int, bytes]) -> Checkpoint:
-        if damaged := [step for step, n in checkpoint.n_keys.items() if len(keys[step]) != STORED_KEY_BYTES * n]:
-            raise StoreDamaged(
-                f"Redis at {self._settings.redis_url()}: the report keys {self._keys_keys(partition, damaged)[0]} are not the "
-                f"{checkpoint.n_keys[damaged[0]]} keys that were written; {_RECOUNT.format(self._key(partition))}"
-            )
-        return replace(checkpoint, keys=keys)
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         if expected is None:

@@ -7,14 +7,12 @@ The survey is in partition 0 of the topic `ldpstream.NAME.survey`, as a record w
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import structlog
-from kafka.errors import KafkaError
 
-from ldpstream.engines.kafka.clients import Producer, TopicReader, hearing
-from ldpstream.engines.kafka.topics import MAX_SURVEY_BYTES, BrokerUnreachable, Role, TopicError, ensure_topics
+from ldpstream.engines.kafka.clients import Producer, TopicReader
+from ldpstream.engines.kafka.topics import MAX_SURVEY_BYTES, Role, TopicError, broker_errors, ensure_topics
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.keeper import Kept, SurveyKeeper
@@ -58,7 +56,7 @@ class TopicKeeper(SurveyKeeper):
     def _read(self, survey: Survey) -> Kept | None:
         value: bytes | None = None
         with (
-            _unreachable_on_error(self._settings, survey),
+            broker_errors(self._settings, f"topic {survey.survey_topic}: "),
             closing(TopicReader(self._settings, survey.survey_topic, ANSWER_MS)) as reader,
         ):
             for record in reader.records(reader.begin(), reader.end()):
@@ -80,7 +78,7 @@ def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> int:
     """
     value = None if kept is None else json.dumps({"format": FORMAT, **kept._asdict()}).encode()
     with (
-        _unreachable_on_error(settings, survey),
+        broker_errors(settings, f"topic {survey.survey_topic}: "),
         closing(
             Producer(
                 settings,
@@ -94,16 +92,6 @@ def write_kept(settings: Settings, survey: Survey, kept: Kept | None) -> int:
     ):
         sent = producer.send(survey.survey_topic, value, KEY, partition=0)
         return int(sent.get(timeout=2 * ANSWER_MS / 1000).timestamp)
-
-
-@contextmanager
-def _unreachable_on_error(settings: Settings, survey: Survey) -> Iterator[None]:
-    with hearing(settings) as heard:
-        try:
-            yield
-        except KafkaError as error:
-            kind = BrokerUnreachable if error.retriable and not heard.turned_away else TopicError
-            raise kind(f"Kafka at {settings.kafka}: topic {survey.survey_topic}: {heard.why(error)}") from None
 
 
 def _decode(topic: str, value: bytes) -> Kept:

@@ -23,7 +23,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from ldpstream.engines.kafka.clients import hearing
+from ldpstream.engines.kafka.clients import Heard, hearing
 from ldpstream.runtime.settings import Settings, kept_ms
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -188,18 +188,23 @@ def _configs(admin: KafkaAdminClient, topic: str) -> dict[str, str]:
 
 @contextmanager
 def _admin(settings: Settings) -> Iterator[KafkaAdminClient]:
+    with broker_errors(settings) as heard:
+        _knock(settings)
+        limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
+        with KafkaAdminClient(**settings.kafka_options(), **limits) as admin:
+            heard.let_in()
+            yield admin
+
+
+@contextmanager
+def broker_errors(settings: Settings, what: str = "") -> Iterator[Heard]:
+    """Turns errors of the library into TopicError or BrokerUnreachable, with the reason in one line."""
     with hearing(settings) as heard:
-        let_in = False
         try:
-            _knock(settings)
-            limits = {"bootstrap_timeout_ms": ANSWER_MS, "request_timeout_ms": ANSWER_MS}
-            with KafkaAdminClient(**settings.kafka_options(), **limits) as admin:
-                let_in = True
-                yield admin
+            yield heard
         except KafkaError as error:
-            unreachable = error.retriable and (let_in or not heard.turned_away)
-            kind = BrokerUnreachable if unreachable else TopicError
-            raise kind(f"Kafka at {settings.kafka}: {heard.why(error)}") from None
+            kind = BrokerUnreachable if error.retriable and not heard.turned_away else TopicError
+            raise kind(f"Kafka at {settings.kafka}: {what}{heard.why(error)}") from None
 
 
 def _knock(settings: Settings) -> None:

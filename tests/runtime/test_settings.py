@@ -164,11 +164,13 @@ def test_kafka_options_follow_the_settings(authority: Authority, monkeypatch: py
     }  # fmt: skip
 
 
-def test_redis_credentials_come_from_the_url_or_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Settings().redis_credentials() == (None, None)
-    assert Settings(redis="redis://me:x@one").redis_credentials() == ("me", "x")
-    assert Settings(redis="redis://me@one", redis_password="x").redis_credentials() == ("me", "x")
-    assert Settings(redis="redis://one", redis_user="me", redis_password="x").redis_credentials() == ("me", "x")
+def test_redis_credentials_come_from_the_settings_or_the_url() -> None:
+    for url, named, found in (
+        ("redis://one", {}, (None, None)), ("redis://me:x@one", {}, ("me", "x")),
+        ("redis://a:b@one", {"password": "x"}, ("a", "x")), ("redis://one", {"user": "me", "password": "x"}, ("me", "x")),
+    ):  # fmt: skip
+        given = Settings.model_validate({"redis": url} | {f"redis_{name}": value for name, value in named.items()}).redis_url()
+        assert (given.user, given.password and given.password.get_secret_value()) == found
 
 
 def test_secrets_are_read_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_secrets_are_read_from_mounted_files(monkeypatch: pytest.MonkeyPatch, tm
                         KAFKA_PASSWORD_FILE=tmp_path / "password")  # fmt: skip
         assert settings.kafka_options()["sasl_plain_password"] == f" {SECRET}ß "
     (tmp_path / "url").write_text(f"redis://me:{SECRET}@one\n")
-    assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_credentials() == ("me", SECRET)
+    assert load(monkeypatch, REDIS_FILE=tmp_path / "url").redis_url().password == SecretStr(SECRET)
     refused = refusal(monkeypatch, PARTITIONS_FILE="/nowhere")  # partitions are not a secret
     assert refused == "LDPSTREAM_PARTITIONS_FILE: unknown setting; did you mean LDPSTREAM_PARTITIONS?"
     monkeypatch.delenv("LDPSTREAM_PARTITIONS_FILE")

@@ -170,10 +170,10 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
 
 
 def redis_login(settings: Settings) -> tuple[str, str]:
-    user, password = settings.redis_credentials()
-    assert user is not None
-    assert password is not None
-    return user, password
+    url = settings.redis_url()
+    assert url.user is not None
+    assert url.password is not None
+    return url.user, url.password.get_secret_value()
 
 
 # ---- each right is needed
