@@ -83,9 +83,6 @@ class Schedule:
     Args:
         publishers: other receivers, called before the results are saved.
         deadline_steps: time from a step's close until the step is published even if it is incomplete, in steps.
-
-    Attributes:
-        shown: the progress after the last step, if the publishers have received this step's publications.
     """
 
     def __init__(
@@ -103,7 +100,6 @@ class Schedule:
         self._results, self._publishers, self._topic = results, publishers, topic
         self._marked_ms, self._mark_again_ms = 0, 0
         self._log: tuple[str, Collection[int]] = ("", ())  # the id and the partitions of the log that `_passed` last saw
-        self.shown: Progress | None = None
         self._renewed_s = -math.inf
         self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
@@ -168,7 +164,6 @@ class Schedule:
                 publisher.publish(publications)
             if not self._save(publications, saved, after, concluded[1] if final else None):
                 break  # another estimator has continued, or the store was restored from an older copy
-            self.shown = after if step == after.next_step - 1 else None
             self._prune(after, checkpoints)
             saved = progress = after
             made += publications
@@ -328,17 +323,7 @@ class Schedule:
                 survey, attribute, [tables_of(survey, tables, attribute, step, c) for c in range(survey.n_cohorts)]
             )
             made = [
-                conclude(
-                    survey,
-                    attribute,
-                    step,
-                    "step",
-                    panes[-1:],
-                    complete(step),
-                    before,
-                    crowd=crowd,
-                    of_members=[p[-1:] for p in parts],
-                ),
+                conclude(survey, attribute, step, "step", panes[-1:], complete(step), before, crowd, [p[-1:] for p in parts]),
                 conclude(survey, attribute, step, "window", panes, complete(first), of_members=parts),
             ]
             asked = survey.attributes[attribute]

@@ -126,8 +126,7 @@ class ApiResponses:
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return Overview(
-            attribute=p.attribute, span=p.span, step=p.step,
-            reports=p.reports, panes=p.panes, complete=p.complete, privacy=p.privacy,
+            **self._of_span(p), attribute=p.attribute, span=p.span, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
             outlook=self.outlook(p.attribute, p.step, p) if outlook else {}, too_few=_too_few(p, self._attributes[p.attribute]),
             top=[Share(label=label(v), frequency=plain_number(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],

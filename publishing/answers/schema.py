@@ -49,7 +49,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     frequency: float | None
 
 
-class Overview(msgspec.Struct, frozen=True, kw_only=True):
+class Overview(OfSpan, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
 
     `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
@@ -60,10 +60,6 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
     attribute: str
     span: Span
-    step: int
-    reports: int
-    panes: int
-    complete: bool
     step_reports: int
     step_complete: bool
     crowd: Crowd | None

@@ -1,6 +1,5 @@
 """Summaries of all surveys of a process, for the start page and the API."""
 
-import math
 from collections.abc import Iterator
 from typing import Literal, get_args
 
@@ -8,7 +7,6 @@ import msgspec
 
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.schema import Overview, Status
-from ldpstream.publishing.estimates.growth import people_of
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.surveys import Survey
@@ -72,14 +70,14 @@ class Summarizer:
         if self._seen is None or progress is None or self._seen[0] != progress:
             self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
         status = self._seen[1]
-        people = [people_of(survey, overview) for overview in status.attributes]
+        people = [overview.people_at_least for overview in status.attributes]
         losses = [loss for overview in status.attributes for loss in overview.privacy.values()]
         latest = status.latest_step
         return SurveySummary(
             name=survey.name, title=survey.title, fingerprint=survey.fingerprint.hex(), path=f"/surveys/{survey.name}/",
             latest_step=latest, end_ms=None if latest is None else survey.opens_ms(latest + 1), due_ms=status.due_ms,
             reports=sum(overview.reports for overview in status.attributes),
-            people_at_least=math.ceil(sum(people) if survey.collection == "smp" else max(people, default=0)),
+            people_at_least=sum(people) if survey.collection == "smp" else max(people, default=0),
             eps_t=max((loss.eps_t for loss in losses), default=0.0),
             eps_sequence=max((loss.eps_sequence for loss in losses), default=0.0),
             alerts=list(alerts(status, now_ms)),

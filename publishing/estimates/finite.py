@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from ldpstream.publishing.estimates.frequencies import Frequencies
-from ldpstream.publishing.estimates.publication import Diagnostics, LevelEstimate, Publication
+from ldpstream.publishing.estimates.publication import Diagnostics, Publication
 
 log = structlog.get_logger("ldpstream.estimator")
 T = TypeVar("T")
@@ -38,24 +38,22 @@ class Attempts:
 
 
 def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
-    shares = {name: found if _is_sound(found) else _nothing(found) for name, found in p.estimators.items()}
-    levels = {name: found if _is_finite(found) else _missing(found) for name, found in p.levels.items()}
-    diagnostics, unsaid = _finite_diagnostics(p.diagnostics)
-    lost = [*failed, *(name for name, found in shares.items() if found is not p.estimators[name]), *unsaid]
-    lost += [f"level {name}" for name, found in levels.items() if found is not p.levels[name]]
-    left_out: dict[str, Any] = {
-        name: nothing
-        for name, nothing in (("numbers", {}), ("change", None), ("table", None))
-        if not _is_finite(getattr(p, name))
+    shares = {
+        name: found if _is_sound(found) else Frequencies.nothing(len(found.frequencies)) for name, found in p.estimators.items()
     }
+    lost = [*failed, *(name for name, found in shares.items() if found is not p.estimators[name])]
+    nothing: dict[str, Any] = {
+        "levels": {}, "numbers": {}, "change": None, "table": None, "diagnostics": Diagnostics(mass_below_zero=None, fit_z={}),
+    }  # fmt: skip
+    left_out = {name: empty for name, empty in nothing.items() if not _is_finite(getattr(p, name))}
     lost += left_out
     if not lost:
         return p
     log.error("estimate failed", survey=p.survey, attribute=p.attribute, step=p.step, span=p.span, cohort=p.cohort, parts=lost)
+    made = msgspec.structs.replace(p, estimators=shares, **left_out)
     return msgspec.structs.replace(
-        p, estimators=shares, levels=levels, **left_out,
-        diagnostics=msgspec.structs.replace(diagnostics, failed=tuple(dict.fromkeys(lost))),
-    )  # fmt: skip
+        made, diagnostics=msgspec.structs.replace(made.diagnostics, failed=tuple(dict.fromkeys(lost)))
+    )
 
 
 def _is_finite(part: Any) -> bool:
@@ -80,22 +78,3 @@ def _is_sound(found: Frequencies) -> bool:
     """Returns True if the numbers are finite, and the shares and their intervals are all there or all missing."""
     shares = (found.frequencies, *(end for end in (found.low, found.high) if end is not None))
     return _is_finite(found) and len({number is None for part in shares for number in part}) <= 1
-
-
-def _nothing(found: Frequencies) -> Frequencies:
-    return Frequencies.nothing(len(found.frequencies))
-
-
-def _missing(found: LevelEstimate) -> LevelEstimate:
-    none: list[float | None] = [None] * len(found.frequencies)
-    return msgspec.structs.replace(found, frequencies=none, standard_errors=none)
-
-
-def _finite_diagnostics(said: Diagnostics) -> tuple[Diagnostics, list[str]]:
-    changed: dict[str, Any] = {}
-    for name, value in msgspec.structs.asdict(said).items():
-        if not _is_finite(value):
-            changed[name] = (
-                {level: x if _is_finite(x) else None for level, x in value.items()} if isinstance(value, dict) else None
-            )
-    return msgspec.structs.replace(said, **changed), list(changed)

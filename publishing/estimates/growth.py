@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -12,7 +12,7 @@ from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates.catalogue import INVERSION
-from ldpstream.publishing.estimates.publication import Span, publication_key
+from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
 from ldpstream.publishing.progress import Source
 from ldpstream.surveys import Survey
@@ -32,19 +32,6 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     difference: float
     low: float
     high: float
-
-
-class HasReports(Protocol):
-    """A publication, or its summary."""
-
-    @property
-    def attribute(self) -> str: ...
-    @property
-    def span(self) -> Span: ...
-    @property
-    def panes(self) -> int: ...
-    @property
-    def reports(self) -> int: ...
 
 
 def errors_of(
@@ -67,7 +54,7 @@ def errors_of(
     return "any", difference_errors(one, other)
 
 
-def people_of(survey: Survey, p: HasReports) -> float:
+def people_of(survey: Survey, p: Publication) -> float:
     """Returns reports divided by the most reports of one person: a lower bound of the number of people who reported."""
     width = survey.window_steps if p.span == "window" else 1
     most = max(m.reports_in(width) for m in survey.mechanisms[survey.index(p.attribute)])

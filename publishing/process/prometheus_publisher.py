@@ -44,8 +44,7 @@ class PrometheusPublisher(Collector):
             self._series["estimates_failed"][attribute.name,] = 0, 0
             if "filtered" in spans(attribute):
                 self._series["changes"][attribute.name,] = 0, 0
-                for name in ("change_size_ratio", "changed_at_step"):
-                    self._series[name][attribute.name,] = math.nan, -1
+                self._series["change_size_ratio"][attribute.name,] = math.nan, -1
         registry.register(self)
 
     def publish(self, publications: list[Publication]) -> None:

@@ -38,13 +38,7 @@ class SurveyEstimator:
         next_turn_ms: earliest time of the next turn, on the monotonic clock of the loop; 0 before the first turn.
     """
 
-    def __init__(
-        self,
-        survey: Survey,
-        engine: Engine,
-        registry: CollectorRegistry,
-        alone: bool,
-    ) -> None:
+    def __init__(self, survey: Survey, engine: Engine, registry: CollectorRegistry, alone: bool) -> None:
         self.survey, self.registry = survey, registry
         self._engine, self._alone = engine, alone
         self.store = engine.count_store(survey)
@@ -113,7 +107,7 @@ class SurveyEstimator:
             return 0
         if self._topic_lost:
             self._create_topics()
-        self._vitals.look(now_ms, self._schedule.shown)
+        self._vitals.look(now_ms)
         once = _OneStep(stop)
         began_s = monotonic()
         if self._schedule.run(now_ms, once):
@@ -137,15 +131,8 @@ class SurveyEstimator:
         position, self._topic = self._engine.open(self.survey, self._reader)
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Told()]
-        self._schedule = Schedule(
-            self.survey,
-            self.store,
-            position,
-            self.results,
-            publishers,
-            self._topic,
-            self._engine.deadline_steps,
-        )
+        steps = self._engine.deadline_steps
+        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, self._topic, steps)
 
     def close(self) -> None:
         if self._topic is not None:

@@ -20,47 +20,32 @@ class Vitals:
     values."""
 
     def __init__(
-        self,
-        survey: Survey,
-        store: CountStore,
-        position: LogPosition,
-        results: Results,
-        prometheus: PrometheusPublisher,
+        self, survey: Survey, store: CountStore, position: LogPosition, results: Results, prometheus: PrometheusPublisher,
         registry: CollectorRegistry,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._survey, self._store, self._position, self._results = survey, store, position, results
         self._looked_ms, self._prometheus = -LAG_EVERY_MS, prometheus
         self._progress: Progress | None = None
         self._first_step: int | None = None  # the step shown as due before the first estimate
-        lag = Gauge("ldpstream_lag_records", "Records in the log that are not counted yet.", ["survey"], registry=registry)
-        due = Gauge(
-            "ldpstream_next_estimate_due_timestamp_seconds",
-            "Earliest time to estimate the next step, Unix time; infinite after the last step.",
-            ["survey"],
-            registry=registry,
-        )
-        self._lag, self._due = lag.labels(survey.name), due.labels(survey.name)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"ldpstream_{name}", text, ["survey", *labels], registry=registry)
+
+        self._lag = gauge("lag_records", "Records in the log that are not counted yet.").labels(survey.name)
+        due = "Earliest time to estimate the next step, Unix time; infinite after the last step."
+        self._due = gauge("next_estimate_due_timestamp_seconds", due).labels(survey.name)
         self._due.set(math.nan)  # unknown until the first look: 0 would be long overdue
-        growth = Gauge(
-            "ldpstream_unlisted_growth_ratio",
-            "Clear growth of the share of the value for texts that are not listed, else 0.",
-            ["survey", "attribute"],
-            registry=registry,
-        )
+        clear = "Clear growth of the share of the value for texts that are not listed, else 0."
+        growth = gauge("unlisted_growth_ratio", clear, "attribute")
         open_ended = [attribute.name for attribute in survey.attributes if attribute.catch_all is not None]
         self._growth = {name: growth.labels(survey.name, name) for name in open_ended}
 
-    def look(self, now_ms: int, shown: Progress | None = None) -> None:
-        """Sets the gauges. Updates the lag at most every five seconds.
-
-        Args:
-            shown: the progress for which the gauges have the latest estimates (`Schedule.shown`).
-        """
+    def look(self, now_ms: int) -> None:
+        """Sets the gauges. Updates the lag at most every five seconds."""
         progress = self._results.progress()
         if progress is not None and progress != self._progress:
-            if progress != shown:
-                found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
-                self._prometheus.show([p for p in found if p is not None])
+            found = self._results.get(publication_keys(self._survey, progress.next_step - 1))
+            self._prometheus.show([p for p in found if p is not None])
             for name, gauge in self._growth.items():
                 growth = growth_of(self._survey, self._results, name, progress.next_step - 1)
                 gauge.set(0.0 if growth is None else growth.difference)

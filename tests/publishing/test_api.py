@@ -120,13 +120,6 @@ def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, d
         assert "post must be one of" in refused.json()["detail"]
 
 
-def test_the_top_values_come_first(client: TestClient, demo: Demo) -> None:
-    found = client.get("/api/v1/attributes/screen/histogram", params={"top": 3}).json()
-    frequencies = published(demo, "screen", "window", STEPS - 1).estimators["eb"].estimate().frequencies
-    assert found["values"] == np.argsort(-frequencies, kind="stable")[:3].tolist()
-    assert found["frequencies"] == sorted(frequencies, reverse=True)[:3]
-
-
 def test_a_series_has_one_entry_per_step(client: TestClient, demo: Demo) -> None:
     query: dict[str, str | int] = {"values": "2,0", "last": 3, "estimator": "mi"}
     found = client.get("/api/v1/attributes/screen/series", params=query).json()

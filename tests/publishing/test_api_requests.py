@@ -67,10 +67,6 @@ def test_an_unknown_parameter_is_refused(client: TestClient, query: str) -> None
     assert answer.json()["detail"].startswith(f"{name}: ")
 
 
-def test_the_page_takes_the_state_of_a_link(client: TestClient) -> None:
-    assert client.get("/?attribute=screen&last=12&order=label").status_code == 200
-
-
 PATHS = ["/", "/page/page.js", "/favicon.ico", "/openapi.json", "/api/v1/survey", f"{URL}/histogram.csv"]
 
 

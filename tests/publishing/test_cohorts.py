@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -211,18 +210,6 @@ def test_the_default_lines_of_a_series_need_an_estimate() -> None:
     assert len(ask("series", span="step", cohort=FIRST)["lines"]) == 4
 
 
-def test_csv_files_have_the_cohort() -> None:
-    def rows(what: str, **query: str) -> Sequence[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(client().get(f"/api/v1/attributes/latency_ms/{what}", params=query).text)))
-
-    for what, more in (("histogram", {}), ("series", {"values": "0"}), ("numbers", {}), ("comparison", {"before": "0"})):
-        for cohort, text in ((None, ""), (FIRST, "1.0"), ("=1+1", "=1+1")):
-            found = rows(f"{what}.csv", **({} if cohort is None else {"cohort": cohort}), **more)
-            assert found
-            assert {row["cohort"] for row in found} == {text}
-    assert {row["frequency"] for row in rows("histogram.csv", cohort="=1+1")} == {""}
-
-
 @pytest.mark.parametrize(
     ("query", "said"),
     [
@@ -237,14 +224,6 @@ def test_csv_files_have_the_cohort() -> None:
 def test_a_wrong_cohort_is_refused_with_one_line(query: dict[str, str], said: str) -> None:
     for what in ("histogram", "histogram.csv", "series", "comparison"):
         assert ask(what, status=422, **({"before": "0"} if what == "comparison" else {}), **query)["detail"] == said
-
-
-def test_a_survey_without_cohorts_has_none() -> None:
-    api = TestClient(create_api(Served(PLAIN, demo().service.results, dict)))
-    assert api.get("/api/v1/survey").json()["cohort"] is None
-    answer = api.get("/api/v1/attributes/screen/histogram", params={"cohort": FIRST})
-    assert (answer.status_code, answer.json()["detail"]) == (422, "survey versions has no cohort, got '1.0'")
-    assert "cohort" in api.get("/api/v1/attributes/screen/histogram").json()
 
 
 # ---- metrics and files
@@ -275,15 +254,6 @@ def test_an_exported_cohort_never_replaces_another_cohort_or_all_people() -> Non
     assert after.height == everything.height
     old, new = (set(rows.filter(span="step", step=LAST)["reports"]) for rows in (everything, after))
     assert (old ^ new) == {PEOPLE, PEOPLE + 1}
-
-
-def test_cohorts_may_be_named_like_other_publications() -> None:
-    """The keys of all publications differ, whatever the names of the cohorts."""
-    values = ("step", "1|2", "2", "screen|step|1", "1|step")
-    survey = replace(SURVEY, cohort=replace(COHORT, values=values))
-    keys = [key for step in (1, 2, 12) for key in publication_keys(survey, step)]
-    assert len(set(keys)) == len(keys)
-    assert publication_keys(survey, 1)[:3] == publication_keys(PLAIN, 1)[:3] == [f"screen|{span}|1" for span in SPANS]
 
 
 @pytest.mark.parametrize("attribute", ATTRIBUTES)

@@ -26,7 +26,6 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude, pooled
 from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
-from ldpstream.publishing.estimates.finite import finite
 from ldpstream.publishing.estimates.publication import Publication, publication_key, publication_keys
 from ldpstream.publishing.history.month_files import SCHEMA, TABLE, MonthFiles, merged, month_of, rows_of
 from ldpstream.publishing.progress import Progress
@@ -84,14 +83,6 @@ def test_the_table_is_the_estimate_from_the_three_questions(span: str, steps: ra
     assert tested.p < 1e-6  # the simulated values of a pair depend on each other
 
 
-def test_only_steps_and_windows_of_pairs_have_a_table() -> None:
-    history = demo().service.results.history()
-    assert all(("table" in msgspec.to_builtins(p)) == bool(p.table) for p in history)
-    assert {(p.attribute, p.span) for p in history if p.table} == {
-        ("mode_by_zone", "step"), ("mode_by_zone", "window")
-    }  # fmt: skip
-
-
 def test_the_api_shows_the_table_and_the_truth() -> None:
     found = client().get(PATH).json()
     p = published("window")
@@ -144,16 +135,6 @@ def test_without_reports_all_numbers_are_unknown() -> None:
     empty = [[m.empty_table() for m in levels] for levels in SURVEY.mechanisms]
     made = conclude(SURVEY, 2, 0, "step", [empty[2]], True, of_members=[[empty[0]], [empty[1]]])
     assert (made.table, made.diagnostics.failed) == (None, ())
-
-
-def test_a_table_that_is_not_finite_is_left_out() -> None:
-    p = published("step")
-    assert isinstance(p.table, CrossTable)
-    broken = msgspec.structs.replace(p.table.cells, shares=[float("inf"), *p.table.cells.shares[1:]])
-    made = finite(msgspec.structs.replace(p, table=msgspec.structs.replace(p.table, cells=broken)))
-    assert (made.table, made.diagnostics.failed) == (None, ("table",))
-    assert made.estimators == p.estimators
-    assert finite(p) is p
 
 
 def test_if_people_with_one_value_differ_only_the_reports_of_the_pair_count() -> None:
@@ -298,17 +279,6 @@ def test_the_table_by_cohort_has_the_histograms_of_the_cohorts() -> None:
     assert found["independence"] is None
     truth = np.array(found["truth"]).reshape(4, k)
     assert truth.sum() == pytest.approx(1)
-
-
-def test_the_share_of_a_cohort_within_a_value_lies_in_its_interval() -> None:
-    inside = []
-    for attribute, k in (("screen", 4), ("latency_ms", 4)):
-        found = rig.client().get(f"/api/v1/attributes/{attribute}/table", params={"span": "window"}).json()
-        truth = np.array(found["truth"]).reshape(4, k)[:3]
-        truth = truth / truth.sum(axis=0)
-        low, high = (np.array(found["within_columns"][end], float).reshape(4, k)[:3] for end in ("low", "high"))
-        inside += ((low <= truth + 0.02) & (truth - 0.02 <= high)).ravel().tolist()
-    assert np.mean(inside) > 0.9
 
 
 def test_an_incomplete_step_of_a_pair_is_published_again_for_everybody_and_each_cohort() -> None:

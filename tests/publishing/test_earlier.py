@@ -6,7 +6,6 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from ldpstream.publishing.answers import earlier
 from ldpstream.publishing.answers.earlier import Replaced, chain
 from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
@@ -71,24 +70,6 @@ def test_windows_of_another_length_are_not_joined() -> None:
     assert (of_window["joined"], of_window["steps"]) == (False, [])
     assert "windows not joined: they had 2 steps and now have 3" in of_window["reason"]
     assert (of_step["joined"], of_step["steps"]) == (True, list(range(BETWEEN)))
-
-
-def test_the_request_limits_all_steps_together(client: TestClient) -> None:
-    (part,) = series(client, last=NEW_STEPS + 2)["earlier"]
-    assert part["steps"] == [BETWEEN - 2, BETWEEN - 1]
-    assert series(client, last=NEW_STEPS)["earlier"] == []
-    assert series(client, last=2)["earlier"] == []
-
-
-def test_a_long_part_has_one_step_in_n_and_its_latest(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert BETWEEN > 2
-    (full,) = series(client, last=100_000)["earlier"]
-    assert (full["every"], full["steps"]) == (1, list(range(BETWEEN)))
-    monkeypatch.setattr(earlier, "MOST_STEPS", 2)
-    (part,) = series(client, last=100_000)["earlier"]
-    every = -(-BETWEEN // 2)
-    assert (part["every"], part["steps"]) == (every, full["steps"][::-1][::every][::-1])
-    assert part["lines"][0]["frequencies"] == full["lines"][0]["frequencies"][::-1][::every][::-1]
 
 
 def test_steps_that_are_no_longer_kept_are_not_filled_with_earlier_steps() -> None:

@@ -75,19 +75,6 @@ def test_ems_stops_when_the_likelihood_stands_still() -> None:
     assert last.log_likelihood + last.gap * table.n >= mle(m, table).log_likelihood
 
 
-def test_no_reports_give_no_estimate() -> None:
-    m = SquareWave(5, 1.0)
-    found = ems(m, m.empty_table())
-    assert np.isnan(found.frequencies).all()
-    assert not found.converged
-    alone = ems(m, drawn(m, beta(5), 100))
-    assert np.array_equal(ems([(m, drawn(m, beta(5), 100)), (m, m.empty_table())]).frequencies, alone.frequencies)
-    with pytest.raises(ValueError, match="expected a count table of"):
-        ems(m, SquareWave(5, 1.1).empty_table())
-    with pytest.raises(ValueError, match="max_iter must be an integer"):
-        ems(m, m.empty_table(), max_iter=0)
-
-
 # ---- the fit
 
 

@@ -211,20 +211,6 @@ def test_a_preliminary_publication_states_no_jump() -> None:
     assert preliminary == msgspec.structs.replace(found, change=None)
 
 
-def test_lost_records_make_only_their_step_incomplete() -> None:
-    """The window stays incomplete as long as it contains the step; the curve does not."""
-    store, log = counted(STEPS)
-    results = MemoryResults()
-    gap = Missing(SURVEY.opens_ms(2) + SURVEY.skew_ms, SURVEY.opens_ms(2) + SURVEY.skew_ms + 1, 1)
-    store.commit(1, None, Checkpoint(1, SURVEY.opens_ms(STEPS - 1), missing=gap))
-    Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    complete = {(p.span, p.step): p.complete for p in results.history() if p.attribute == "screen"}
-    curves, windows = ([complete[span, step] for step in range(STEPS)] for span in ("filtered", "window"))
-    assert curves == [complete["step", step] for step in range(STEPS)]
-    assert curves[-1]
-    assert not windows[-1]
-
-
 @pytest.mark.parametrize("state", [None, b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])
 def test_a_filter_without_a_usable_state_starts_anew(state: bytes | None) -> None:
     """The state is lost, damaged, belongs to another number of values, or belongs to a later step."""

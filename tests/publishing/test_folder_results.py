@@ -49,15 +49,6 @@ def test_publications_progress_and_filters_are_saved_together(folder: DataFolder
     assert again.get([two.key, "nothing", one.key]) == [two, None, one]
 
 
-def test_nothing_is_saved_after_another_progress(folder: DataFolder) -> None:
-    results = KeptResults(SURVEY, FolderResults(folder, SURVEY))
-    assert results.save(published(0), None, at(1))
-    for before in (None, at(2)):
-        assert not results.save(published(5), before, at(6), {"a": STATE})
-    assert (results.progress(), results.filters()) == (at(1), {})
-    assert [p.step for p in results.history()] == [0]
-
-
 def test_two_surveys_do_not_mix(folder: DataFolder) -> None:
     mine, other = (
         KeptResults(SURVEY, FolderResults(folder, SURVEY)),

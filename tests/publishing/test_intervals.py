@@ -127,13 +127,6 @@ def test_the_bias_of_a_post_processed_inversion_is_known(post: str) -> None:
         assert (bias_of(matrix_inversion(m, table, post=post), m, table) > MAX_BIAS) == biased
 
 
-def test_the_bias_without_reports_is_nan() -> None:
-    m = build("OUE", 5, 1.0)
-    table = m.empty_table()
-    assert np.isnan(bias_of(mle(m, table), m, table))
-    assert one(survey_of(5, mechanism="OUE", eps=1.0), table).estimators["mle"].interval_withheld is None
-
-
 @pytest.mark.parametrize("eps", [1e-6, 30.0, 700.0])
 def test_the_bias_is_a_number_at_extreme_budgets(eps: float) -> None:
     m, rng = build("GRR", 5, eps), np.random.default_rng(4)

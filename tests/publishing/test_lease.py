@@ -1,7 +1,6 @@
 """Two estimators of one survey on a real Redis: one works, the other is on standby and takes over."""
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +11,6 @@ import redis
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka import redis_results as module
 from ldpstream.engines.kafka.redis_results import RedisResults
-from ldpstream.publishing import schedule as schedule_module
-from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore
@@ -72,46 +69,6 @@ def test_the_second_works_only_after_the_first_has_stopped(
     assert not results.lead()
     others.store.resign()
     assert results.lead()
-
-
-def test_losing_the_lease_during_a_step_loses_no_step(
-    store: MemoryCountStore, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lease only avoids duplicate work. If an estimator loses the lease unnoticed, the results are the same."""
-    told = Told()
-    (one, results), (two, _) = (schedule(store, client, told) for _ in range(2))
-    monkeypatch.setattr(schedule_module, "RENEW_S", 0)
-    leads, lead = 0, results.lead
-
-    def lead_for_a_while(for_ms: int | None = None) -> bool:
-        nonlocal leads
-        leads += 1
-        if leads == 3:  # loses the lease in the middle of a step
-            client.delete(*client.keys("*:leader"))
-            assert two.run(now_ms(STEPS - 1))
-        return lead()
-
-    monkeypatch.setattr(results, "lead", lead_for_a_while)
-    assert one.run(now_ms(STEPS - 1)) == []
-    steps = [(p.step, p.reports) for p in told.publications if p.attribute == "screen" and p.span == "step"]
-    assert steps == [(s, s + 1) for s in range(STEPS)]
-
-
-def test_concurrent_estimators_publish_every_step_once(store: MemoryCountStore, client: redis.Redis) -> None:
-    tolds = [Told() for _ in range(4)]
-    schedules = [schedule(store, client, told)[0] for told in tolds]
-    made: list[list[Publication]] = [[] for _ in tolds]
-
-    def work(i: int) -> None:
-        made[i] = schedules[i].run(now_ms(STEPS - 1))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(map(bool, made)) == [False, False, False, True]
-    assert [p.step for one in made for p in one if p.attribute == "screen" and p.span == "step"] == list(range(STEPS))
 
 
 @pytest.mark.parametrize(

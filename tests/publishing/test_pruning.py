@@ -6,10 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ldpstream.engines.checkpoint import Checkpoint
-from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.runtime.errors import LogUnavailable
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
-from tests.faults.memory_topic import MemoryTopic, TopicClient
 
 from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, keys, pane
 
@@ -82,44 +79,3 @@ def test_a_step_whose_tables_were_pruned_is_never_complete(kind: type[MemoryCoun
     assert all(p.reports == true[p.key] for p in second if p.complete) is right
     assert any(not p.complete for p in second) is right
     assert second[-1].complete  # the store has the latest tables
-
-
-def test_the_topics_publications_survive_loss_of_the_store(store: MemoryCountStore) -> None:
-    """The estimator publishes no step again, and restores the results from the topic."""
-    steps, topic = SURVEY.window_steps + 4, MemoryTopic(lambda: SURVEY.start_ms)
-    log, now = full(store, steps, "a"), SURVEY.closes_ms(steps - 1) + MARGIN_MS
-    before = MemoryResults()
-    Schedule(SURVEY, store, log, before, [], topic=TopicClient(topic)).run(now)
-    told = list(topic.records)
-    assert len(told) == 3 * len(SURVEY.attributes) * steps
-    results, anew = MemoryResults(), MemoryCountStore(SURVEY)
-    schedule = Schedule(SURVEY, anew, log, results, [], topic=TopicClient(topic))
-    assert schedule.run(now + 9 * SURVEY.step_ms)  # all deadlines have passed, but no record is counted yet
-    history = [p for p in results.history() if p.step < steps]
-    assert history == before.history()
-    assert topic.records[: len(told)] == told
-    assert all(p.step >= steps for _, p in topic.records[len(told) :])
-    full(anew, steps, "b")
-    schedule.run(now + 9 * SURVEY.step_ms)
-    assert [p for p in results.history() if p.step < steps] == before.history()
-
-
-def test_a_replaced_estimator_publishes_nothing(store: MemoryCountStore) -> None:
-    """An estimator hangs before it publishes an incomplete step. Meanwhile another estimator publishes the complete step."""
-    close, topic, results = SURVEY.closes_ms(0), MemoryTopic(lambda: SURVEY.start_ms), MemoryResults()
-    log = ScheduleLog([SURVEY.start_ms, close - 1, close])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    other = Schedule(SURVEY, store, log, results, [], topic=TopicClient(topic))
-
-    class Slow(TopicClient):
-        def publish(self, publications: list[Publication]) -> int:
-            store.commit(0, (1, ""), Checkpoint(3, close, pane(0)))
-            assert other.run(close + MARGIN_MS)
-            return super().publish(publications)
-
-    slow = Schedule(SURVEY, store, log, results, [], topic=Slow(topic))
-    with pytest.raises(LogUnavailable):
-        slow.run(slow.deadline_ms(0))
-    assert keys([p for _, p in topic.records]) == [(0, True)]
-    assert slow.run(slow.deadline_ms(0)) == []
-    assert list(topic.last.values()) == results.get(list(topic.last))

@@ -141,4 +141,3 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     labels = {"survey": "signs", "attribute": "a"}
     assert registry.get_sample_value("ldpstream_fit_z", labels | {"level": "l"}) == forged.fit_z["l"]
     assert registry.get_sample_value("ldpstream_drift_sigma", labels) == forged.drift_sigma
-    assert registry.get_sample_value("ldpstream_mass_below_zero_ratio", labels | {"span": "step"}) == forged.mass_below_zero

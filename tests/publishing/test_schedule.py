@@ -111,27 +111,6 @@ def test_the_service_polls_often_only_near_a_due_step(due_ms: int | None, expect
     assert pause_ms(due_ms, 1_000, n_surveys=1) == expected_ms
 
 
-def test_many_surveys_are_polled_less_often_but_a_due_step_in_time() -> None:
-    assert [pause_ms(None, 1_000, n) for n in (1, 5, 50, 500)] == [200, 1_000, 2_000, 2_000]
-    assert [pause_ms(1_150, 1_000, n) for n in (1, 50)] == [150, 150]
-    assert [pause_ms(800, 1_000, n) for n in (1, 2, 4, 50)] == [50, 100, 200, 200]
-
-
-def test_a_late_step_is_published_at_its_deadline_and_again(store: MemoryCountStore) -> None:
-    log, results = ScheduleLog([SURVEY.start_ms, SURVEY.start_ms + 1]), MemoryResults()
-    schedule = Schedule(SURVEY, store, log, results, [])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    deadline = schedule.deadline_ms(0)
-    assert schedule.run(deadline - 1) == []
-    assert keys(schedule.run(deadline)) == [(0, False)]
-    assert keys(schedule.run(deadline)) == []
-    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
-    again = schedule.run(deadline)
-    assert keys(again) == [(0, True)]
-    assert again[0].reports == 6
-    assert {(p.step, p.complete) for p in results.history()} == {(0, True)}  # the second publication replaces the first
-
-
 def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) -> None:
     first = SURVEY.opens_ms(100)
     results = MemoryResults()

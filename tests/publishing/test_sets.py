@@ -26,7 +26,6 @@ from ldpstream.publishing.estimates.conclusions import pooled
 from ldpstream.publishing.estimates.filtering import replay
 from ldpstream.publishing.estimates.frequencies import with_nan
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.history.month_files import rows_of
 from ldpstream.services.demo import Demo
 from tests.publishing import cohort_rig as rig
 from tests.set_survey import LEVEL, ONCE, set_survey
@@ -204,14 +203,6 @@ def test_the_api_describes_the_question() -> None:
         )
     text = client().get(f"{PATH}/numbers.csv").text
     assert {row["number"] for row in csv.DictReader(io.StringIO(text))} == {"mean"}
-
-
-def test_exports_have_the_shares_of_people() -> None:
-    p = published("step")
-    rows = rows_of(SURVEY, [p])
-    mi = [f for f, estimator in zip(rows["frequency"], rows["estimator"], strict=True) if estimator == "mi"]
-    np.testing.assert_allclose(mi, p.estimators["mi"].estimate().frequencies)
-    assert rows["label"][:8].to_list() == list(SURVEY.attributes[0].labels)
 
 
 def test_intervals_of_a_window_of_a_spaced_level_cover_what_they_state() -> None:

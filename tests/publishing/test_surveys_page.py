@@ -89,15 +89,6 @@ def test_a_summary_reads_the_estimates_only_after_a_publication(surveys: dict[st
     assert served.summarizer.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
 
 
-def test_a_survey_without_an_estimate_has_the_due_time_of_its_status() -> None:
-    served = Served(SURVEY, MemoryResults(), dict)
-    for step in (2, 9):
-        at_ms = SURVEY.opens_ms(step)
-        summary, status = served.summarizer.summary(at_ms), served.responses.status("window", {}, at_ms)
-        assert summary.due_ms == status.due_ms == SURVEY.closes_ms(step)
-        assert summary.alerts == []
-
-
 def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Served]) -> None:
     """These losses may take half a second for each survey and step, and the start page does not show them."""
     calm = surveys["calm"]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Collection
 from pathlib import Path
-from unittest.mock import Mock
 
 import msgspec
 import numpy as np
@@ -145,7 +144,7 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
     assert watched.gauge("estimate_reports", **of) == alone.reports == 1000
     assert watched.gauge("estimate_panes", **of) == 2
     assert (watched.gauge("estimate_step", **of), watched.gauge("estimate_complete", **of)) == (1, 1)
-    for name in ("mass_below_zero_ratio", "levels_sigma", "levels_p"):
+    for name in ("levels_sigma", "levels_p"):
         assert watched.gauge(name, **of) is None
         assert watched.gauge(name, **of | {"span": "step"}) is not None
 
@@ -157,8 +156,8 @@ def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() 
     prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
 
     def gauges() -> list[float | None]:
-        """Returns the number of jumps, and the size and the step of the last jump."""
-        names = ("changes_total", "change_size_ratio", "changed_at_step")
+        """Returns the number of jumps, and the size of the last jump."""
+        names = ("changes_total", "change_size_ratio")
         return [registry.get_sample_value(f"ldpstream_{name}", LABELS | {"attribute": "latency_ms"}) for name in names]
 
     def at(step: int, changed_at: int | None, size: float = -0.03) -> Publication:
@@ -167,40 +166,16 @@ def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() 
             jump = Jump(changed_at=changed_at, value=3, size=size, low=size - 0.01, high=size + 0.01, sigma=7.5)
         return msgspec.structs.replace(curve, step=step, change=jump)
 
-    before = pytest.approx([0, math.nan, math.nan], nan_ok=True)
+    before = pytest.approx([0, math.nan], nan_ok=True)
     assert gauges() == before, "exported from the start"
     prometheus.publish([alone, curve])
     assert gauges() == before
     prometheus.show([at(2, 1)])
-    assert gauges() == [0, -0.03, 1], "another estimator published this jump"
+    assert gauges() == [0, -0.03], "another estimator published this jump"
     prometheus.publish([at(3, 3, 0.05), at(4, None), at(5, None), at(9, None)])
-    assert gauges() == [1, 0.05, 3], "later steps of the same run keep the jump"
+    assert gauges() == [1, 0.05], "later steps of the same run keep the jump"
     prometheus.publish([at(6, 5, 0.02)])
-    assert gauges() == [2, 0.02, 5], "became final after step 9"
+    assert gauges() == [2, 0.02], "became final after step 9"
     prometheus.publish([at(4, 4)])
-    assert gauges() == [3, 0.02, 5], "older than the jump shown"
+    assert gauges() == [3, 0.02], "older than the jump shown"
     assert registry.get_sample_value("ldpstream_estimate_step", LABELS | {"attribute": "latency_ms", "span": "filtered"}) == 9
-
-
-def test_an_attribute_without_a_filtered_curve_has_no_metric_of_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.publishing.estimates.publication.MAX_FILTERED", SURVEY.attributes[0].k)
-    PrometheusPublisher(SURVEY, registry := CollectorRegistry())
-    for attribute in SURVEY.attributes:
-        found = registry.get_sample_value("ldpstream_changes_total", LABELS | {"attribute": attribute.name})
-        assert found == (0 if attribute.k <= SURVEY.attributes[0].k else None)
-
-
-def test_an_estimator_does_not_read_its_own_publications_again_for_the_gauges() -> None:
-    store, log, results = MemoryCountStore(SURVEY), Ends({0: 1}), Mock(wraps=MemoryResults())
-    store.commit(0, None, Checkpoint(1, SURVEY.closes_ms(0), {}, {}))
-    watched, now_ms = Watched(store, log, results), SURVEY.closes_ms(0) + MARGIN_MS
-    assert watched.schedule.run(now_ms)
-    shown = watched.schedule.shown
-    assert shown is not None
-    assert shown == results.progress()
-    results.get.reset_mock()
-    watched.vitals.look(now_ms, shown)
-    results.get.assert_not_called()
-    watched = Watched(store, log, results)  # after a restart
-    watched.vitals.look(now_ms, watched.schedule.shown)
-    results.get.assert_called_once()

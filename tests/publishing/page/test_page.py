@@ -4,7 +4,6 @@ If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the tim
 """
 
 import re
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -14,13 +13,9 @@ from playwright.sync_api import expect
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.device_chance import guesses
-from ldpstream.publishing.estimates import catalogue
-from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
-from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
-from tests.small_survey import small_survey
 
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, extend, many, served, settings, shoot, silent, unfold
 
@@ -92,29 +87,6 @@ def test_the_page_shows_the_promise_of_a_spaced_level(open_page: OpenPage) -> No
     reports = {(p.span, p.step): p.reports for p in demo.service.results.history()}
     assert [reports["window", step] for step in (24, 49)] == [4000, 4000]
     assert 100 < reports["step", 30] < 250
-
-
-def test_the_page_bounds_the_loss_of_a_survey_that_ends(open_page: OpenPage) -> None:
-    """The levels have no `lifetime_reports`. A memoized level keeps its own sentence."""
-    once = (
-        {"name": "once", "mechanism": "GRR", "eps": 0.5},
-        {"name": "spaced", "mechanism": "OUE", "eps": 1.0, "every_steps": 4},
-    )
-    levels = (*once, {"name": "memos", "mechanism": "L-GRR", "eps_inf": 2.0, "eps_1": 1.0})
-    lose, stop = "All reports of this attribute together lose at most ", "Each further report adds "
-    for ends, bounds in ((None, (f"{stop}0.5 nats; there", f"{stop}1 nat; there")), (8, (f"{lose}4 nats", f"{lose}2 nats"))):
-        survey = small_survey({"name": "a", "size": 4, "level": levels}, ends=ends, window_steps=4)
-        demo = Demo(survey, MarkovValues(survey, 100, 2, 1), 1)
-        demo.run(lambda step, made: None)
-        with served(survey, demo.service.results) as url:
-            page = open_page(url)
-            unfold(page)
-            said = page.locator("#promise p").all_inner_texts()
-            page.close()
-        by_level = {name: next(text for text in said if f"level {name} " in text) for name in ("once", "spaced", "memos")}
-        assert [words in by_level[name] for name, words in zip(by_level, bounds, strict=False)] == [True, True]
-        assert "no number of reports raises the loss above 2 nats" in by_level["memos"]
-        assert lose not in by_level["memos"]
 
 
 def test_every_control_changes_the_page(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -193,28 +165,6 @@ def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: 
     assert len(page.evaluate(wrapped)) == 1, "a planted mistake"
 
 
-def test_the_readout_follows_step_and_attribute(demo: tuple[Demo, str], open_page: OpenPage) -> None:
-    """At another step the readout shows the same value. For another attribute the readout is empty until a value is chosen."""
-    page = open_page(demo[1])
-    readout = page.locator("#readout")
-    unread = readout.inner_text()
-    page.locator("#histogram").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    first = readout.inner_text()
-    assert first.startswith(f"{SURVEY.attributes[0].label(1)}: ")
-    page.locator("#step").fill("2")
-    expect(readout).not_to_have_text(first)
-    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(1)}: ")
-    page.locator("#histogram").focus()
-    page.keyboard.press("ArrowRight")  # continues from the chosen value
-    assert readout.inner_text().startswith(f"{SURVEY.attributes[0].label(2)}: ")
-    page.select_option("#attribute", "latency_ms")
-    assert readout.inner_text() == unread
-    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
-    assert readout.inner_text() == unread
-
-
 def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
     survey, results = many(1000, 20, 50)
     with served(survey, results, {"step too old": 1234}) as url:
@@ -228,22 +178,6 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         expect(page.locator("#state-text")).to_contain_text("; step 50)")
         expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")
         page.close()  # close the page before the server: a closed connection would be an error on the page
-
-
-def test_a_large_domain_shows_its_most_frequent_values(open_page: OpenPage) -> None:
-    survey, results = many(20_000, 1, 2)
-    with served(survey, results) as url:
-        page = open_page(url)
-        assert (
-            "Too few reports to tell which values are more frequent. The 25 largest estimates of 20,000 values"
-            in page.locator("#summary").inner_text()
-        )
-        page.select_option("#show", "all")
-        expect(page.locator("#summary")).to_contain_text("The 2,000 largest estimates of 20,000 values")
-        page.locator("#find").fill("19")
-        expect(page.locator("#summary")).to_contain_text("of the 2,000 most frequent with “19”.")
-        shoot(page, "large")
-        page.close()
 
 
 @pytest.mark.parametrize("width", [1300, 360])
@@ -279,50 +213,6 @@ def test_a_step_without_reports_is_a_gap_with_a_message(open_page: OpenPage, wid
         page.close()
 
 
-def test_the_page_does_not_say_that_nobody_reported_while_agents_are_down(open_page: OpenPage) -> None:
-    survey, results = many(10, 2, 3)
-    silent(survey, results, 3, complete=False)
-    silent(survey, results, 4, complete=False)
-    with served(survey, results) as url:
-        page = open_page(url)
-        assert page.locator("#alerts-list li").first.inner_text() == (
-            "No report counts so far in the latest step, 5 Jan 2026, 00:04–00:05 UTC (step 4). The counting agents may have "
-            "stopped: reports may wait in the log."
-        )
-        assert "No report counts so far in this window: there is no estimate." in page.locator("#summary").inner_text()
-        unfold(page)
-        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "no report counts so far"
-        page.locator("#histogram").focus()
-        page.keyboard.press("ArrowRight")
-        assert page.locator("#readout").inner_text() == "0: no estimate, since no report counts so far"
-        assert "obody reported" not in page.locator("body").inner_text()
-        assert "obody reported" not in page.locator("body").inner_text()
-        page.close()
-
-
-def test_a_withheld_interval_is_explained(open_page: OpenPage) -> None:
-    survey, results = many(500, 1, 1)
-    (m,) = survey.mechanisms[0]
-    table = m.tabulate(m.simulate(np.arange(500) % 250, np.random.default_rng(1)))
-    made = [conclude(survey, 0, 1, "window", [[table]], True), conclude(survey, 0, 1, "step", [[table]], True)]
-    assert results.save(made, results.progress(), Progress(first_step=0, next_step=2))
-    with served(survey, results) as url:
-        page = open_page(f"{url}?estimator=mle")
-        summary = page.locator("#summary")
-        expect(summary).to_contain_text(
-            "500 reports of at least 500 people in 1 step, with no intervals. Intervals would not cover"
-        )
-        page.locator("#histogram").focus()
-        page.keyboard.press("ArrowRight")
-        assert "%, without an interval" in page.locator("#readout").inner_text()
-        assert "where they can be trusted" in page.locator("#series-hint").inner_text()
-        shoot(page, "withheld")
-        page.select_option("#estimator", "mi")
-        expect(summary).to_contain_text("95 % intervals.")
-        assert "would not cover" not in summary.inner_text()
-        page.close()
-
-
 def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 2)
     relayed = msgspec.structs.replace(survey, relay="required", lateness_steps=2, crowd=20_000)
@@ -335,18 +225,6 @@ def test_the_promise_behind_a_relay_follows_the_promise_to_everybody(open_page: 
             assert ("the same people at all steps" in said) == shown  # the level is memoized
             assert not shown or said.index("2 nats") < said.index("These promises hold against everybody")
             page.close()
-
-
-def test_a_survey_without_reports_has_no_lines(open_page: OpenPage) -> None:
-    survey, results = many(10, 1, 0)
-    for step in range(3):
-        silent(survey, results, step)
-    with served(survey, results) as url:
-        page = open_page(url)
-        assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
-        assert page.locator("#legend li").count() == 0
-        shoot(page, "nobody_ever")
-        page.close()
 
 
 def test_the_page_warns_about_a_crowd_that_is_too_small(open_page: OpenPage) -> None:
@@ -394,23 +272,4 @@ def test_the_page_warns_about_poor_fit_and_drift(open_page: OpenPage, z: float, 
         page.locator("#alerts .warning .link", has_text="a01").first.click()
         expect(page.locator("#histogram-title")).to_have_text("a01")
         shoot(page, f"warning_{width}")
-        page.close()
-
-
-def test_the_page_offers_every_estimator_of_the_table(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page gets the names of the estimators from the API, so a new row of the catalogue is a new option."""
-    toy = replace(catalogue.ESTIMATORS[0], name="toy", label="toy estimator", meaning="A test.")
-    monkeypatch.setattr(catalogue, "ESTIMATORS", (*catalogue.ESTIMATORS, toy))
-    demo = Demo(SURVEY, MarkovValues(SURVEY, 1000, 2, 3), 3)
-    demo.run(lambda step, made: None)
-    with served(SURVEY, demo.service.results) as url:
-        page = open_page(f"{url}?attribute=screen")
-        labels = page.locator("#estimator option").all_inner_texts()
-        assert labels == [row.label for row in catalogue.estimators(SURVEY.mechanisms[0])]
-        assert labels[-1] == "toy estimator"
-        page.select_option("#estimator", label="toy estimator")
-        expect(page.locator("#series-hint")).to_contain_text("Toy estimator")
-        expect(page.locator("#estimator")).to_have_attribute("title", "A test.")
-        page.select_option("#span", label="filtered curve")
-        expect(page.locator("#estimator option")).to_have_text(["filter (all steps)"])
         page.close()

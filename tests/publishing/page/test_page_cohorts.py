@@ -104,10 +104,3 @@ def test_a_cohort_below_the_least_size_has_a_number_of_reports_and_no_histogram(
     page.keyboard.press("ArrowRight")
     expect(page.locator("#readout")).to_contain_text("no estimate, since the cohort is below the least size")
     page.close()
-
-
-def test_an_address_with_an_unknown_cohort_says_so(url: str, open_page: OpenPage) -> None:
-    page = open_page(f"{url}?attribute=screen&cohort=<b>2.0")
-    expect(page.locator("#notice-text")).to_have_text("This survey has no cohort “<b>2.0”.")
-    expect(page.locator("#histogram-title")).to_have_text("screen")
-    page.close()

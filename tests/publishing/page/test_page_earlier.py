@@ -35,10 +35,3 @@ def test_the_curves_begin_with_the_replaced_survey(url: str, open_page: OpenPage
     page.mouse.move(0, 0)
     expect(page.locator("#legend-period")).to_contain_text(f"(step {NEW_STEPS - 1})")
     shoot(page, "replaced")
-
-
-def test_a_history_that_is_not_joined_is_named(url: str, open_page: OpenPage) -> None:
-    page = open_page(f"{url}?attribute=distance_km")
-    expect(page.locator("#earlier li")).to_have_text(
-        f"The history of the replaced survey travel ({OLD.fingerprint.hex()}) is not shown here: the bins have other edges."
-    )

@@ -12,10 +12,8 @@ from playwright.sync_api import expect
 from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
-from tests.faults.memory_store import MemoryResults
-from tests.small_survey import small_survey
 
-from .page_rig import HONEST, OpenPage, extend, many, served, settings, shoot, silent, unfold
+from .page_rig import OpenPage, extend, many, served, settings, shoot, silent, unfold
 
 
 def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -118,26 +116,6 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
         page.close()
 
 
-@pytest.mark.parametrize("width", [1300, 360])
-def test_the_overview_warns_of_a_jump_for_every_span(open_page: OpenPage, width: int) -> None:
-    survey, results = many(10, 2, 3)
-    quiet = msgspec.structs.replace(HONEST, fit_z={})
-    extend(survey, results, 3, np.random.default_rng(3), quiet, quiet, JUMPS[3])
-    with served(survey, results) as url:
-        page = open_page(url, width=width)
-        settings(page)
-        warning = page.locator("#alerts .warning")
-        for span in ("window", "step", "filtered"):
-            page.select_option("#span", span)
-            expect(page.locator("#histogram-csv")).to_have_attribute("href", re.compile(f"span={span}"))
-            assert warning.all_inner_texts() == [
-                "a00: 4 jumped by +3.2 percentage points at 5 Jan 2026, 00:02–00:03 UTC (step 2) (95 % interval +2.9 to +3.5)."
-            ]
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        shoot(page, f"jump_warning_{width}")
-        page.close()
-
-
 def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
     survey, results = many(10, 1, 3)
     (curve,) = results.get(["a00|filtered|2"])
@@ -166,48 +144,4 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         assert hint.endswith("A step without reports is predicted from earlier steps.")
         assert not any(text.endswith(" – ×") for text in page.locator("#legend li").all_inner_texts())
         shoot(page, "predicted")
-        page.close()
-
-
-def test_a_curve_before_the_first_report_has_no_numbers(open_page: OpenPage) -> None:
-    survey, results = many(3, 1, 1)
-    (curve,) = results.get(["a00|filtered|0"])
-    assert curve is not None
-    nothing = msgspec.structs.replace(
-        curve.estimators["filter"], frequencies=[None] * 3, standard_errors=[None] * 3, converged=False
-    )
-    empty = msgspec.structs.replace(curve, reports=0, panes=0, estimators={"filter": nothing})
-    assert results.save([empty], results.progress(), Progress(first_step=0, next_step=1))
-    with served(survey, results) as url:
-        page = open_page(url)
-        page.select_option("#span", "filtered")
-        expect(page.locator("#summary")).to_have_text("Nobody has reported up to this step: there is no estimate.")
-        assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, nobody reported.")
-        unfold(page)
-        assert page.locator("#attributes tbody tr").first.locator("td").last.inner_text() == "nobody reported"
-        assert page.locator("#series-hint").inner_text() == "Nobody reported in these steps."
-        page.close()
-
-
-def test_an_attribute_without_a_filtered_curve_does_not_offer_it(open_page: OpenPage) -> None:
-    """Every attribute stays in the overview, and the page falls back to the window."""
-    level = ({"name": "standard", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0},)
-    small, large = ({"name": name, "size": k, "level": level} for name, k in (("small", 10), ("large", 10_001)))
-    survey = small_survey(small, large, name="two")
-    results = MemoryResults()
-    for step in range(2):
-        extend(survey, results, step, np.random.default_rng(step))
-    with served(survey, results) as url:
-        page = open_page(url)
-        page.select_option("#span", "filtered")
-        expect(page.locator("#summary")).to_contain_text("The filtered curve is estimated")
-        assert page.locator("#attributes tbody tr").count() == 2
-        page.select_option("#attribute", "large")
-        expect(page.locator("#histogram-title")).to_have_text("large")
-        assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]
-        assert page.locator("#span").input_value() == "window"
-        assert page.locator("#estimator").is_enabled()
-        assert "; step 1)" in page.locator("#state-text").inner_text()
-        page.select_option("#attribute", "small")
-        expect(page.locator("#span option")).to_have_count(3)
         page.close()

@@ -8,9 +8,7 @@ import msgspec
 import numpy as np
 from playwright.sync_api import Browser, Page, expect
 
-from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
-from ldpstream.surveys import Reason
 
 from .page_rig import HONEST, SURVEY, OpenPage, box_of, extend, many, served, shoot, unfold
 
@@ -228,45 +226,6 @@ def test_a_comparison_since_yesterday_moves_with_the_step(open_page: OpenPage) -
         wait_for_address(page, lambda found: found["before"] == "2")
         page.locator("#step").fill("2")
         expect(page.locator("#yesterday")).to_be_disabled()
-        page.close()
-
-
-def test_every_curve_has_its_own_colour(open_page: OpenPage) -> None:
-    survey, results = many(500, 1, 2)
-    values = [7, 17, 47, 87, 107, 207, 287, 307, 407, 487, 497]  # all with the same last digit
-    with served(survey, results) as url:
-        page = open_page(f"{url}?values={','.join(map(str, values))}")
-        keys = page.locator("#legend .key").evaluate_all("keys => keys.map((key) => key.getAttribute('style'))")
-        assert len(set(keys)) == len(values)
-        assert len({colour for key in keys for colour in re.findall(r"rgb\(.*?\)", key)}) == 10
-        page.close()
-
-
-def test_silence_is_shown_in_amber(open_page: OpenPage) -> None:
-    survey, results = many(3, 1, 2)
-    with served(survey, results, late_ms=100_000) as url:
-        page = open_page(url)
-        assert page.locator("#dot").get_attribute("class") == "dot live"
-        assert page.locator("#state-text").inner_text().endswith("2 minutes ago; step 1), next estimate due now")
-        assert page.locator("#alerts").is_hidden()
-        page.close()
-    rejected: dict[Reason, int] = {"wrong survey": 3, "step too old": 7}
-    with served(survey, results, late_ms=300_000) as url:
-        page = open_page(url)
-        assert page.locator("#dot").get_attribute("class") == "dot late"
-        assert "overdue by 5 minutes" in page.locator("#alerts").inner_text()
-        page.close()
-    (latest,) = results.get(["a00|step|1"])
-    assert latest is not None
-    partial = msgspec.structs.replace(latest, complete=False)
-    assert results.save([partial], results.progress(), Progress(first_step=0, next_step=2))
-    with served(survey, results, rejected) as url:
-        page = open_page(url, width=360)
-        assert page.locator("#alerts-list").inner_text() == "a00: incomplete: reports of the latest estimate may be missing."
-        rejected["wrong survey"] += 20
-        extend(survey, results, 2, np.random.default_rng(1), QUIET, QUIET)
-        said = "20 envelopes rejected since you opened this page (30 in all, most often: wrong survey)."
-        expect(page.locator("#alerts-list")).to_have_text(said)
         page.close()
 
 

@@ -44,13 +44,3 @@ def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], ope
         page.locator("#quantiles-png").click()
     assert download.value.suggested_filename == f"{SURVEY.name}-{LATENCY}-filtered-numbers-step-0-5.png"
     shoot(page, "numbers")
-
-
-def test_an_attribute_without_numbers_has_no_percentiles(demo: tuple[Demo, str], open_page: OpenPage) -> None:
-    page = open_page(f"{demo[1]}?attribute={SURVEY.attributes[0].name}")
-    assert page.locator("#quantiles-card").is_hidden()
-    page.select_option("#attribute", LATENCY)
-    expect(page.locator("#quantiles-card")).to_be_visible()
-    page.locator("#compare").check()
-    expect(page.locator("#comparison")).to_be_visible()  # the answers of all requests reach their own charts
-    expect(page.locator("#comparison-summary")).to_contain_text("clearly")

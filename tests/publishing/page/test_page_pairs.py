@@ -87,26 +87,6 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     other.close()
 
 
-def test_other_attributes_and_the_filtered_curve_have_no_cross_table(url: str, open_page: OpenPage) -> None:
-    page = open_page(f"{url}?attribute=mode_by_zone&span=filtered")
-    expect(page.locator("#cross")).to_be_hidden()
-    page.select_option("#attribute", "mode")
-    expect(page.locator("#histogram-title")).to_have_text("mode")
-    expect(page.locator("#cross")).to_be_hidden()
-    page.select_option("#attribute", "mode_by_zone")
-    page.select_option("#span", "step")
-    expect(page.locator("#cross")).to_be_visible()
-    page.close()
-
-
-def test_the_colours_of_the_dark_theme_leave_the_text_readable(url: str, open_page: OpenPage) -> None:
-    page = open_page(f"{url}?attribute=mode_by_zone&table=columns")
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    assert findings(page) == []
-    shoot(page, "cross-dark")
-    page.close()
-
-
 def test_cohorts_and_values_have_the_same_table(cohorts_url: str, open_page: OpenPage) -> None:
     page = open_page(f"{cohorts_url}?attribute=screen&table=rows")
     expect(page.locator("#cross-title")).to_have_text("Version and screen together")
