@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
 
-from ldpstream.publishing.api.app import create_api, create_surveys_api
+from ldpstream.publishing.api.app import create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import Demo
 
@@ -117,15 +117,3 @@ def test_downloads_say_what_they_are(client: TestClient, request_: str, name: st
         assert row[column] == told.json()[column]
     assert row["survey"] == SURVEY.name
     assert re.fullmatch(r"[\w.-]+", name, re.ASCII)
-
-
-def test_the_survey_says_whose_it_is_and_what_for(demo: Demo) -> None:
-    words = {
-        "title": "How <people> wait", "description": "Screens and waits.", "purpose": "Faster screens.", "owner": "Example Ltd",
-        "contact": "privacy@example.org",
-    }  # fmt: skip
-    survey = replace(SURVEY, **words)
-    with TestClient(create_api(Served(survey, demo.service.results, dict))) as client:
-        assert client.get("/api/v1/survey").json().items() >= words.items()
-    with TestClient(create_api(Served(SURVEY, demo.service.results, dict))) as client:
-        assert client.get("/api/v1/survey").json()["owner"] == SURVEY.owner

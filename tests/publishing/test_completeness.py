@@ -4,7 +4,6 @@ import pytest
 
 from ldpstream.engines import PaneKey
 from ldpstream.engines.checkpoint import Checkpoint, Missing
-from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.schedule import Schedule as UnmarkedSchedule
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
@@ -15,25 +14,6 @@ from .schedule_rig import MARGIN_MS, SURVEY, M, Schedule, ScheduleLog, Told, key
 @pytest.fixture
 def store() -> MemoryCountStore:
     return MemoryCountStore(SURVEY)
-
-
-def test_a_step_waits_for_every_partition_to_pass_its_close(store: MemoryCountStore) -> None:
-    close = SURVEY.closes_ms(0)
-    log = ScheduleLog([SURVEY.start_ms, close - 1, close], [SURVEY.start_ms])
-    results = MemoryResults()
-    schedule = Schedule(SURVEY, store, log, results, [])
-    now = close + MARGIN_MS
-    assert schedule.run(now) == []  # the count store is still empty
-    store.commit(0, None, Checkpoint(1, close, pane(0)))
-    assert schedule.run(now) == []  # offset 1 was appended before the close
-    store.commit(0, (1, ""), Checkpoint(2, close))
-    assert schedule.run(now) == []  # partition 1 has a record but no checkpoint
-    store.commit(1, None, Checkpoint(1, close, pane(0)))
-    assert schedule.run(now - 1) == []  # one millisecond before the step is due
-    made = schedule.run(now)
-    assert keys(made) == [(0, True)]
-    assert made[0].reports == 10
-    assert schedule.run(now) == []  # no second publication
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -58,40 +38,6 @@ def test_a_partition_added_between_two_questions_delays_the_step(store: MemoryCo
     assert len(log.times) == 2
     store.commit(1, None, Checkpoint(1, close, pane(0)))
     assert keys(schedule.run(close + MARGIN_MS)) == [(0, True)]
-
-
-def test_only_the_brokers_clock_completes_an_idle_partition(store: MemoryCountStore) -> None:
-    """The estimator's clock is 12 s ahead from the start. A report that arrives after the estimator's close counts."""
-    close, ahead_ms = SURVEY.closes_ms(0), 12_000
-    log = ScheduleLog([SURVEY.start_ms], [])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-    schedule = UnmarkedSchedule(SURVEY, store, log, MemoryResults(), [])
-
-    def look(brokers_ms: int) -> list[Publication]:
-        log.now_ms = brokers_ms
-        return schedule.run(brokers_ms + ahead_ms)
-
-    early = close - ahead_ms + MARGIN_MS
-    assert look(early - 1) == []
-    assert log.markers == [[], []]
-    assert look(early) == []
-    assert log.markers == [[early], [early]]
-    assert look(early + 1) == []
-    assert log.markers == [[early], [early]], "the first markers are not yet counted"
-    store.commit(0, (1, ""), Checkpoint(2, early, pane(0)))
-    store.commit(1, None, Checkpoint(1, early))
-    assert look(close - 1) == []
-    assert log.markers == [[early], [early]], "the brokers' clocks have not reached the close"
-    store.commit(0, (2, ""), Checkpoint(3, close - 1, pane(0, 6)))  # a report in time
-    log.times[0].append(close - 1)
-    assert look(close) == []
-    assert log.markers == [[early, close], [early, close]]
-    store.commit(0, (3, ""), Checkpoint(4, close, pane(0, 6)))
-    assert look(close + 1) == [], "partition 1 has no counted record after the close"
-    store.commit(1, (1, ""), Checkpoint(2, close))
-    made = look(close + 2)
-    assert keys(made) == [(0, True)]
-    assert made[0].reports == 6
 
 
 def test_a_partition_that_is_not_counted_to_its_end_gets_no_marker(store: MemoryCountStore) -> None:
@@ -142,17 +88,6 @@ def test_lost_records_affect_only_steps_they_may_belong_to(store: MemoryCountSto
     assert {s for s, complete in keys(made) if not complete} == set(range(first, last + 1))
 
 
-def test_counts_of_a_deleted_topic_complete_no_step(store: MemoryCountStore) -> None:
-    log = ScheduleLog([SURVEY.start_ms])
-    log.id = "new"
-    schedule = Schedule(SURVEY, store, log, MemoryResults(), [])
-    now = SURVEY.closes_ms(0) + MARGIN_MS
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0), log_id="old"))
-    assert schedule.run(now) == []
-    assert store.commit(0, (1, "old"), Checkpoint(1, SURVEY.start_ms, pane(0), log_id="new"))
-    assert keys(schedule.run(now)) == [(0, True)]
-
-
 def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountStore) -> None:
     """The topic was recreated without partition 1. Agents may not have counted all records of the old partition 1."""
     log, results = ScheduleLog([]), MemoryResults()
@@ -167,24 +102,6 @@ def test_no_step_passes_before_a_lost_partition_is_recorded(store: MemoryCountSt
     made = schedule.run(now)
     assert keys(made) == [(0, False)]
     assert all(p.reports == 0 for p in made)
-
-
-def test_lost_writes_between_two_reads_prevent_completeness(store: MemoryCountStore) -> None:
-    """Example: somebody kills Redis, which restarts without the last second of writes."""
-    log = ScheduleLog([SURVEY.start_ms, SURVEY.start_ms + 1])
-    store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
-
-    class Forgetful(MemoryCountStore):
-        def heads(self) -> dict[int, Checkpoint]:
-            return {0: Checkpoint(3, SURVEY.closes_ms(0))}  # the store loses the last writes after this read
-
-        def checkpoints(self, steps: range) -> dict[int, Checkpoint]:
-            return store.checkpoints(steps)
-
-    log.store, now = store, SURVEY.closes_ms(0) + MARGIN_MS
-    assert Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now) == []
-    store.commit(0, (1, ""), Checkpoint(2, SURVEY.start_ms, pane(0, 6)))
-    assert keys(Schedule(SURVEY, Forgetful(SURVEY), log, MemoryResults(), []).run(now)) == [(0, True)]
 
 
 def test_the_reports_of_a_step_enter_the_histograms_all_at_once(store: MemoryCountStore) -> None:

@@ -127,19 +127,6 @@ def test_it_begins_with_the_logs_first_possible_step(store: MemoryCountStore) ->
     assert keys(schedule.run(SURVEY.closes_ms(300) + MARGIN_MS)) == [(299, True), (300, True)]
 
 
-def test_windows_sum_the_panes_that_they_state(store: MemoryCountStore) -> None:
-    steps = SURVEY.window_steps + 3
-    times = [SURVEY.opens_ms(s) for s in range(steps)]
-    log = ScheduleLog(times)
-    store.commit(0, None, Checkpoint(steps, times[-1], {k: t for s in range(steps) for k, t in pane(s, s + 1).items()}))
-    made = Schedule(SURVEY, store, log, MemoryResults(), []).run(SURVEY.closes_ms(steps) + MARGIN_MS)
-    windows = {p.step: p for p in made if p.span == "window" and p.attribute == "screen"}
-    for s in range(steps):
-        held = range(max(0, s - SURVEY.window_steps + 1), s + 1)
-        assert (windows[s].panes, windows[s].reports) == (len(held), sum(i + 1 for i in held))
-    assert windows[steps].panes == SURVEY.window_steps - 1  # the step after the last report is empty
-
-
 @concluded_once()
 @settings(max_examples=100)
 @given(st.data())

@@ -20,13 +20,14 @@ from ldpstream.publishing.process.estimator_loop import next_turn
 from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.publishing.progress import Progress, PublicationSummary
+from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.cluster import Cluster
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
+from tests.faults.memory_topic import MemoryTopic, TopicClient
 from tests.publishing.page.page_rig import many
 
 from .schedule_rig import MARGIN_MS, SURVEY, Schedule, ScheduleLog, keys, pane
@@ -47,30 +48,9 @@ def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
     assert next_turn([]) is None
 
 
-class Topic:
-    """A topic that counts how often it is taken over."""
-
-    def __init__(self) -> None:
-        self.taken, self.published = 0, 0
-
-    def end(self) -> int:
-        return self.published
-
-    def take_over(self, since: int, still: object) -> dict[str, PublicationSummary]:
-        self.taken += 1
-        return {}
-
-    def read(self, keys: object) -> list[object]:
-        return []
-
-    def publish(self, publications: list[object]) -> int:
-        self.published += 1
-        return self.published
-
-
 def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
     store, results = MemoryCountStore(SURVEY), MemoryResults()
-    topic: Any = Topic()
+    topic = Mock(wraps=TopicClient(MemoryTopic(lambda: 0)))
     store.commit(0, None, Checkpoint(4, SURVEY.opens_ms(4), {key: t for s in range(4) for key, t in pane(s).items()}))
     log = ScheduleLog([SURVEY.opens_ms(s) for s in range(4)])
     schedule = Schedule(SURVEY, store, log, results, [], topic=topic)
@@ -79,7 +59,7 @@ def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
         calls = iter([False])
         made += keys(schedule.run(SURVEY.closes_ms(3) + MARGIN_MS, partial(next, calls, True)))
     assert made == [(step, True) for step in range(4)]
-    assert (topic.taken, topic.published) == (1, 4)
+    assert (topic.take_over.call_count, topic.publish.call_count) == (1, 4)
 
 
 def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:

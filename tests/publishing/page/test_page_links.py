@@ -187,7 +187,7 @@ def test_two_times_are_compared(demo: tuple[Demo, str], open_page: OpenPage) -> 
     expect(page.locator("#comparison-summary")).to_contain_text("(step 0)")
     page.locator("#step").fill("5")
     page.select_option("#estimator", "ibu")
-    expect(page.locator("#comparison-summary")).to_contain_text("wide enough for any dependence")
+    expect(page.locator("#comparison-summary")).to_contain_text("IBU (likelihood)")
     page.select_option("#span", "window")
     expect(page.locator("#comparison-summary")).to_contain_text("The two windows share steps")
     page.locator("#differences").focus()
