@@ -215,12 +215,13 @@ START: dict[type[mutants.Mutant], int] = {
     mutants.WritesKeysApartFromTheCounts: 150,
     mutants.DropsAGenerationOneStepEarly: 155,
     mutants.RemembersKeysOfRejectedRecords: 40,
-    mutants.TakesChunksOfFormerPlacements: 1375,
+    mutants.TakesChunksOfFormerPlacements: 1615,
     mutants.TrustsAppendTimesToRise: 1200,
     mutants.AppendsKeysTwice: 55,
     mutants.ComparesTheEndOnlyWhenItLoads: 675,
     mutants.PublishesAlthoughReplaced: 325,
-    mutants.BelievesTheEstimatorsClock: 545,
+    mutants.BelievesTheEstimatorsClock: 885,
+    mutants.PublishesWhenSomePartitionsAreDone: 420,
 }
 
 
