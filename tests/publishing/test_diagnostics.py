@@ -204,9 +204,9 @@ def forge(m: Mechanism, table: CountTable, forged: int) -> CountTable:
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("name", NAMES)
 def test_one_forged_report_in_twenty_is_detected(name: str, steps: int) -> None:
-    """The score is beyond ±6 in each of 5 surveys of 5000 people (of 100 000 people for symbols and subsets)."""
+    """The score is beyond ±6 in each of 5 surveys of 5000 people (of 100 000 people for symbols and sets)."""
     m, rng = build(name), np.random.default_rng([NAMES.index(name), steps])
-    people = 100_000 if m.marks and m.table_shape == (K,) else 5000
+    people = 100_000 if m.marks and len(m.table_shape) == 1 else 5000
     for table in surveys(m, rng, 5, people, steps):
         assert abs(fit(m, table, steps).z) < 5.5
         found = fit(m, forge(m, table, table.n // 19), steps)
