@@ -47,6 +47,12 @@ def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int
     assert (fold.next_offset, fold.changes()) == (then, other.changes())
 
 
+def test_a_gap_in_a_delivery_ends_it() -> None:
+    fold = PartitionFold(SURVEY, None)
+    result = fold.feed(LOG[:3] + LOG[5:8])
+    assert (result.records, result.gap, fold.next_offset) == (3, (3, 5), 3)
+
+
 @pytest.mark.parametrize("first", [0, 10, 12, 19, 20, 30])
 def test_all_records_of_an_unreadable_batch_are_rejected(first: int) -> None:
     """Counting may start at any record of the batch. A batch beyond the expected offset is a gap."""
