@@ -58,7 +58,7 @@ let forgotten = 0; // number of calls of `forget`
 export async function get(path) {
   if (answers.has(path)) return answers.get(path);
   const begun = forgotten;
-  const answer = await fetch(path, { headers: { Accept: "application/json" } });
+  const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" }); // the status has the server's time
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
   if (begun !== forgotten) return body; // requested before the publication, so not kept

@@ -4,6 +4,7 @@ If LDPSTREAM_SCREENSHOTS names a folder, the tests write screenshots and the tim
 """
 
 import re
+from contextlib import closing
 
 import msgspec
 import numpy as np
@@ -13,7 +14,10 @@ from playwright.sync_api import expect
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.device_chance import guesses
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
+from ldpstream.publishing.page.server import PageServer
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import load_survey
 
@@ -178,6 +182,18 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         expect(page.locator("#state-text")).to_contain_text("; step 50)")
         expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")
         page.close()  # close the page before the server: a closed connection would be an error on the page
+
+
+def test_a_reload_asks_for_the_servers_clock_anew(open_page: OpenPage) -> None:
+    survey, results = many(5, 1, 1)
+    now_ms = [survey.closes_ms(0)]
+    with closing(PageServer(create_api(Served(survey, results, dict, clock=lambda: now_ms[0])), "127.0.0.1", 0)) as server:
+        page = open_page(server.url)
+        expect(page.locator("#state-text")).not_to_contain_text("hours ago")
+        now_ms[0] += 5 * 3_600_000
+        page.reload()  # no new estimate: the status has the same ETag
+        expect(page.locator("#state-text")).to_contain_text("5 hours ago")
+        page.close()
 
 
 @pytest.mark.parametrize("width", [1300, 360])
