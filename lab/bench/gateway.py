@@ -122,9 +122,8 @@ def bodies(survey: Survey, folder: Path) -> tuple[Path, Path]:
 def running_gateway(site: Site, folder: Path) -> Iterator[tuple[Process, int]]:
     tokens, [port] = folder / "tokens", free_ports(1)
     tokens.write_text(f"another-{TOKEN}\ncollector {TOKEN}\n")
-    rates = {f"LDPSTREAM_GATEWAY_{name}": "1e9" for name in ("RATE", "BYTES_RATE")}
     given = {"LDPSTREAM_GATEWAY_PORT": str(port), "LDPSTREAM_GATEWAY_TOKENS_FILE": str(tokens)}
-    process = site.gateway(**rates, **given, LDPSTREAM_GATEWAY_CONNECTIONS="100000")
+    process = site.gateway(**given, LDPSTREAM_GATEWAY_RATE="1e9", LDPSTREAM_GATEWAY_CONNECTIONS="100000")
     site.until(lambda: answers(port), [process], "the gateway is ready")
     yield process, port
     process.stop()

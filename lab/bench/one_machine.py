@@ -71,13 +71,13 @@ class Machine:
         self.start()
 
     def start(self) -> None:
-        rates = dict.fromkeys((f"LDPSTREAM_GATEWAY_{name}" for name in ("RATE", "BYTES_RATE")), "1e9")
         given = {
             "LDPSTREAM_GATEWAY_PORT": str(self.port), "LDPSTREAM_PAGE_PORT": "0", "LDPSTREAM_METRICS_PORT": "0",
             "LDPSTREAM_GATEWAY_TOKENS_FILE": str(self._folder / "tokens"), "LDPSTREAM_GATEWAY_CONNECTIONS": "100000",
+            "LDPSTREAM_GATEWAY_RATE": "1e9",
         }  # fmt: skip
         arguments = ["serve", str(self._file), "--data", str(self.data)]
-        self.process = Process("ldpstream", arguments, rates | given, self._folder / "serve.log")
+        self.process = Process("ldpstream", arguments, given, self._folder / "serve.log")
 
     def close(self) -> None:
         self.process.stop()
