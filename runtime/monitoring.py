@@ -14,6 +14,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 from prometheus_client import Gauge, disable_created_metrics, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.settings import cannot_listen
 from ldpstream.runtime.versions import running_version
 
@@ -62,6 +63,10 @@ def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) ->
 
 
 class _MetricsServer(ThreadingWSGIServer):
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Closes a connection beyond the server's share of the open files."""
+        return sum("process_request" in thread.name for thread in threading.enumerate()) < shares().monitoring
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs nothing: the client was too slow, or has left."""
 

@@ -63,8 +63,8 @@ class GatewayTopic:
         return self.waits_s() < OVERDUE_S
 
     def waits_s(self) -> float:
-        """Returns how long the oldest append has waited for its acknowledgement, in seconds; 0 if none waits."""
-        oldest = next(iter(self._pending.values()), None)
+        """Returns how long the oldest append has waited for its acknowledgement, in seconds; 0 if none. Any thread may ask."""
+        oldest = min(self._pending.values(), default=None)
         return 0.0 if oldest is None else time.monotonic() - oldest
 
     # ---- appends

@@ -5,8 +5,8 @@ import resource
 import socket
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from unittest.mock import Mock
 
 import pytest
@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from ldpstream.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.runtime import descriptors, web
+from ldpstream.runtime import descriptors, monitoring, web
 from ldpstream.runtime.descriptors import ConnectionShares, raise_limit, shares
 from tests.services.rig import PATIENCE_S, free_ports
 
@@ -28,11 +28,22 @@ def page(port: int) -> Iterator[str]:
         yield "/openapi.json"
 
 
-def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_server, "shares", lambda: FEW)
+@contextmanager
+def metrics(port: int) -> Iterator[str]:
+    monitoring.serve_monitoring("127.0.0.1", port, lambda: None)
+    yield "/ready"
+
+
+@pytest.mark.parametrize("server", [page, metrics])
+def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_time(
+    server: Callable[[int], AbstractContextManager[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (monitoring, page_server):
+        monkeypatch.setattr(module, "shares", lambda: FEW)
     monkeypatch.setattr(web, "HEAD_S", 1.0)
+    monkeypatch.setattr(monitoring._Silent, "timeout", 1.0)
     (port,) = free_ports(1)
-    with page(port) as path:
+    with server(port) as path:
         held = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(3)]
         held[0].sendall(b"GET / HTTP/1.1\r\nHost:")  # a head that does not end
         with socket.create_connection(("127.0.0.1", port), timeout=60) as beyond:
