@@ -106,6 +106,11 @@ class OnePhase(ForeignDevice):
         return min(self.below(w + 1), w - 1)
 
 
+class OnePhaseForAllAttributes(ForeignDevice):
+    def due(self, a: int, step: int) -> bool:
+        return super().due(0, step)
+
+
 class NoLifetime(ForeignDevice):
     """Does not stop after its last report."""
 
@@ -215,3 +220,10 @@ class OneCoinForTwoBits(ForeignDevice):
     def bits(self, bits: list[int], p: float, q: float) -> list[int]:
         drawn = [self.random.random() for _ in range(len(bits) // 2)]
         return [int(drawn[i // 2] < (p if bit else q)) for i, bit in enumerate(bits)]
+
+
+class WrongStep(ForeignDevice):
+    """Counts steps from 1."""
+
+    def first(self, a: int, value: int, step: int) -> tuple[bytes, str]:
+        return super().first(a, value, step + 1)

@@ -1,4 +1,4 @@
-"""The TypeScript device in Chromium keeps its promises with two tabs, killed tabs and browsers, and cleared storage."""
+"""The TypeScript device in Chromium keeps its promises with two tabs, a killed browser, and cleared storage."""
 
 import json
 from collections.abc import Iterator
@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 from devices.vectors.vectors import VECTORS
+from ldpstream.device.claims import claim
 from tests.agents.samples import during
 from tests.gateway.gateway_rig import Served
 from tests.producers.samples import one_question
@@ -69,25 +71,34 @@ def test_two_tabs_enroll_once(context: BrowserContext, server: PageServer) -> No
     assert report(pages[0], 1, 0) == report(pages[1], 2, 0)
 
 
-# ---- a killed tab, a killed browser
+def test_two_tabs_share_the_budget_of_one_wallet(context: BrowserContext, server: PageServer) -> None:
+    """Both tabs ask at once for a survey of their own; the budget has room for one of the two."""
+    limits = {"perWindow": 1.5 * claim(SURVEY, [0], 120).per_window, "windowSeconds": 120}
+    pages = [tab(context, server) for _ in range(2)]
+    for page, name in zip(pages, ("one", "two"), strict=True):
+        document = msgspec.to_builtins(replace(SURVEY, name=name).device_survey)
+        page.evaluate("made => { window.result = enroll(...made) }", [document, limits])
+    assert {result and result["error"] for result in (page.evaluate("() => result") for page in pages)} == {None, "WalletFull"}
+
+
+# ---- a killed browser
 
 
 class Lives:
     """A device whose process is killed several times, and everything that it sent."""
 
-    def __init__(self, server: PageServer, kind: str = "indexeddb") -> None:
-        self.server, self.kind = server, kind
+    def __init__(self, server: PageServer) -> None:
+        self.server = server
         self.sent: dict[int, Any] = {}
         self.memos: dict[str, str] = {}
         self.next = 0
 
     def live(self, context: BrowserContext, reports: int) -> Page:
         """Checks a new tab against the earlier reports, and lets it report until `reports` reports have left the device."""
-        page = opened(context, self.server, self.kind)
-        if self.kind == "indexeddb":
-            memos = page.evaluate("() => memos()")
-            assert memos.items() >= self.memos.items(), "a memo changed"
-            self.memos = memos
+        page = opened(context, self.server)
+        memos = page.evaluate("() => memos()")
+        assert memos.items() >= self.memos.items(), "a memo changed"
+        self.memos = memos
         for step in sorted(self.sent)[-2:]:  # sent, so certainly stored; the device may have stored one more
             assert report(page, 39, step) == self.sent[step], "a second report of a step"
         self.server.clear()
@@ -102,7 +113,7 @@ class Lives:
         self.next = max(self.sent)  # the last step again: its report must be the same
 
     def end(self, context: BrowserContext) -> None:
-        page = opened(context, self.server, self.kind)
+        page = opened(context, self.server)
         spent = page.evaluate("() => spent()")
         assert spent["reports"] in (max(self.sent) + 1, max(self.sent) + 2)  # the last one may not have left the device
         assert spent["memos"] == len(page.evaluate("() => memos()")) == 4
@@ -177,9 +188,6 @@ def test_a_page_that_ends_still_sends_its_report_once(
     assert gateway.rig.log.counted() == [[bytes.fromhex(envelope)]]
     assert key is not None
     keeper.close()
-
-
-# ---- a relay
 
 
 # ---- signatures

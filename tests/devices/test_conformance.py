@@ -42,6 +42,7 @@ from .faulty_devices import (
     OneCoinForTwoBits,
     OneDrawForAllAttributes,
     OnePhase,
+    OnePhaseForAllAttributes,
     OtherCellsFromTheValue,
     Skips,
     TwoReportsInAWindow,
@@ -50,6 +51,7 @@ from .faulty_devices import (
     WrongHash,
     WrongOdds,
     WrongP,
+    WrongStep,
 )
 from .foreign_device import ForeignDevice, Row, calls
 from .leaking_devices import LEAKS, MemosOfValues
@@ -174,6 +176,7 @@ L_GRR, L_OSUE, L_OLH, OLH, SS = (survey_of(name) for name in ("L-GRR", "L-OSUE",
 OUE, GRR = survey_of("OUE"), survey_of("GRR")
 EVEN, WAVE, FAKE_WAVE = survey_of("GRR", k=12), survey_of("SW", k=24), survey_of("SW", "rs+fd")
 PHASES = make_survey({"a": (4, [SPACED])})
+TWO_PHASES = make_survey({f"a{i}": (4, [SPACED]) for i in range(2)}, "spl")
 TWO = make_survey({"a": (4, [level("GRR")]), "b": (4, [level("GRR")])})
 FAKES, FAKE_GRR, SPLIT = survey_of("L-OSUE", "rs+fd"), survey_of("GRR", "rs+fd", k=3), survey_of("L-GRR", "spl")
 
@@ -215,6 +218,8 @@ FAULTS: list[tuple[type[ForeignDevice], Survey, str]] = [
     (NoFakes, FAKES, "support the device's value"),
     (EachAttributeTrueByItself, FAKE_GRR, "both attributes"),
     (OneDrawForAllAttributes, SPLIT, "both attributes"),
+    (OnePhaseForAllAttributes, TWO_PHASES, "a0 and a1: equal phases"),
+    (WrongStep, GRR, "another attribute or step than the call"),
     (HexKey, GRR, "22 letters"),
     (WeakKey, GRR, "bits of keys"),
 ]

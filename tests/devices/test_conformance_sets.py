@@ -9,6 +9,7 @@ from devices.conformance.calls import ConformanceError, read_calls
 from devices.conformance.conformance import check_device
 from ldpstream.mechanisms.families.padded_sampling import SetMechanism
 from ldpstream.surveys import Survey
+from tests.devices.faulty_devices import FreshMemo
 from tests.devices.foreign_device import ForeignDevice, Row, calls
 from tests.set_survey import APPS
 from tests.small_survey import small_survey
@@ -81,6 +82,7 @@ class SampledByTheSet(ForeignDevice):
     [
         (NoDummies, ONCE, "reports of each symbol of the padded set"),
         (FirstMember, KEPT, "reports of each symbol of the padded set"),
+        (FreshMemo, KEPT, "first two reports of a value"),
         (ClearIfEmpty, ONCE, "the same, for 0 answers"),
         (SampledByTheSet, ONCE | {"every_steps": 2}, ""),
     ],

@@ -2,7 +2,7 @@
 
 import * as library from "/build/ldpstream-device.js";
 
-const { Device, IndexedDBStore, MemoryStore, openSurvey, Sender } = library;
+const { Device, IndexedDBStore, openSurvey, Sender, Wallet } = library;
 const ATTRIBUTE = "zone";
 const NAME = "store";
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -12,9 +12,9 @@ const failure = (error) => ({ error: named(error), message: error.message });
 /** Opens a survey with options, as an application would. */
 window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
 
-/** Opens the device. `kind` is "indexeddb", "memory" for a store that ends with the page, or "meeting" for a `MeetingStore`. */
+/** Opens the device. `kind` is "indexeddb", or "meeting" for a `MeetingStore`. */
 window.open_device = async (document, kind = "indexeddb", options = {}) => {
-  const store = kind === "memory" ? new MemoryStore() : new IndexedDBStore(NAME);
+  const store = new IndexedDBStore(NAME);
   try {
     window.device = await Device.open(await openSurvey(document), kind === "meeting" ? new MeetingStore(store) : store, options);
     return null;
@@ -63,6 +63,17 @@ window.memos = () =>
   });
 
 window.spent = () => device.spent(ATTRIBUTE);
+
+/** Enrolls in a survey with the wallet. Returns null or the error. */
+window.enroll = async (document, limits) => {
+  try {
+    const wallet = await Wallet.open(new IndexedDBStore(NAME), limits);
+    await wallet.device(await openSurvey(document));
+    return null;
+  } catch (error) {
+    return failure(error);
+  }
+};
 
 /** Deletes the database of the store. */
 window.delete_store = () =>
