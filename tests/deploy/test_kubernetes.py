@@ -28,17 +28,9 @@ OVERLAYS = ["overlays/dev", "overlays/production"]
 FOLDERS = [*OVERLAYS, "strimzi"]
 PRODUCTION = KUBERNETES / "overlays" / "production"
 CUSTOM_KINDS = {
-    *[
-        "Kafka",
-        "KafkaNodePool",
-        "KafkaTopic",
-        "KafkaUser",
-        "PodMonitor",
-        "PrometheusRule",
-        "ScaledObject",
-        "TriggerAuthentication",
-    ]
-}
+    "Kafka", "KafkaNodePool", "KafkaTopic", "KafkaUser", "PodMonitor", "PrometheusRule", "ScaledObject",
+    "TriggerAuthentication",
+}  # fmt: skip
 OURS = {"agent", "estimator", "gateway"}
 AS_FILE = {f"{name}_file" for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
 

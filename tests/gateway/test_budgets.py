@@ -4,8 +4,9 @@ from collections import Counter
 
 import numpy as np
 
-from ldpstream.gateway.budgets import KEPT, PARTS, Amounts, Budgets, Place
+from ldpstream.gateway.budgets import KEPT, KEYS, LEAST_KEYS, PARTS, Amounts, Budgets, Place
 from ldpstream.promises.false_reports import LEAST_REPORTS
+from ldpstream.surveys.report_key import MAX_KEYS
 from tests.agents.samples import make_survey
 
 SURVEY = make_survey()
@@ -77,3 +78,12 @@ def test_the_budget_grows_with_the_reports_of_the_step_and_of_the_step_before() 
     assert set(charged._amounts) == {PLACE, (0, 7)}  # a closed step still sets the budget of the next
     charged.forget(SURVEY.closes_ms(6))
     assert set(charged._amounts) == {(0, 7)}
+
+
+def test_64_clients_are_needed_to_fill_the_memory_of_keys() -> None:
+    charged = Budgets(SURVEY)
+    for number in range(64):
+        assert not charged.charge(number, {(KEYS, 5): LEAST_KEYS + 1})
+        assert charged.charge(number, {(KEYS, 5): LEAST_KEYS})
+        assert not charged.charge(number, {(KEYS, 5): 1})
+    assert 64 * LEAST_KEYS == MAX_KEYS

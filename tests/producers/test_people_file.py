@@ -15,7 +15,6 @@ from ldpstream.producers.table_file import MISSING, number_text, open_table
 from ldpstream.surveys import Attribute, Survey
 from tests.small_survey import small_survey
 
-SECRET = "8x7secret"
 CITY = {"values": ["Berlin", "Köln", "1", "New York", "other"]}
 SIZE, BINS = {"size": 4}, {"bins": [0.0, 10.0, 20.5]}
 
