@@ -63,9 +63,18 @@ def serve_monitoring(host: str, port: int, unready: Callable[[], str | None]) ->
 
 
 class _MetricsServer(ThreadingWSGIServer):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._open = set[Any]()
+
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Closes a connection beyond the server's share of the open files."""
-        return sum("process_request" in thread.name for thread in threading.enumerate()) < shares().monitoring
+        self._open.add(request)
+        return len(self._open) <= shares().monitoring
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)  # before the client can notice
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Logs nothing: the client was too slow, or has left."""
