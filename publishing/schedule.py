@@ -226,10 +226,10 @@ class Schedule:
         return step < after.first_open
 
     def _best(self, concluded: list[Publication]) -> list[Publication]:
-        poor = [p.key for p in concluded if not p.complete]
-        best = {p.key: p for p in self._results.get(poor) if p is not None}
+        keys = [p.key for p in concluded]  # also of complete ones: the store may have lost tables and the note of their pruning
+        best = {p.key: p for p in self._results.get(keys) if p is not None}
         if self._topic is not None:
-            better = [key for key in poor if quality(self._in_topic.get(key)) > quality(best.get(key))]
+            better = [key for key in keys if quality(self._in_topic.get(key)) > quality(best.get(key))]
             best |= {p.key: p for p in self._topic.read(better)}
         return [best[p.key] if quality(best.get(p.key)) > quality(p) else p for p in concluded]
 
