@@ -147,9 +147,9 @@ def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
         return []
     better = f'mechanism = "auto" would choose {chosen.name} in a new survey: '
     if not m.memoized:
-        return [f"{better}a step needs {share:.2f} times as many people for the same error."]
+        return [f"{better}a step needs {share:.2g} times as many people for the same error."]
     often = "more" if chosen.guess(math.inf) > m.guess(math.inf) else "less"
     return [
-        f"{better}a window of {window_steps} steps needs {share:.2f} times as many people for the same error, if values do not "
+        f"{better}a window of {window_steps} steps needs {share:.2g} times as many people for the same error, if values do not "
         f"change. A guess from all reports is then right {often} often."
     ]

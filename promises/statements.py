@@ -60,7 +60,8 @@ class CheckedLevel(Privacy, frozen=True, kw_only=True):
         mechanism: its name and parameters.
         t: largest number of reports of a device in `window_steps` steps.
         memoized: true if all reports of a value come from one memo.
-        every_steps, lifetime_reports: how often a device reports, and how many times in all; None for no limit.
+        every_steps: a device makes one report in so many steps.
+        lifetime_reports: number of reports after which a device stops; None for no limit.
         reports_a_year: largest number of reports of a device in a year.
         eps_1: loss of one report.
         eps_t: loss of the reports of `window_steps` steps, if the value stays the same.

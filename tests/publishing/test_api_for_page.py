@@ -25,8 +25,25 @@ from ldpstream.services.demo import Demo
 from tests.faults.memory_store import MemoryResults
 
 from .api_rig import STEPS, SURVEY, published
+from .page.page_rig import many
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "named"), [("screen", "eb", True), ("latency_ms", "eb", False), ("latency_ms", "mi", True)]
+)
+def test_few_values_without_an_order_are_named(client: TestClient, name: str, estimator: str, named: bool) -> None:
+    found = client.get(f"/api/v1/attributes/{name}/histogram", params={"estimator": estimator}).json()
+    assert found["named"] == [named] * len(found["values"])
+
+
+def test_of_many_values_the_twenty_largest_are_named() -> None:
+    survey, results = many(100, attributes=1, steps=1)
+    with TestClient(create_api(Served(survey, results, dict))) as client:
+        found = client.get("/api/v1/attributes/a00/histogram").json()
+    largest = np.argsort(-np.array(found["frequencies"]), kind="stable")[:20]
+    assert np.flatnonzero(found["named"]).tolist() == sorted(largest.tolist())
 
 
 # ---- two times

@@ -44,7 +44,7 @@ function bars(h) {
     kept, left, others, values: pick(h.values), labels: pick(h.labels), frequencies: pick(h.frequencies), low: pick(h.low), high: pick(h.high),
     truth: h.truth && pick(h.truth), fills: kept.map((i) => (state.slots.has(h.values[i]) ? `${colourOf(state.slots.get(h.values[i]))}b0` : plain(h.values[i]))),
   };
-  if (kept.some((i) => h.named[i])) made.dashed = new Set(made.kept.map((_, at) => at).filter((at) => !h.named[kept[at]]));
+  made.dashed = new Set([...kept.keys()].filter((at) => !h.named[kept[at]] && made.low[at] !== null));
   if (others !== null) {
     made.beyond = new Set([kept.length]);
     made.labels.push(`others (${grouped(left)})`);
@@ -86,7 +86,7 @@ function summary(h, known) {
 function remarks(h, known) {
   const box = $("summary");
   if (h.interval_withheld) box.append(" ", element("span", WITHHELD[h.interval_withheld], { class: "late" }));
-  if (!h.interval_withheld && rows.dashed?.size) box.append(" Solid whiskers hold each by itself, dashed ones ", explained("on average", "interval"), ".");
+  if (rows.dashed.size) box.append(" Solid whiskers hold for each value, dashed ones only ", explained("on average", "interval"), " over the values.");
   if (h.too_few) box.append(" ", element("strong", TOO_FEW));
   if (h.diagnostics.failed.length) box.append(" ", element("span", `Could not be calculated from these counts: ${h.diagnostics.failed.join(", ")}.`, { class: "late" }));
   const sampled = asked().levels.filter((level) => level.every_steps > 1);

@@ -178,6 +178,7 @@ def test_the_page_shows_many_values_and_new_steps(open_page: OpenPage) -> None:
         assert page.locator("#attributes tbody tr").count() == 20
         assert "1,234" in page.locator("#rejected").inner_text()
         assert "The 25 most frequent of 1,000 values; the others have" in page.locator("#summary").inner_text()
+        assert "Solid whiskers hold for each value, dashed ones only on average" in page.locator("#summary").inner_text()
         extend(survey, results, 50, np.random.default_rng(2))
         expect(page.locator("#state-text")).to_contain_text("; step 50)")
         expect(page.locator("#step-text")).to_have_text("5 Jan 2026, 00:51")

@@ -20,6 +20,7 @@ def shown(x: float) -> str:
 def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     pipeline, url = demo
     page = open_page(f"{url}?attribute={LATENCY}")
+    expect(page.locator("#summary")).to_contain_text("dashed ones only on average over the values")
     for span in ("window", "step", "filtered"):
         page.select_option("#span", span)
         expect(page.locator("#quantiles-json")).to_have_attribute("href", re.compile(f"numbers.span={span}&"))
