@@ -31,7 +31,7 @@ from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.gateway.relay_keys import RelayKeys
 from ldpstream.gateway.shuffle import Shuffle
 from ldpstream.gateway.surveys import GatewaySurveys
-from ldpstream.gateway.waiting import Answer, WaitingRequest, share_used
+from ldpstream.gateway.waiting import Answer, WaitingRequest, share_used, unacknowledged
 from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.surveys import Survey
 from ldpstream.surveys.report_key import request_hash
@@ -82,7 +82,8 @@ class Intake:
         self.works: Callable[[], bool] = lambda: True
         self.now_ms = now_ms
         self._shuffle = shuffle or Shuffle()
-        self._waiting: set[WaitingRequest] = set()
+        self._waiting: dict[WaitingRequest, float] = {}  # those that wait for the log, with the end of the wait
+        self._timer: asyncio.TimerHandle | None = None  # one for all requests: a timer of each would take longer
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
@@ -119,8 +120,19 @@ class Intake:
         for reading in self._reading:
             if not reading.expired():
                 reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
-        for waiting in list(self._waiting):
-            waiting.wait(STOPPING_ACKNOWLEDGE_S, self._waiting)
+        for waiting, until_s in self._waiting.items():
+            self._waiting[waiting] = min(until_s, time.monotonic() + STOPPING_ACKNOWLEDGE_S)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._expire()
+
+    def _expire(self) -> None:
+        """Answers the requests that have waited too long for the log, and sets the timer for the next one."""
+        self._timer, now_s = None, time.monotonic()
+        for waiting in [one for one, until_s in self._waiting.items() if until_s <= now_s]:
+            waiting.give(unacknowledged())
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(min(self._waiting.values()) - now_s, self._expire)
 
     async def tidy(self) -> None:
         while True:
@@ -332,7 +344,9 @@ class Intake:
             raise share_used(survey)
         waiting.charged = budgets, budgeted
         log.append(envelopes, keyed, waiting.done)
-        waiting.wait(STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S, self._waiting)
+        waiting.wait(time.monotonic() + (STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S), self._waiting)
+        if self._timer is None:
+            self._expire()
 
 
 def _host(request: Request) -> str:

@@ -1,6 +1,5 @@
 """Requests with reports on their way to their answers."""
 
-import asyncio
 import time
 from collections.abc import Callable, Hashable
 from typing import Final
@@ -23,13 +22,11 @@ class WaitingRequest:
 
     Attributes:
         charged: the budgets, and the client that was charged.
-        timer: the end of the wait for the log.
-        others: all requests that wait for the log.
+        others: the requests that wait for the log, each with the monotonic time at which its wait ends.
     """
 
     __slots__ = (
         "answer", "batch", "begun_s", "charged", "checks", "envelopes", "key", "others", "relayed", "reservation",
-        "timer",
     )  # fmt: skip
 
     def __init__(self, answer: Answer, relayed: bool = False) -> None:
@@ -40,8 +37,7 @@ class WaitingRequest:
         self.reservation: Reservation | None = None
         self.checks: Checks | None = None
         self.charged: tuple[Budgets, Hashable] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.others: set[WaitingRequest] = set()
+        self.others: dict[WaitingRequest, float] = {}
 
     def go_on(self, append: Callable[[], None]) -> None:
         self.begun_s = time.monotonic()  # the metric of durations must not tell when the request arrived
@@ -59,25 +55,17 @@ class WaitingRequest:
 
     def give(self, result: int | Problem) -> None:
         answer, self.answer = self.answer, None
-        if self.timer is not None:
-            self.timer.cancel()
-            self.others.discard(self)
+        self.others.pop(self, None)
         if answer is not None:
             metrics.requests[result.cause if isinstance(result, Problem) else "accepted"].inc()
             metrics.request_seconds.observe(time.monotonic() - self.begun_s)
             answer(result)
 
-    def wait(self, limit_s: float, others: "set[WaitingRequest]") -> None:
-        """Waits for the log for at most this time from now, unless the log has already answered."""
-        if self.timer is not None:
-            self.timer.cancel()
+    def wait(self, until_s: float, others: "dict[WaitingRequest, float]") -> None:
+        """Waits for the log until this monotonic time, unless the log has already answered."""
         if self.answer is not None:
-            self.timer = asyncio.get_running_loop().call_later(limit_s, self._expire)
             self.others = others
-            others.add(self)
-
-    def _expire(self) -> None:
-        self.give(_unacknowledged())
+            others[self] = until_s
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
         self._release()
@@ -89,7 +77,7 @@ class WaitingRequest:
             metrics.reports.inc(checks.reports)
             self.give(checks.count(appended_ms, self.batch, self.key is not None))
         elif outcome is Outcome.UNKNOWN:
-            self.give(_unacknowledged())
+            self.give(unacknowledged())
         else:
             if self.charged is not None:
                 budgets, client = self.charged
@@ -116,5 +104,5 @@ def _unavailable() -> Problem:
     return Problem("log unavailable", "the log does not answer; no report of this attempt is in the log")
 
 
-def _unacknowledged() -> Problem:
+def unacknowledged() -> Problem:
     return Problem("outcome unknown", "the log has not acknowledged in time; retry with the same Idempotency-Key")
