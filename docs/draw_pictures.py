@@ -98,6 +98,7 @@ class Curves:
     truth: FloatArray
     shares: dict[str, FloatArray] = field(default_factory=dict)
     errors: dict[str, FloatArray] = field(default_factory=dict)
+    inside: dict[str, FloatArray] = field(default_factory=dict)  # 1 if the interval contains the truth, otherwise 0
     jumps: list[tuple[int, Jump]] = field(default_factory=list)
 
     def describe(self, value: int) -> str:
@@ -105,7 +106,7 @@ class Curves:
         parts = []
         for name, shares in self.shares.items():
             off = np.abs(shares - self.truth)[DAY:, value]
-            covered = (off <= 1.96 * self.errors[name][DAY:, value]).mean()
+            covered = self.inside[name][DAY:, value].mean()
             parts.append(f"{name} {(off**2).mean():.2e} ({100 * covered:.1f} %)")
         return ", ".join(parts)
 
@@ -136,7 +137,7 @@ def counted(survey: Survey, truth: FloatArray) -> list[CountTable]:
 def published(survey: Survey, truth: FloatArray) -> Curves:
     """Returns the raw, window and filtered estimates of reports with these true shares, and the detected jumps."""
     curves, names, m = Curves(truth), ("raw", "window", "filtered"), survey.mechanisms[0][0]
-    curves.shares, curves.errors = ({name: np.empty(truth.shape) for name in names} for _ in range(2))
+    curves.shares, curves.errors, curves.inside = ({name: np.empty(truth.shape) for name in names} for _ in range(3))
     window: deque[CountTable] = deque(maxlen=survey.window_steps)
     state = None
     for t, table in enumerate(counted(survey, truth)):
@@ -146,6 +147,8 @@ def published(survey: Survey, truth: FloatArray) -> Curves:
         together = matrix_inversion(m, sum(window, m.empty_table()))
         for name, one in zip(names, (step.estimators["mi"].estimate(), together, found.estimators["filter"].estimate())):
             curves.shares[name][t], curves.errors[name][t] = one.frequencies, one.standard_errors
+            low, high = one.interval(0.95)
+            curves.inside[name][t] = (low <= truth[t]) & (truth[t] <= high)
         if found.change is not None:
             curves.jumps.append((t, found.change))
     return curves

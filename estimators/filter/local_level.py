@@ -10,7 +10,8 @@ The filter follows θ + m, and the estimate's variance is the filter's variance 
 of s²| to its variance.
 
 A Kalman filter runs for each q of the grid `DRIFTS`. The estimate is the weighted mean of the filters' levels; its variance
-includes the spread between the filters, and the square of its distance from a share that drifts steadily (`_behind`).
+includes the spread between the filters. Its interval reaches further on one side, by the distance of a share that drifts
+steadily (`_behind`).
 
 The weight of q for value j is proportional to π(q) L_j(q). The likelihood L_j of the value's innovations has a memory of 100
 steps (`MEMORY`). The prior π is nearly the mean of all values' weights at the step before. If `changes` detects a
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ldpstream.estimators.estimate import NORMAL
 from ldpstream.estimators.filter.changes import RUN_LENGTH, Change, JumpScores, normalized, threshold
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
 
@@ -33,6 +35,7 @@ DRIFTS = np.concatenate([[0.0], 4.0 ** np.arange(-20, -2)])[:, None]  # q, varia
 MEMORY = 0.99  # factor by which a step's log-likelihood shrinks with every later step
 FLOOR = 0.01  # share of the prior that stays uniform, so that no weight of a q falls to zero
 FORMAT = 1  # format of the state in `LocalLevel.to_bytes`; raise it if the arrays or the grid `DRIFTS` change
+NEXT_LAG = 0.75  # largest lag of the filter that shows the drift, in lags of the estimate
 LEAST_VARIANCE = 1e-18  # smallest variance of the fresh noise, which is 0 if every report repeats the memo exactly
 
 
@@ -42,18 +45,24 @@ class Filtered:
 
     Attributes:
         frequencies: (k,) estimated shares, NaN before the first observation; may be negative, and need not sum to 1.
-        standard_errors: (k,) standard errors of `frequencies`.
-        lasting: (k,) variances of the lasting noise, a part of the squares of `standard_errors`.
+        low, high: (k,) ends of the 95 % intervals; may be outside [0, 1].
+        lasting: (k,) variances of the lasting noise, which the intervals include.
         scores: (k,) standardized innovations: observation minus prediction, in standard deviations; NaN at a step without
             reports and at the first observation.
         change: the jump detected at this step, or None.
     """
 
     frequencies: FloatArray
-    standard_errors: FloatArray
+    low: FloatArray
+    high: FloatArray
     lasting: FloatArray
     scores: FloatArray
     change: Change | None
+
+    @property
+    def standard_errors(self) -> FloatArray:
+        """(k,) standard errors of `frequencies`, from the widths of the intervals."""
+        return (self.high - self.low) / (2 * NORMAL)
 
 
 class LocalLevel:
@@ -223,14 +232,16 @@ class LocalLevel:
 
     def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
         mean = (self._weights * self._level).sum(axis=0)
-        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0) + self._behind(mean) ** 2
-        return Filtered(mean, np.sqrt(variance + self._lasting), self._lasting, scores, change)
+        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
+        half, behind = NORMAL * np.sqrt(variance + self._lasting), self._behind(mean)
+        low, high = mean - half + np.minimum(behind, 0), mean + half + np.maximum(behind, 0)
+        return Filtered(mean, low, high, self._lasting, scores, change)
 
     def _behind(self, mean: FloatArray) -> FloatArray:
-        """Returns how far the estimate lies behind a share that drifts steadily, (k,).
+        """Returns a share that drifts steadily, minus its estimate, (k,).
 
         A filter with the steady gain g lags (1 - g) / g steps behind, and one that still averages all steps half as many. The
-        drift of a step is the distance from a filter with at most half the lag, divided by the difference of the lags.
+        drift of a step is the distance from a filter with a smaller lag (`NEXT_LAG`), divided by the difference of the lags.
         """
         last = self._evidence.begun.argmax()
         followed = 1 - self._evidence.lag[last]  # the gain of the last observed step
@@ -240,6 +251,6 @@ class LocalLevel:
         steady = np.minimum(DRIFTS * (1 - gain) / (gain * variance), 1)
         lag = (1 - gain) / gain * (1 + steady) / 2
         own = (self._weights * lag).sum(axis=0)
-        place = np.minimum((lag > own / 2).sum(axis=0), DRIFTS.size - 1)[None]
+        place = np.minimum((lag > NEXT_LAG * own).sum(axis=0), DRIFTS.size - 1)[None]
         level, least = np.take_along_axis(self._level, place, 0)[0], np.take_along_axis(lag, place, 0)[0]
         return np.asarray(np.where(own > 1, (level - mean) * (own + skipped) / np.maximum(own - least, 0.5), 0.0))

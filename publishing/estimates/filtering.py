@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from ldpstream.estimators.estimate import NORMAL, Estimate
+from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.filter.changes import Change
 from ldpstream.estimators.filter.local_level import Filtered, LocalLevel
 from ldpstream.estimators.filter.step_noise import step_noise
@@ -96,9 +96,9 @@ def _observe(level: LocalLevel, step: int, mechanisms: tuple[Mechanism, ...], ra
 
 
 def _projected(found: Filtered, reports: int) -> Estimate:
-    levels, half = found.frequencies, NORMAL * found.standard_errors
+    levels = found.frequencies
     shares = post_process(levels, "norm-sub")
-    ends = Ends(shares, np.clip(levels - half, 0, 1), np.clip(levels + half, 0, 1))
+    ends = Ends(shares, np.clip(found.low, 0, 1), np.clip(found.high, 0, 1))
     return Estimate(shares, found.standard_errors, reports, converged=not np.isnan(levels).any(), posterior=ends)
 
 

@@ -132,7 +132,8 @@ def test_the_filtered_mean_has_the_error_of_the_choice_of_people_after_many_step
     everybody, people = np.repeat([0, 1, 3, 7, 11], [100, 200, 300, 200, 200]), 1000
     shares, sizes = m.counts_of(everybody) / everybody.size / 3, np.bitwise_count(everybody)
     lasting = step_noise([(m, people)], shares).lasting
-    found = Filtered(shares, np.sqrt(lasting), lasting, np.zeros(8), None)
+    half = NORMAL * np.sqrt(lasting)
+    found = Filtered(shares, shares - half, shares + half, lasting, np.zeros(8), None)
     number = mean_of_filtered(found, (m,))
     assert number is not None
     assert number.value == pytest.approx(sizes.mean())
