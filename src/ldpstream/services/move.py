@@ -16,13 +16,12 @@ A move that was killed can run again.
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import redis
-from kafka.errors import KafkaError
 
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder, FolderError, SurveyPart
@@ -40,7 +39,6 @@ from ldpstream.publishing.progress import begun
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.counting import LogCounter
 from ldpstream.surveys import Survey
@@ -170,8 +168,8 @@ class _Move:
 
     def _write_counts(self, counted: Checkpoint) -> Checkpoint:
         self._refuse_if_ahead("Kafka's clock", self._log.mark([PARTITION])[PARTITION])
-        with self._answers():  # deletes only the first marker: after a killed call, gateways may have written reports
-            self._log_client.delete_records(self._survey.reports_topic, PARTITION, 1)
+        # deletes only the first marker: after a killed call, gateways may have written reports
+        self._log_client.delete_records(self._survey.reports_topic, PARTITION, 1)
         missing = None if counted.missing is None else counted.missing._replace(below_offset=1)  # Kafka's offsets
         change = replace(counted, next_offset=1, log_id=self._topic_id, missing=missing, writer=self._writer, pruned_below=0)
         if not self._store.commit(PARTITION, None, change):
@@ -191,10 +189,3 @@ class _Move:
                 )
             before = after
         return len(history)
-
-    @contextmanager
-    def _answers(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaError as error:
-            raise LogUnavailable(f"Kafka at {self._settings.kafka}: topic {self._survey.reports_topic}: {error}") from None
