@@ -211,16 +211,27 @@ def test_a_preliminary_publication_states_no_jump() -> None:
     assert preliminary == msgspec.structs.replace(found, change=None)
 
 
-@pytest.mark.parametrize("state", [None, b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes()])
-def test_a_filter_without_a_usable_state_starts_anew(state: bytes | None) -> None:
-    """The state is lost, damaged, belongs to another number of values, or belongs to a later step."""
+def behind() -> bytes:
+    """Returns the state of a filter that has observed steps 0 and 1."""
+    level = LocalLevel(6)
+    for _ in range(2):
+        level.step(np.full(6, 1 / 6), np.full(6, 0.01))
+    return level.to_bytes()
+
+
+UNUSABLE = (None, b"", b"{}", LocalLevel(3).to_bytes(), LocalLevel(6, next_step=99).to_bytes())
+
+
+@pytest.mark.parametrize(("state", "seen"), [*((state, 0) for state in UNUSABLE), (behind(), 2)])
+def test_a_filter_without_a_usable_state_starts_anew(state: bytes | None, seen: int) -> None:
+    """The state is lost, damaged, belongs to another number of values, or belongs to a later step. Control: an earlier step."""
     store, log = counted(STEPS)
     results = MemoryResults()
     Schedule(SURVEY, store, log, results, []).run(SURVEY.closes_ms(3) + MARGIN_MS)
     results._filters.clear()
     results._filters.update({} if state is None else {attribute.name: state for attribute in SURVEY.attributes})
     made = Schedule(SURVEY, store, log, results, []).run(DONE_MS)
-    assert [p.panes for p in made if p.span == "filtered" and p.attribute == "screen"] == [1, 2, 3]
+    assert [p.panes for p in made if p.span == "filtered" and p.attribute == "screen"] == [seen + 1, seen + 2, seen + 3]
 
 
 def test_attributes_with_many_values_have_no_filtered_curve(monkeypatch: pytest.MonkeyPatch) -> None:
