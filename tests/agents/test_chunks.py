@@ -160,7 +160,7 @@ def test_one_call_returns_about_one_chunk_at_most() -> None:
     The library returns nothing more if the consumer's position is not the end of the call before.
     """
     raw = b"".join(bytes(bomb(first, 6)) for first in range(0, 80, 8))
-    state = SimpleNamespace(paused=False, position=0, consumed_to=lambda offset: setattr(state, "position", offset))
+    state: Any = SimpleNamespace(paused=False, position=0, consumed_to=lambda offset: setattr(state, "position", offset))
     assignment = SimpleNamespace(active=True, state_value=lambda _: state)
     result = FetchResult(PARTITION, assignment=assignment, partition_records=unread(raw, 0), backoff=0)
     held = FetchedBatches({PARTITION: result})[PARTITION]
