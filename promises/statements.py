@@ -147,10 +147,12 @@ def loss_for_ever(survey: Survey) -> float:
 def checked_device(survey: Survey) -> CheckedDevice:
     t = survey.window_steps
     return CheckedDevice(
-        eps_1=device_loss(survey, lambda m: m.eps_1), eps_t=device_loss(survey, lambda m: m.eps_t(m.reports_in(t))),
-        eps_for_ever=_bound(loss_for_ever(survey)), eps_window=device_window_loss(survey),
+        eps_1=device_loss(survey, lambda m: m.eps_1),
+        eps_t=device_loss(survey, lambda m: m.eps_t(m.reports_in(t))),
+        eps_for_ever=_bound(loss_for_ever(survey)),
         eps_sequence=device_loss(survey, lambda m: m.eps_sequence(m.reports_in(t)).value),
-    )  # fmt: skip
+        eps_window=device_window_loss(survey),
+    )
 
 
 def guess_enrolments(m: Mechanism, n: int) -> Chance:

@@ -46,10 +46,13 @@ def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[s
 
 def _level(level: Level, m: Mechanism) -> dict[str, Any]:
     stated = {
-        "eps": level.eps, "eps_inf": level.eps_inf, "eps_1": level.eps_1, "lifetime_reports": level.lifetime_reports,
+        "eps": level.eps,
+        "eps_inf": level.eps_inf,
+        "eps_1": level.eps_1,
         "calibration": None if level.calibration == "exact" else level.calibration,
         "every_steps": None if level.every_steps == 1 else level.every_steps,
-    }  # fmt: skip
+        "lifetime_reports": level.lifetime_reports,
+    }
     needed = m.parameters()
     rounds = {name: {key: _probability(coin) for key, coin in coins.items()} for name, coins in needed.coins.items()}
     exact = {"coins": rounds, "odds": None, "log_odds": _short(math.log1p(needed.odds.excess)) if needed.odds else None}

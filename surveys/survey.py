@@ -311,10 +311,14 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         `skew_seconds` (60, or step_seconds if that is less), `ends` (no end), `relay` (none), `cohort` (none).
         """
         keys: dict[str, Any] = {
-            "name": self.name, "start": self.start_ms, "step_seconds": self.step_seconds, "window_steps": self.window_steps,
-            "lateness_steps": self.lateness_steps, "collection": self.collection,
+            "name": self.name,
+            "start": self.start_ms,
+            "step_seconds": self.step_seconds,
+            "window_steps": self.window_steps,
+            "lateness_steps": self.lateness_steps,
+            "collection": self.collection,
             "attribute": [attribute_keys(a, built) for a, built in zip(self.attributes, self.mechanisms, strict=True)],
-        }  # fmt: skip
+        }
         if self.skew_ms != 1000 * min(60, self.step_seconds):
             keys["skew_seconds"] = self.skew_seconds
         if self.n_steps is not None:

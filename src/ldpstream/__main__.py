@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from types import FrameType
 
 STOP_S = 10.0  # longest time from the signal to the end of a command that does not handle it
@@ -16,6 +16,7 @@ def main() -> None:
     Ctrl-C and SIGTERM end a command with exit status 130 or 143, unless the command handles the signal
     (`ldpstream.services.signals`). Only the first signal counts. A command that does not end within 10 s is ended.
     """
+    _replace_closed_streams()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an encoding may lack letters
     if not os.environ.get("OMP_NUM_THREADS"):  # OpenBLAS reads both variables when it loads, OPENBLAS_NUM_THREADS first
@@ -61,6 +62,16 @@ def _run(end: Callable[[int, FrameType | None], None]) -> None:
         command = " ".join(["ldpstream", *[word for word in sys.argv[1:2] if word.isalpha()]])
         sys.stderr.write(f"{command} needs {error.name}, which is not installed: in your checkout, pip install '.[service]'\n")
         sys.exit(2)
+
+
+def _replace_closed_streams() -> None:
+    """Opens the null device as each closed standard stream. Otherwise the next open file or socket would get its number."""
+    while (spare := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(spare)
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, TextIOWrapper(FileIO(number, "w"), encoding="utf-8"))
 
 
 if __name__ == "__main__":

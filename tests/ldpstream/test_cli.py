@@ -151,6 +151,13 @@ def interrupted(*arguments: str) -> Done:
     return subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=ROOT, check=False)
 
 
+@pytest.mark.parametrize(("command", "status"), [("check none.toml", 2), ("check surveys/samples/demo.toml", 0)])
+def test_closed_streams_do_not_change_the_status(command: str, status: int) -> None:
+    words = [sys.executable, "-m", "ldpstream", *command.split()]
+    done = subprocess.run(["sh", "-c", '"$@" >&- 2>&- <&-', "sh", *words], timeout=900, cwd=ROOT, check=False)
+    assert done.returncode == status
+
+
 def test_a_closed_pipe_causes_no_message() -> None:
     reader, writer = os.pipe()
     os.close(reader)

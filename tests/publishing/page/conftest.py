@@ -38,7 +38,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page = context.new_page()
         said: list[str] = []
         asked: list[str] = []
-        # errors of a closed page are ignored: on a busy machine its event stream may stay open until the server ends
+        # errors of a closed page are ignored: on a busy machine a request may be under way when the server ends
         page.on("console", lambda message: None if page.is_closed() else said.append(message.text))
         page.on("pageerror", lambda error: None if page.is_closed() else said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
