@@ -256,7 +256,8 @@ def joined_loss(observations: tuple[tuple[ShuffledLoss, ...], ...]) -> ShuffledL
     if len(observations) == 1 == len(observations[0]):
         return observations[0][0]
     points = max(POINTS, JOINED_POINTS // len(observations))
-    unit = max(1e-9, *(float(one.losses[-1]) for several in observations for one in several)) / points
+    largest = max(float(one.losses[-1]) for several in observations for one in several)
+    unit = min(max(1e-9, largest), FAR) / points  # e^largest may overflow
     grid = np.arange(points + 1, dtype=np.float64) * unit
     total, finite = np.ones(1), 1.0
     for several in observations:
