@@ -41,6 +41,8 @@ from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, 
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
 
 CALIBRATIONS = ("exact", "paper")
+MANY = 2**16  # from this many reports on, the compiled loop saves more time than its loading costs
+NARROW = 2**14  # for at most this many symbols, the loop's four count tables fit the cache
 
 
 def unsigned(symbols: int) -> np.dtype[np.unsignedinteger]:
@@ -165,7 +167,11 @@ class Symbols(Mechanism):
         return np.asarray(reports < self.k)
 
     def _count(self, reports: Reports) -> IntArray:
-        return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
+        if len(reports) < MANY or self.k > NARROW:
+            return np.bincount(reports, minlength=self.k).astype(np.int64, copy=False)
+        from ldpstream.mechanisms.kernels.hash_kernels import count_symbols
+
+        return np.asarray(count_symbols(reports, self.k))
 
     @property
     def supported(self) -> tuple[int, int]:

@@ -22,9 +22,11 @@ from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits, BitsClaims
-from ldpstream.mechanisms.kernels.bits import padding_mask, row_bytes, row_ones, set_bits
+from ldpstream.mechanisms.kernels.bits import bernoulli_rows, padding_mask, row_bytes, row_ones, set_bits
 from ldpstream.mechanisms.kinds import OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
+
+SPARSE = 16  # a simulated set of fewer than k / 16 values is drawn value by value
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,10 @@ class RandomSubset:
 
 def subsets_of(memos: Reports, overlaps: IntArray, size: int, k: int, rng: np.random.Generator) -> Reports:
     """For each row, a set of this size with overlaps[i] members of memo i, all uniformly drawn, for simulations."""
-    from ldpstream.mechanisms.kernels.random_kernels import members_of
+    from ldpstream.mechanisms.kernels.random_kernels import settle
 
-    rows = np.zeros_like(memos)
-    members_of(np.ascontiguousarray(memos), overlaps, size, k, rows, rng.integers(0, 2**64, 4, np.uint64))
+    rows = np.zeros_like(memos) if SPARSE * size < k else bernoulli_rows(size / k, len(memos), k, rng)
+    settle(rows, np.ascontiguousarray(memos), overlaps, size, k, rng.integers(0, 2**64, 4, np.uint64))
     return rows
 
 

@@ -4,7 +4,6 @@ A row of k bits has ⌈k/8⌉ bytes. Bit v of the row is bit v mod 8 (least sign
 """
 
 import math
-from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,8 @@ from ldpstream.mechanisms.arguments import IntArray
 Rows = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 MANY_BYTES = 2**15  # from this many bytes of rows on, the compiled loop saves more time than its loading costs
-PLACES = 48  # binary digits of a probability
+LINE = 2**7  # bytes that the compiled loop counts side by side
+PLACES = 12  # binary digits of a probability that are drawn word by word
 ALL = ~np.uint64(0)
 
 
@@ -28,34 +28,51 @@ def padding_mask(k: int) -> int:
     return (1 << ((k - 1) % 8 + 1)) - 1
 
 
-def plan(probability: float) -> tuple[Words, np.uint64]:
-    """The flips and the last flip for `random_kernels.bernoulli_words`.
+def plan(share: float) -> tuple[tuple[np.uint64, ...], np.uint64, float]:
+    """The flips and the last flip for `random_kernels.dyadic_words`, and the rest δ.
 
-    A bit x starts as 0, and takes a random bit w for each binary digit of the probability, the least significant first. It
-    becomes (NOT w) OR x if the digit is 1, and w AND x if it is 0. Both halve the probability of x, and the first adds 1/2. The
-    loop keeps NOT x in place of x after a digit 1, so each step is w AND (x XOR flip). A flip has all bits set if the digit
-    differs from the digit before it (0 for the first digit). The last flip is that of the result.
+    A bit with probability s is x OR y for independent bits x and y. x is one with probability a/2^12, a = ⌊2^12 s⌋, and y with
+    probability δ = (s - a/2^12) / (1 - a/2^12).
+
+    x starts as 0, and takes a random bit w for each binary digit of a, the least significant first. It becomes (NOT w) OR x if
+    the digit is 1, and w AND x if it is 0. Both halve the probability of x, and the first adds 1/2. The loop keeps NOT x in
+    place of x after a digit 1, so each step is w AND (x XOR flip). A flip has all bits set if the digit differs from the digit
+    before it (0 for the first digit). The last flip is that of the result.
     """
-    number = min(int(Fraction(probability) * 2**PLACES), 2**PLACES - 1)
-    digits = [int(digit) for digit in f"{number:0{PLACES}b}".rstrip("0")[::-1]]
-    flips = [ALL * np.uint64(digit ^ before) for before, digit in pairwise([0, *digits])]
-    return np.array(flips, np.uint64), ALL * np.uint64(digits[-1] if digits else 0)
+    scaled = math.ldexp(share, PLACES)
+    whole = int(scaled)
+    digits = [whole >> place & 1 for place in range(PLACES)]
+    flips = tuple(ALL * np.uint64(digit ^ before) for before, digit in pairwise([0, *digits]))
+    return flips, ALL * np.uint64(digits[-1]), (scaled - whole) / (2**PLACES - whole)
 
 
 def bernoulli_rows(probability: float, n: int, k: int, rng: np.random.Generator) -> Rows:
-    """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability, to within 2^-48."""
-    from ldpstream.mechanisms.kernels.random_kernels import LANES, bernoulli_words
+    """(n, ⌈k/8⌉) rows of k independent bits. Each bit is one with the given probability."""
+    from ldpstream.mechanisms.kernels.random_kernels import LANES, dyadic_words
 
-    width = row_bytes(k)
+    width, complement = row_bytes(k), probability > 0.5
+    flips, last, rest = plan(1 - probability if complement else probability)
     words = np.empty(-(-n * width // 8), np.uint64)
-    bernoulli_words(words, *plan(probability), rng.integers(0, 2**64, (4, LANES), np.uint64))
-    rows = words.view(np.uint8)[: n * width].reshape(n, width)
+    dyadic_words(words, flips, ~last if complement else last, rng.integers(0, 2**64, (4, LANES), np.uint64))
+    octets = words.view(np.uint8)
+    places = rng.choice(8 * octets.size, rng.binomial(8 * octets.size, rest), replace=False, shuffle=False)
+    bits = (1 << (places & 7)).astype(np.uint8)
+    if complement:
+        np.bitwise_and.at(octets, places >> 3, ~bits)
+    else:
+        np.bitwise_or.at(octets, places >> 3, bits)
+    rows = octets[: n * width].reshape(n, width)
     rows[:, -1] &= padding_mask(k)
     return rows
 
 
 def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
     """Overwrites bit values[i] of row i with on[i]."""
+    if rows.size >= MANY_BYTES:
+        from ldpstream.mechanisms.kernels.hash_kernels import overwrite_bits
+
+        overwrite_bits(rows, values, on)
+        return
     index, byte = np.arange(len(rows)), values >> 3
     bit = (1 << (values & 7)).astype(np.uint8)
     rows[index, byte] = np.where(on, rows[index, byte] | bit, rows[index, byte] & ~bit)
@@ -68,7 +85,7 @@ def count_ones(rows: Rows, k: int) -> IntArray:
     from ldpstream.mechanisms.kernels.hash_kernels import count_bits
 
     width = row_bytes(k)
-    together = 8 // math.gcd(width, 8)  # rows that fill whole words
+    together = math.lcm(8, width) // width * max(LINE // width, 1)  # rows that fill whole words, and a long loop
     whole = len(rows) - len(rows) % together
     words = np.ascontiguousarray(rows[:whole]).reshape(-1, together * width).view("<u8")
     counts: IntArray = count_bits(words).reshape(together, -1).sum(axis=0)
@@ -77,7 +94,11 @@ def count_ones(rows: Rows, k: int) -> IntArray:
 
 def row_ones(rows: Rows) -> IntArray:
     """(n,) number of ones in each row."""
-    return np.asarray(np.bitwise_count(rows).sum(axis=1, dtype=np.int64))
+    if rows.size < MANY_BYTES:
+        return np.asarray(np.bitwise_count(rows).sum(axis=1, dtype=np.int64))
+    from ldpstream.mechanisms.kernels.hash_kernels import count_row_ones
+
+    return np.asarray(count_row_ones(rows))
 
 
 def _count_ones(rows: Rows) -> IntArray:

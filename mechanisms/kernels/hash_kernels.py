@@ -13,6 +13,51 @@ Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 
 
+@numba.njit(cache=True, nogil=True)
+def count_symbols(symbols: Table, k: int) -> Table:
+    """(k,) number of times that each symbol occurs; every symbol must be below k. Four tables need not wait for each other."""
+    counts, whole = np.zeros((4, k), np.int64), symbols.size - symbols.size % 4
+    for i in range(0, whole, 4):
+        for part in range(4):
+            counts[part, symbols[i + part]] += 1
+    for symbol in symbols[whole:]:
+        counts[0, symbol] += 1
+    total: Table = counts.sum(axis=0)
+    return total
+
+
+@numba.njit(cache=True)
+def overwrite_bits(rows: Table, values: Table, on: Table) -> None:
+    """Overwrites bit values[i] of row i with on[i]; the order of bits is as in `mechanisms.kernels.bits`."""
+    for i in range(values.size):
+        byte, bit = values[i] >> 3, np.uint8(1 << (values[i] & 7))
+        rows[i, byte] = rows[i, byte] | bit if on[i] else rows[i, byte] & ~bit
+
+
+def _ones_of(_: Any, word: Any) -> Any:
+    """The number of ones of an unsigned integer."""
+
+    def code(_: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), code
+
+
+ones_of: Any = numba.extending.intrinsic(_ones_of)
+
+
+@numba.njit(cache=True)
+def count_row_ones(rows: Table) -> Table:
+    """(n,) number of ones in each row of bytes."""
+    counts = np.empty(len(rows), np.int64)
+    for i in range(len(rows)):
+        ones = np.uint32(0)
+        for octet in rows[i]:
+            ones += np.uint32(ones_of(octet))
+        counts[i] = ones
+    return counts
+
+
 @numba.njit(cache=True)
 def count_bits(words: Words) -> Table:
     """(w, 64) number of rows of the (n, w) words in which each bit is set, the least significant bit first.

@@ -10,6 +10,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from ldpstream.mechanisms.kernels.hash_kernels import ones_of
+
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
 
@@ -29,7 +31,7 @@ def _next(a: Any, b: Any, c: Any, n: Any) -> Any:
 
 
 @numba.njit(cache=True)
-def bernoulli_words(out: Words, flips: Words, last: np.uint64, states: Words) -> None:
+def dyadic_words(out: Words, flips: Any, last: np.uint64, states: Words) -> None:
     """Fills each word with 64 independent bits, from one random word for each flip.
 
     A bit x starts as 0. For a random bit w and the next flip f, it becomes w & (x ^ f). At the end, `last` flips it. See
@@ -37,21 +39,20 @@ def bernoulli_words(out: Words, flips: Words, last: np.uint64, states: Words) ->
 
     Args:
         out: overwritten.
-        flips: words, all bits of a word equal.
+        flips: a tuple of words, all bits of a word equal.
         last: a word with equal bits.
         states: (4, LANES) one generator in each column; overwritten. Word i comes from column i mod LANES.
     """
     first, second, third, fourth = states[0], states[1], states[2], states[3]
     for begin in range(0, out.size, LANES):
         block = out[begin : begin + LANES]
-        block[:] = 0
-        for flip in flips:
-            for lane in range(block.size):
-                word, first[lane], second[lane], third[lane], fourth[lane] = _next(
-                    first[lane], second[lane], third[lane], fourth[lane]
-                )
-                block[lane] = word & (block[lane] ^ flip)
-        block ^= last
+        for lane in range(block.size):
+            a, b, c, n, x = first[lane], second[lane], third[lane], fourth[lane], np.uint64(0)
+            for flip in flips:
+                word, a, b, c, n = _next(a, b, c, n)
+                x = word & (x ^ flip)
+            first[lane], second[lane], third[lane], fourth[lane] = a, b, c, n
+            block[lane] = x ^ last
 
 
 @numba.njit(cache=True)
@@ -69,25 +70,30 @@ def _uniform(limit: int, state: Words) -> np.int64:
 
 
 @numba.njit(cache=True)
-def members_of(memos: Table, overlaps: Table, omega: int, k: int, rows: Table, state: Words) -> None:
-    """Writes a subset of size omega to each row: overlaps[i] uniform members of memo i, and uniform other values.
+def settle(rows: Table, memos: Table, overlaps: Table, omega: int, k: int, state: Words) -> None:
+    """Changes uniformly drawn bits until each row has overlaps[i] members of memo i, and omega members in all.
 
-    The rows must be zero at first; the order of bits is as in `mechanisms.kernels.bits`.
+    If all sets of a size are equally likely before, so they are after: a uniform member leaves, or a uniform other value joins.
+    The order of bits is as in `mechanisms.kernels.bits`.
     """
-    order = np.empty(k, np.int64)
-    for i in range(len(memos)):
-        inside, outside = 0, k  # the memo's members come first, the other values last
-        for v in range(k):
-            if memos[i, v >> 3] >> (v & 7) & 1:
-                order[inside] = v
-                inside += 1
-            else:
-                outside -= 1
-                order[outside] = v
-        overlap = overlaps[i]
-        for n in range(omega):  # a partial shuffle of Fisher and Yates of either part
-            first, end = (n, inside) if n < overlap else (inside + n - overlap, k)
-            drawn = first + _uniform(end - first, state)
-            v = order[drawn]
-            order[drawn] = order[first]
-            rows[i, v >> 3] |= 1 << (v & 7)
+    for i in range(len(rows)):
+        row, memo, members, inside, ones = rows[i], memos[i], np.uint32(0), np.uint32(0), np.uint32(0)
+        for j in range(row.size):
+            members += np.uint32(ones_of(memo[j]))
+        if not 0 < overlaps[i] < members:
+            for j in range(row.size):
+                row[j] = row[j] | memo[j] if overlaps[i] else row[j] & ~memo[j]
+        for j in range(row.size):
+            inside += np.uint32(ones_of(row[j] & memo[j]))
+            ones += np.uint32(ones_of(row[j]))
+        missing_inside = overlaps[i] - np.int64(inside)
+        missing = omega - np.int64(ones) - missing_inside
+        while missing or missing_inside:
+            v = _uniform(k, state)
+            at, bit = v >> 3, np.uint8(1 << (v & 7))
+            of_memo = memo[at] & bit != 0
+            wanted = missing_inside if of_memo else missing
+            change = 0 if wanted == 0 or (wanted > 0) == (row[at] & bit != 0) else 1 if wanted > 0 else -1
+            if change:
+                row[at] ^= bit
+            missing_inside, missing = missing_inside - change * of_memo, missing - change * (not of_memo)
