@@ -68,6 +68,7 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
 
     Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent.
 
+    >>> from ldpstream.mechanisms.ledger import Round, UnaryRounds
     >>> l_osue = UnaryRounds(Round(0.5, 0.5, 0.1192029, 0.8807971), Round(0.8033881, 0.1966119, 0.1966119, 0.8033881))
     >>> [round(eps_t_unary(t, rounds=l_osue), 4) for t in (1, 2, 3, 5)]  # ε∞ = 2, ε₁ = 1
     [1.0, 1.6417, 1.8992, 1.9937]
