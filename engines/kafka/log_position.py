@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, for_code
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from kafka.structs import OffsetAndTimestamp
 
 from ldpstream.engines.kafka.clients import Producer, hearing
@@ -45,7 +45,8 @@ class LogClient:
         def ask() -> dict[str, Any]:
             [about] = self._connected().describe_topics([topic])
             if about["error_code"]:
-                raise for_code(about["error_code"])(topic)
+                kind = for_code(about["error_code"])
+                raise kind("it does not exist" if kind is UnknownTopicOrPartitionError else kind.description)
             return dict(about)
 
         about = self._ask(topic, ask)

@@ -60,7 +60,7 @@ def export(
 
     Raises:
         ExportError: if the topic cannot be read.
-        TopicError: if the broker is unreachable or has no such topic.
+        LogUnavailable: if the broker is unreachable or has no such topic.
         MonthFileError: if a file of an earlier run cannot be read.
         OtherFormat: if another version wrote the data or a publication in another format.
         FolderError: if the data folder cannot be read.

@@ -10,10 +10,11 @@ import polars as pl
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from ldpstream.engines.kafka.topics import TopicError, ensure_topics
+from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.history.export import export
+from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
@@ -77,7 +78,7 @@ def test_a_topic_made_again_is_read_from_its_beginning(kafka: str, survey: Surve
     with KafkaAdminClient(bootstrap_servers=kafka) as admin:
         admin.delete_topics([survey.estimates_topic])
         wait_until(lambda: survey.estimates_topic not in admin.list_topics(), lambda: "the topic is still there")
-    with pytest.raises(TopicError, match="does not exist"):
+    with pytest.raises(LogUnavailable, match="does not exist"):
         export(survey, settings, tmp_path)
     with publishing(survey, settings) as publisher:
         publisher.publish([publication(survey, step, 4, complete=step > 1) for step in range(1, 9)])
