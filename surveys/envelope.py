@@ -223,8 +223,8 @@ def check_decoded(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
     """
     _check_header(survey, envelope, appended_ms)
     mechanism = survey.mechanisms[envelope.attribute][envelope.level]
-    row = mechanism.report_dtype
-    if not mechanism.valid(np.frombuffer(envelope.payload, row.base).reshape(-1, *row.shape)).all():
+    valid = mechanism.valid(np.frombuffer(envelope.payload, mechanism.report_dtype))
+    if np.count_nonzero(valid) < envelope.n:  # `all` takes longer for one row
         raise Rejected(mechanism.invalid)
 
 

@@ -173,7 +173,7 @@ class Bits(Mechanism):
         self.table_shape = (self.k,)
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports[:, -1] & ~np.uint8(padding_mask(self.k)) == 0)
+        return np.asarray(reports[:, -1] & (0xFF ^ padding_mask(self.k)) == 0)
 
     def _count(self, reports: Reports) -> IntArray:
         return count_ones(reports, self.k)
