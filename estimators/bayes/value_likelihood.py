@@ -29,7 +29,7 @@ REACH = 7.0  # a value's points lie within this many standard errors of its inve
 FINE = 0.5  # points per factor of e near zero, where shares are smaller than the noise, in units of 1 / SPACING
 FORGED = 10.0  # largest distance of the shares' sum from 1 with honest reports, in standard errors
 NEARLY, ALIKE = 0.125, 0.02  # widths of the classes of nearly equal kinds: in standard errors, and in ln(noise variance)
-LEAST_PART = 0.1  # smallest part of the inversion's noise that sharper shares may have
+LEAST_PART, MOST_PART = 0.1, 0.95  # smallest and largest part of the inversion's noise that sharper shares may have
 _TABLE = 2000  # entries of the table from shares to positions on the grid
 
 
@@ -65,7 +65,7 @@ def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
             shares = np.clip(sharp, 0, 1)
             of_people = float((shares * (1 - shares)).sum()) / people
             part = (_given_the_sum(variance) - of_people) / _given_the_sum(noise(shares))
-            if LEAST_PART < part < 1:  # otherwise the counts are forged or very few
+            if LEAST_PART < part < MOST_PART:  # forged or very few counts give less, and a small gain can be a loss
                 found[-1] = Observation(sharp, partial(_of_part, part, noise))
     return found
 
