@@ -67,7 +67,7 @@ SAID = [
     ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
-    ("counting.md", f"refuses to start (exit status {LASTING})"),
+    ("counting.md", f"prints one line and ends with exit status {LASTING}"),
     ("choose.md", f"lose {mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value:.2f} nats"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
