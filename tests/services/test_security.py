@@ -63,7 +63,7 @@ from .secure_site import (
 # If the broker closes the connection right after an answer, kafka-python drops this answer.
 NOT_LET_IN = r".*(invalid credentials with SASL mechanism SCRAM-SHA-512|are user nobody and password right\?)"
 STEP_S, STEPS, USERS, SEED = 4, 2, 3000, 4
-LATENESS = 4  # in steps: time limit for sending the reports of one step
+LATENESS = 7  # in steps: time limit for sending the reports of one step
 
 
 @pytest.fixture(scope="module")
