@@ -55,7 +55,7 @@ def _columns(of: Estimates) -> Columns:
         case Histogram():
             return {
                 "value": of.values, "label": of.labels, "frequency": of.frequencies, "standard_error": of.standard_errors,
-                "low": of.low, "high": of.high, "truth": of.truth, **_span(of),
+                "low": of.low, "high": of.high, "named": of.named, "truth": of.truth, **_span(of),
                 "interval_withheld": of.interval_withheld, "cohort": of.cohort,
             }  # fmt: skip
         case Series():

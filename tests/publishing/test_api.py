@@ -252,6 +252,7 @@ def test_csv_equals_json_and_keeps_the_labels_of_the_survey(client: TestClient, 
     found = client.get(url).json()
     assert [float(row["frequency"]) for row in rows] == found["frequencies"]
     assert [float(row["truth"]) for row in rows] == found["truth"]
+    assert [row["named"] for row in rows] == list(map(str, found["named"]))
     labels = [row["label"] for row in rows]
     assert labels == list(SURVEY.attributes[SURVEY.index("screen")].labels)
     assert "=1+1" in labels
