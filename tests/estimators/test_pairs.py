@@ -177,7 +177,8 @@ CASES = [
 def test_intervals_contain_the_truth(
     name: str, shape: tuple[int, int], eps: float, people: int, same_people: bool, steps: int
 ) -> None:
-    """Each interval holds in 93 % or more: 95 %, less errors of the normal approximation. The mean coverage is above 94 %.
+    """Each interval holds in 93 % or more: 95 %, less errors of the normal approximation. The mean coverage is above 94 %, but
+    for chance in 500 runs.
 
     80 % intervals do not hold as often.
     """
@@ -191,7 +192,8 @@ def test_intervals_contain_the_truth(
         control.add(found, 0.80)
     least = 0.93 - SIGMAS * math.sqrt(0.93 * 0.07 / runs)
     assert held.coverage().min() > least
-    assert held.coverage().mean() > 0.94
+    of_runs = np.mean(held.runs, axis=1)
+    assert of_runs.mean() > 0.94 - SIGMAS * of_runs.std() / math.sqrt(runs)
     assert control.coverage().mean() < 0.88
 
 
