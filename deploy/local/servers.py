@@ -117,7 +117,7 @@ class KafkaNode(Node):
         self._wait_until_serving(deadline)
 
     def _wait_until_serving(self, deadline: float) -> None:
-        """Returns when the broker has created a topic and shows it to clients."""
+        """Returns when the broker shows a new topic to clients, and answers about consumer groups."""
         topic = f"rig-{secrets.token_hex(6)}"
         while True:
             remaining_ms = max(1, int((deadline - time.monotonic()) * 1000))
@@ -126,6 +126,7 @@ class KafkaNode(Node):
                     with contextlib.suppress(TopicAlreadyExistsError):  # an earlier attempt created the topic
                         admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
                     admin.wait_for_topics([topic], timeout_ms=remaining_ms)
+                    admin.describe_groups([topic])  # until then, the broker may have no coordinator of groups
                     admin.delete_topics([topic])
                     return
             except KafkaError as err:

@@ -79,7 +79,7 @@ async def test_chunks_flow_again_even_with_nothing_to_write() -> None:
 async def test_dead_letters_go_in_batches_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ldpstream.agents.counting.LETTERS_AT_ONCE", 1)
     agent, store = await started()
-    await agent.read(1, 20)
+    await agent.read(1, 40)
     send, calls = agent.log.send_dead_letters, 0
 
     async def send_and_read_on(letters: Sequence[DeadLetter]) -> None:

@@ -41,7 +41,7 @@ def outcome(checks: Checks) -> tuple[object, ...]:
 def test_a_batch_is_checked_as_its_envelopes_one_by_one() -> None:
     rng = np.random.default_rng(20261126)
     seen = set()
-    for _ in range(300):
+    for _ in range(600):
         pool = [random_envelope(rng) for _ in range(rng.integers(1, 4))]
         envelopes = [pool[i] for i in rng.integers(0, len(pool), rng.integers(1, 12))]
         together, alone = (Checks({SURVEY.fingerprint: SURVEY}, NOW_MS) for _ in range(2))

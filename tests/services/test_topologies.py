@@ -115,7 +115,7 @@ def test_a_demoted_master_gets_no_commit(watched: WatchedRedis) -> None:
     rng = np.random.default_rng(9)
     with closing(RedisCountStore(SURVEY, Settings(redis=watched.url), timeout_s=10)) as store:
         stores: list[CountStore] = [MemoryCountStore(SURVEY), store]
-        operate(stores, rng, 10)
+        operate(stores, rng, 30)  # so partition 0 has a position
         watched.await_replica()
         with watched.sentinel.client() as client:
             wait_until(lambda: client.sentinel_failover(watched.service), lambda: "the Sentinel can start a failover")
