@@ -24,12 +24,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtrc, chdtri, chndtr, ndtri
+from scipy.special import chdtrc, ndtri
 
 from ldpstream.estimators.estimate import LEAST_LEVEL, MOST_LEVEL, Group, Steps, of_each_group
 from ldpstream.estimators.matrix_inversion import inversion_weight
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.mechanisms.arguments import FloatArray, integer, real
+from ldpstream.mechanisms.arguments import FloatArray, real
 from ldpstream.mechanisms.counts.covariance import Covariance
 
 ROUNDING, TINY = 1e-12, 1e-30  # relative and absolute variance of rounding errors
@@ -199,30 +199,6 @@ def _curvature(found: PairEstimate, covariance: FloatArray) -> float:
     of_margins = np.trace(found.margin_covariance(0)) * np.trace(found.margin_covariance(1))
     of_contrasts = np.trace(covariance)
     return float(of_margins / of_contrasts) if of_contrasts > 0 else math.inf
-
-
-def detectable_association(cell_variance: float, shape: tuple[int, int], size: float = 0.05, power: float = 0.8) -> float:
-    """The smallest association that the test finds with this power, as Cramér's V, if both margins are uniform.
-
-        V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
-
-    With uniform margins, X² is approximately noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
-
-    Args:
-        cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
-        size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
-        power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
-
-    Returns:
-        V; above 1 if no association of this kind can be found with this power.
-    """
-    from scipy.optimize import brentq  # slow to load; only forecasts need it
-
-    k1, k2 = (integer("shape", k, 2, 2**31) for k in shape)
-    degrees, limit = (k1 - 1) * (k2 - 1), float(chdtri((k1 - 1) * (k2 - 1), real("size", size, 1e-9, 0.5)))
-    wanted = real("power", power, 0.5, 1 - 1e-9)
-    noncentrality = brentq(lambda x: chndtr(limit, degrees, x) - (1 - wanted), 0, 1e5)
-    return math.sqrt(noncentrality * cell_variance * k1 * k2 / (min(k1, k2) - 1))
 
 
 def _steady(covariance: FloatArray, largest: float) -> FloatArray:

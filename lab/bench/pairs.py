@@ -11,17 +11,18 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 from rich.table import Table
+from scipy.optimize import brentq
+from scipy.special import chdtri, chndtr
 
 from ldpstream.estimators.pairs import (
     Counted,
     PairEstimate,
     Shares,
-    detectable_association,
     independence,
     pair_estimate,
 )
 from ldpstream.mechanisms import Mechanism, mechanism
-from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer, real
 from ldpstream.mechanisms.registry import lightest
 
 CELLS = [  # rows, columns, ε, people
@@ -30,6 +31,28 @@ CELLS = [  # rows, columns, ε, people
 ]  # fmt: skip
 SIZE = 0.05
 DEPENDENCE = 0.5  # part of the people who have the same relative rank in both attributes
+
+
+def detectable_association(cell_variance: float, shape: tuple[int, int], size: float = 0.05, power: float = 0.8) -> float:
+    """The smallest association that the test finds with this power, as Cramér's V, if both margins are uniform.
+
+        V² = Σ (θ_ij - r_i c_j)² / (r_i c_j) / (min(k₁, k₂) - 1)
+
+    With uniform margins, X² is approximately noncentral χ² with the noncentrality Σ (θ_ij - r_i c_j)² / `cell_variance`.
+
+    Args:
+        cell_variance: variance of one cell of the pair's inversion, without the part that all cells share.
+        size: chance of a wrong finding if the attributes are independent, in [1e-9, 0.5].
+        power: wanted chance of finding the association, in [0.5, 1 - 1e-9].
+
+    Returns:
+        V; above 1 if no association of this kind can be found with this power.
+    """
+    k1, k2 = (integer("shape", k, 2, 2**31) for k in shape)
+    degrees, limit = (k1 - 1) * (k2 - 1), float(chdtri((k1 - 1) * (k2 - 1), real("size", size, 1e-9, 0.5)))
+    wanted = real("power", power, 0.5, 1 - 1e-9)
+    noncentrality = brentq(lambda x: chndtr(limit, degrees, x) - (1 - wanted), 0, 1e5)
+    return math.sqrt(noncentrality * cell_variance * k1 * k2 / (min(k1, k2) - 1))
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

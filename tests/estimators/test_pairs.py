@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, ncx2
 
-from lab.bench.pairs import associated, shares_of
+from lab.bench.pairs import associated, detectable_association, shares_of
 from ldpstream.estimators.pairs import (
     Counted,
     PairEstimate,
     _seen,
-    detectable_association,
     independence,
     pair_estimate,
 )

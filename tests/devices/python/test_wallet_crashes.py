@@ -11,7 +11,7 @@ import pytest
 from ldpstream.device import SurveySpent, Wallet, WalletFull
 
 from .test_device import rows
-from .test_device_crashes import crashing, folder  # noqa: F401 (a fixture)
+from .test_device_crashes import crashing, folder  # noqa: F401  # a fixture
 from .wallet_rig import survey
 
 LIMITS: dict[str, Any] = {"per_window": 1e6, "window_s": 60, "for_ever": 8.5}
