@@ -15,10 +15,10 @@ from ldpstream.device.errors import (
     WalletFull,
     WrongSurvey,
 )
+from ldpstream.device.files.wallet_file import Budget, SurveySpent
 from ldpstream.device.routes import Relay
 from ldpstream.device.sender import Attempt, Sender
 from ldpstream.device.wallet import Wallet, WalletSpent
-from ldpstream.device.wallet_file import Budget, SurveySpent
 
 __all__ = [
     "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "RelayRequired",

@@ -39,9 +39,9 @@ from ldpstream.device.errors import (
     UnknownSurvey,
     WrongSurvey,
 )
-from ldpstream.device.memo_file import Enrolment, MemoFile, Store, Transaction
+from ldpstream.device.files.memo_file import Enrolment, MemoFile, Store, Transaction
+from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S
 from ldpstream.device.secure_random import SecureRandom
-from ldpstream.device.sqlite_file import BUSY_S, DAY_S
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.mechanisms.devices import Parameters, Randomizer
 from ldpstream.surveys import Attribute, Survey

@@ -18,8 +18,8 @@ from pathlib import Path
 from ldpstream.device.claims import added
 from ldpstream.device.device import Device
 from ldpstream.device.errors import DeviceError, StoreCleared
-from ldpstream.device.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
-from ldpstream.device.wallet_file import Accounts, Budget, Place, SurveySpent
+from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
+from ldpstream.device.files.wallet_file import Accounts, Budget, Place, SurveySpent
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.surveys import Survey
 

@@ -15,7 +15,7 @@ from ldpstream.agents.consumer import compression
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
-from ldpstream.device.memo_file import MAX_DROPPED
+from ldpstream.device.files.memo_file import MAX_DROPPED
 from ldpstream.engines.kafka import redis_connection, redis_results, topics
 from ldpstream.gateway import credentials
 from ldpstream.gateway.http import bodies, problems

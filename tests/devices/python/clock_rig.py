@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ldpstream.device import Device, StepForgotten
-from ldpstream.device.memo_file import Transaction
+from ldpstream.device.files.memo_file import Transaction
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ldpstream.device import Device, DeviceError, Spent, StoreCleared
-from ldpstream.device.memo_file import MemoFile
+from ldpstream.device.files.memo_file import MemoFile
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.gateway.http.bodies import KEY
 from ldpstream.mechanisms import Longitudinal

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ldpstream.device import device, memo_file
+from ldpstream.device import device
+from ldpstream.device.files import memo_file
 from tests.devices.python.clock_rig import Rig, Seen, survey
 
 ONCE = {"mechanism": "GRR", "eps": 1.0}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.device import ClockWentBack, Device, Wallet, WalletFull
-from ldpstream.device.sqlite_file import SQLiteFile
+from ldpstream.device.files.sqlite_file import SQLiteFile
 from tests.devices.python.clock_rig import Memory
 from tests.devices.python.wallet_rig import ONCE, Clock, survey
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from ldpstream.device.claims import added, claim, together
 from ldpstream.device.errors import StoreCleared, WalletFull
-from ldpstream.device.memo_file import Enrolment, Transaction
-from ldpstream.device.sqlite_file import WALLET, SQLiteFile, format_of
+from ldpstream.device.files.memo_file import Enrolment, Transaction
+from ldpstream.device.files.sqlite_file import WALLET, SQLiteFile, format_of
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Survey
 

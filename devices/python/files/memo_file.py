@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ldpstream.device.sqlite_file import BUSY_S, DEVICE, SQLiteFile, format_of
+from ldpstream.device.files.sqlite_file import BUSY_S, DEVICE, SQLiteFile, format_of
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
 

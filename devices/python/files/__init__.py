@@ -1,0 +1,1 @@
+"""A person's SQLite files: of one device, and of a wallet."""
