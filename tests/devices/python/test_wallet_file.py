@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.device import Device, DeviceError, StoreCleared, Wallet, WalletFull, wallet_file
+from ldpstream.device import Device, DeviceError, StoreCleared, Wallet, WalletFull
 from ldpstream.device.claims import touched_steps
+from ldpstream.device.files import wallet_file
 from ldpstream.mechanisms import OneTime, mechanism
 
 from .test_device import rows
