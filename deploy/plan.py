@@ -19,7 +19,6 @@ from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, fail, table
-from ldpstream.runtime.settings import kept_ms
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.report_key import MAX_KEYS
@@ -125,7 +124,7 @@ def plan(survey: Survey, devices: float, every_s: float | None = None, *, batch:
         serve_cores=(requests * SERVE_US[0] + records * SERVE_US[1]) * 1e-6,
         gateway_cores=gateway_cores, gateways=max(2, math.ceil(gateway_cores * PEAK)), gateway_memory=PROCESS_BYTES["gateway"],
         partitions=partitions, envelope_bytes=byte_rate / records,
-        log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * kept_ms(survey) / 86_400_000,
+        log_bytes_a_day=log_bytes_a_day, log_bytes=log_bytes_a_day * survey.kept_ms / 86_400_000,
         agent_cores=agent_cores, agents=agents, agent_memory=PROCESS_BYTES["agent"] + keys * STORED_KEY_BYTES / agents,
         redis_cores=redis_cores, redis_servers=math.ceil(redis_cores * PEAK),
         redis_memory=redis_memory + values * FILTER_BYTES,

@@ -22,6 +22,7 @@ from ldpstream.promises.statements import SHARING, CheckedChance, CheckedLevel, 
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.questions import Attribute
+from ldpstream.surveys.survey import KEPT_MS
 
 ENGLISH = Path(__file__).parent / "papers" / "english.toml"
 PAPERS = ("assessment", "record", "notice")
@@ -63,14 +64,10 @@ def _form(line: str) -> str:
     return " ".join([*filling.split(line)[0], *sorted(found[0] for found in filling.PLACEHOLDER.finditer(line))])
 
 
-def papers(survey: Survey, language: Language, kept_s: int, served_s: int) -> dict[str, str]:
-    """Returns the papers by their names, in Markdown.
-
-    Args:
-        kept_s, served_s: shortest times for which Kafka and `ldpstream serve` keep a report by default, in seconds.
-    """
+def papers(survey: Survey, language: Language) -> dict[str, str]:
+    """Returns the papers by their names, in Markdown."""
     document = check_document(survey)
-    kept, served = (_duration(seconds, language) for seconds in (kept_s, served_s))
+    kept, served = (_duration(ms // 1000, language) for ms in (survey.kept_ms, KEPT_MS))  # in Kafka, and by `ldpstream serve`
     facts = _of_survey(survey, document, language) | {"kept": kept, "served": served}
     blocks: dict[str, list[str]] = {"level": [], "risk": [], "question": []}
     for own in _of_levels(survey, document, language):
@@ -103,25 +100,18 @@ def _fill(text: str, facts: Facts) -> str:
 
 
 def _of_survey(survey: Survey, document: CheckedSurvey, language: Language) -> Facts:
-    every, day = [m for levels in survey.mechanisms for m in levels], -(-DAY_S // survey.step_seconds)
-    several, cohort = len(survey.attributes) > 1, document.cohort
+    day, cohort = -(-DAY_S // survey.step_seconds), survey.cohort
     day_loss = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(day)).value)
-    return {
-        "title": _plain(survey.title or survey.name), "name": survey.name, "fingerprint": document.fingerprint,
-        "pin": survey.pin, "owner": _plain(survey.owner), "contact": _plain(survey.contact), "purpose": _plain(survey.purpose),
-        "questions": _questions(survey), "memoized_questions": _questions(survey, True),
-        "fresh_questions": _questions(survey, False), "step": _duration(survey.step_seconds, language),
-        "window": _duration(survey.step_seconds * survey.window_steps, language), "start": f"{document.start:{TIME}}",
+    return filling.facts_of(survey) | {
+        "title": _plain(survey.title or survey.name), "owner": _plain(survey.owner), "contact": _plain(survey.contact),
+        "purpose": _plain(survey.purpose), "questions": _questions(survey), "crowd": survey.crowd,
+        "memoized_questions": _questions(survey, True), "fresh_questions": _questions(survey, False),
+        "step": _duration(survey.step_seconds, language), "start": f"{document.start:{TIME}}",
+        "window": _duration(survey.step_seconds * survey.window_steps, language),
         "ends": language["no_end"] if document.ends is None else f"{document.ends:{TIME}}",
         "span": language["whole_survey" if survey.steps_a_year == survey.n_steps else "year"],
-        "cohort": cohort and cohort.name, "cohorts": cohort and _plain(", ".join(cohort.values)),
-        "least": cohort and cohort.least, "device_step": _number(up(document.device.eps_1), language),
-        "device_day": _number(up(day_loss), language), "several": several, "smp": several and survey.collection == "smp",
-        "spl": several and survey.collection == "spl", "rsfd": several and survey.collection == "rs+fd",
-        "relay": survey.relay, "crowd": survey.crowd, "choice": any(len(a.levels) > 1 for a in survey.attributes),
-        "memoized": any(m.memoized for m in every), "fresh": any(not m.memoized for m in every),
-        "silent": any(a.catch_all is None and not a.nearest for a in survey.attributes),
-        "shares": any(a.most is None for a in survey.attributes),
+        "cohorts": cohort and _plain(", ".join(cohort.values)), "device_step": _number(up(document.device.eps_1), language),
+        "device_day": _number(up(day_loss), language), "shares": any(a.most is None for a in survey.attributes),
     }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from ldpstream.promises.crowds import SecondPromise
+from ldpstream.promises.label import Label, label
 from ldpstream.promises.pair_costs import people_factor
 from ldpstream.promises.promise import promise
 from ldpstream.promises.second_promise import second_promise, second_promise_lines
@@ -52,6 +53,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
         crowd: number of honest people with the same attribute, level, cohort and step that the second promise assumes; or None.
         ends: end of the last step; None for a survey without end.
         second_promise: both promises by attribute, level and span, for the survey's `crowd`; empty without `crowd`.
+        label: the label, as `check --label` prints it.
         promise: the lines that `check` prints.
     """
 
@@ -79,10 +81,12 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     device: CheckedDevice
     attributes: list[CheckedAttribute]
     second_promise: list[SecondPromise]
+    label: Label
     promise: list[str]
 
 
-def check_document(survey: Survey) -> CheckedSurvey:
+def check_document(survey: Survey, signed: datetime | None = None) -> CheckedSurvey:
+    """Returns the document. `signed` is the time of the survey's latest signature; None if it has none."""
     cohort = survey.cohort
     hidden = [] if survey.crowd is None else second_promise(survey, None)
     same = (
@@ -104,6 +108,6 @@ def check_document(survey: Survey) -> CheckedSurvey:
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
-        second_promise=hidden,
+        second_promise=hidden, label=label(survey, signed),
         promise=[*promise(survey), *(["", *second_promise_lines(survey, None, hidden)] if hidden else [])],
     )  # fmt: skip

@@ -7,11 +7,27 @@ placeholder such as ``{name}`` stands for a fact. A line that then begins with `
 import re
 import tomllib
 from functools import cache
+from itertools import chain
 from pathlib import Path
+
+from ldpstream.surveys import Survey
 
 Facts = dict[str, object]  # name of a condition or a placeholder -> its value
 PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _CONDITIONS = re.compile(r"((?:\?!?\w+ ?)*)(.*)")
+
+
+def facts_of(survey: Survey) -> Facts:
+    """Returns the facts about a survey that several texts need."""
+    several, kind, cohort, every = len(survey.attributes) > 1, survey.collection, survey.cohort, [*chain(*survey.mechanisms)]
+    return {
+        "name": survey.name, "fingerprint": survey.fingerprint.hex(), "pin": survey.pin, "relay": survey.relay,
+        "several": several, "smp": several and kind == "smp", "spl": several and kind == "spl",
+        "rsfd": several and kind == "rs+fd", "memoized": any(m.memoized for m in every),
+        "fresh": any(not m.memoized for m in every), "choice": any(len(a.levels) > 1 for a in survey.attributes),
+        "silent": any(a.catch_all is None and not a.nearest for a in survey.attributes),
+        "cohort": cohort and cohort.name, "cohorts": cohort and ", ".join(cohort.values), "least": cohort and cohort.least,
+    }  # fmt: skip
 
 
 def split(line: str) -> tuple[list[str], str]:

@@ -9,7 +9,7 @@ from ldpstream.mechanisms import Mechanism, choose
 from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.false_reports import LEAST_REPORTS, weight_line
-from ldpstream.promises.filling import Facts, of_check
+from ldpstream.promises.filling import Facts, facts_of, of_check
 from ldpstream.promises.pair_costs import cost_lines
 from ldpstream.promises.statements import SHARING, checked_device, checked_level
 from ldpstream.surveys import Attribute, Survey
@@ -44,12 +44,11 @@ def nats(loss: float | None) -> str:
 def promise(survey: Survey) -> list[str]:
     """Returns the promise as lines: for the whole survey, then for every attribute and level, then for a device in all."""
     lines = of_check("survey", _of_survey(survey))
-    for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True)):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            told = [*of_check("level", _of_level(survey, i, level.name, m)), *_choice(level, m, survey.window_steps)]
-            lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
-            lines += [f"  {line}" for line in told]
-            lines += [] if m.portable else [f"  Only devices in Python have {m.name}: others refuse this survey."]
+    for i, attribute, level, m in survey.levels:
+        told = [*of_check("level", _of_level(survey, i, level.name, m)), *_choice(level, m, survey.window_steps)]
+        lines += ["", f"{attribute.name} ({attribute.domain}), level {level.name}: {m.signature}"]
+        lines += [f"  {line}" for line in told]
+        lines += [] if m.portable else [f"  Only devices in Python have {m.name}: others refuse this survey."]
     if len(survey.attributes) > 1:
         lines += ["", device_line(survey)]
     if any(m.max_memos > MANY_MEMOS for levels in survey.mechanisms for m in levels):
@@ -69,18 +68,14 @@ def device_line(survey: Survey) -> str:
 
 
 def _of_survey(survey: Survey) -> Facts:
-    d, n, cohort, kind = len(survey.attributes), survey.n_steps, survey.cohort, survey.collection
+    n, cohort = survey.n_steps, survey.cohort
     ends = None if n is None else datetime.fromtimestamp(survey.opens_ms(n) / 1000, UTC)
     about = [*cost_lines(survey), *(f"{a.name}: {a.rest}" for a in survey.attributes), *map(_set, survey.attributes)]
-    return {
-        "name": survey.name, "fingerprint": survey.fingerprint.hex(), "pin": survey.pin, "d": d, "several": d > 1,
-        "smp": d > 1 and kind == "smp", "spl": d > 1 and kind == "spl", "rsfd": d > 1 and kind == "rs+fd",
-        "step": duration(survey.step_seconds), "lateness": duration(survey.lateness_steps * survey.step_seconds),
-        "window": plural(survey.window_steps, "step"), "start": f"{survey.start:{TIME}}",
+    return facts_of(survey) | {
+        "d": len(survey.attributes), "step": duration(survey.step_seconds), "start": f"{survey.start:{TIME}}",
+        "lateness": duration(survey.lateness_steps * survey.step_seconds), "window": plural(survey.window_steps, "step"),
         "ends": ends and f"{ends:{TIME}}", "n_steps": n and plural(n, "step"), "pairs": any(a.pair for a in survey.attributes),
-        "attributes": "\n".join(filter(None, about)), "choice": any(len(a.levels) > 1 for a in survey.attributes),
-        "cohort": cohort and cohort.name, "cohorts": cohort and ", ".join(cohort.values),
-        "least": cohort and plural(cohort.least, "person", "people"), "relay": survey.relay,
+        "attributes": "\n".join(filter(None, about)), "least": cohort and plural(cohort.least, "person", "people"),
         "client_reports": f"{LEAST_REPORTS:,}", "client_share": percent_up(LEAST_REPORTS / (10_000 + LEAST_REPORTS)),
     }  # fmt: skip
 

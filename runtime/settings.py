@@ -12,18 +12,17 @@ import ssl
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
-from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.survey import KEPT_MS
 
 PREFIX = "LDPSTREAM_"
-KEPT_MS: Final = 7 * 86_400_000  # shortest time for which the log keeps a report
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -320,8 +319,3 @@ def load_settings() -> Settings:
         field = str(first["loc"][0])
         given = "" if _is_secret(Settings.model_fields[field]) else f", got {first['input']!r}"
         raise SettingsError(f"{PREFIX}{field.upper()}: {said}{given}") from None
-
-
-def kept_ms(survey: Survey) -> int:
-    """Returns the log's retention, in ms: a week, or longer if a window needs more steps."""
-    return max(KEPT_MS, (survey.window_steps + survey.lateness_steps + 2) * survey.step_ms)

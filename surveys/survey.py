@@ -87,13 +87,14 @@ from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
-from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Name, distinct
+from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Level, Name, distinct
 
 MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all, in a second: docs/explained/counting.md
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
 FINGERPRINT_BYTES = 8
 RELAY_LATENESS = 2  # least `lateness_steps` with a relay: a step for the moment of sending, and a step for further attempts
 KEPT_STEPS = 1000  # default of `retention_steps`
+KEPT_MS = 7 * 86_400_000  # shortest time for which the log keeps a report, by default
 END_OF_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 HEX = r"\A[0-9a-f]{16}\Z"
 
@@ -283,6 +284,12 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return tuple(map(tuple, built))
 
     @property
+    def levels(self) -> list[tuple[int, Attribute, Level, Mechanism]]:
+        """Every level of every attribute: the attribute's index, the attribute, the level and its mechanism."""
+        asked = enumerate(zip(self.attributes, self.mechanisms, strict=True))
+        return [(i, a, level, m) for i, (a, built) in asked for level, m in zip(a.levels, built, strict=True)]
+
+    @property
     def n_cohorts(self) -> int:
         """Number of cohorts: 1 for a survey without cohorts, whose only cohort has the index 0."""
         return 1 if self.cohort is None else len(self.cohort.values)
@@ -373,6 +380,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def open_steps(self) -> int:
         """Maximum number of steps for which the service accepts reports at one moment."""
         return self.lateness_steps + 1 + -(-self.skew_ms // self.step_ms)
+
+    @property
+    def kept_ms(self) -> int:
+        """The log's retention in Kafka by default, in ms: a week, or longer if a window needs more steps."""
+        return max(KEPT_MS, (self.window_steps + self.lateness_steps + 2) * self.step_ms)
 
     @cached_property
     def n_steps(self) -> int | None:

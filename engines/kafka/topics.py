@@ -24,7 +24,7 @@ from kafka.errors import (
 )
 
 from ldpstream.engines.kafka.clients import Heard, hearing
-from ldpstream.runtime.settings import Settings, kept_ms
+from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.errors import Unreachable, UserError
@@ -99,13 +99,13 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
     reports = {
         "message.timestamp.type": "LogAppendTime",
         "max.message.bytes": str(MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(kept_ms(survey)),
+        "retention.ms": str(survey.kept_ms),
         "min.insync.replicas": majority,
     }
     rejected = {
         "message.timestamp.type": "CreateTime",  # the append time of the rejected record: by default both expire together
         "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(kept_ms(survey)),
+        "retention.ms": str(survey.kept_ms),
     }
     compacted = {"cleanup.policy": "compact", "min.insync.replicas": majority}
     return {

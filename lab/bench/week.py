@@ -17,10 +17,10 @@ from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.publishing.schedule import MARGIN_MS
-from ldpstream.runtime.settings import KEPT_MS
 from ldpstream.services.counting import FolderCounting
 from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, seal
+from ldpstream.surveys.survey import KEPT_MS
 
 DAY_S, HOUR_MS = 86_400, 3_600_000
 ATTRIBUTES: tuple[Asked, ...] = (("mode", 4, "L-GRR"), ("distance", 6, "L-OSUE"), ("app", 100, "L-OLH"))

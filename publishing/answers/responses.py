@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class ApiResponses:
         self._survey, self._source, self._truth, self._replaced = survey, source, truth, replaced
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
 
-    def survey_info(self) -> SurveyInfo:
-        return survey_info(self._survey, simulated=self._truth is not None)
+    def survey_info(self, signed: datetime | None = None) -> SurveyInfo:
+        return survey_info(self._survey, simulated=self._truth is not None, signed=signed)
 
     def latest_step(self) -> int | None:
         progress = self._source.progress()

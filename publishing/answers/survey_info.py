@@ -1,10 +1,12 @@
 """The API's description of a survey: its structs, and the function that fills them."""
 
 import math
+from datetime import datetime
 
 import msgspec
 
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
+from ldpstream.promises.label import Label, label
 from ldpstream.promises.outlook import Losses, losses_of, named
 from ldpstream.publishing.answers.tables import JOINT
 from ldpstream.publishing.estimates import catalogue
@@ -102,7 +104,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none. `retention_steps`:
     number of steps whose estimates the API keeps. `relay` is "required" if devices send only through a relay, else None.
-    `crowd`: number of honest people that the second promise assumes at each step; None for none.
+    `crowd`: number of honest people that the second promise assumes at each step; None for none. `label`: the privacy label.
     """
 
     name: str
@@ -125,10 +127,11 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     estimators: list[EstimatorInfo]
     post_methods: list[str]
     thresholds: Thresholds
+    label: Label
     simulated: bool
 
 
-def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
+def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None) -> SurveyInfo:
     attributes = [
         AttributeInfo(
             name=a.name,
@@ -166,5 +169,5 @@ def survey_info(s: Survey, *, simulated: bool) -> SurveyInfo:
             )
             for row in catalogue.ESTIMATORS
         ] + [JOINT_INFO] * any(a.pair is not None for a in s.attributes),
-        post_methods=list(POST_NAMES), thresholds=Thresholds(), simulated=simulated,
+        post_methods=list(POST_NAMES), thresholds=Thresholds(), label=label(s, signed), simulated=simulated,
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """The routes of one survey: its API and its page. `api.app` puts them at the root, or below the name of each survey."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 from zlib import crc32
@@ -9,6 +10,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from ldpstream.promises.label import label
+from ldpstream.promises.label_picture import picture
 from ldpstream.publishing import page
 from ldpstream.publishing.answers.earlier import Replaced
 from ldpstream.publishing.answers.queries import (
@@ -36,6 +39,10 @@ Attribute = Annotated[str, Path(description="name of an attribute", max_length=6
 OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
 
 
+class Svg(Response):
+    media_type = "image/svg+xml"
+
+
 class Served:
     """A survey as the API and the page show it.
 
@@ -43,6 +50,7 @@ class Served:
         rejected: returns the number of envelopes rejected so far, by reason.
         truth: returns the true answers in a publication's span; only for a simulation.
         largest_client: returns `Status.largest_client`.
+        signed: returns the time of the survey's latest signature; None if it has none.
     """
 
     def __init__(
@@ -54,8 +62,9 @@ class Served:
         clock: Callable[[], int] = now_ms,
         replaced: Callable[[], Sequence[Replaced]] = tuple,
         largest_client: Callable[[], float | None] = lambda: None,
+        signed: Callable[[], datetime | None] = lambda: None,
     ) -> None:
-        self.largest_client = largest_client
+        self.largest_client, self.signed = largest_client, signed
         self.survey, self.source, self.rejected, self.clock = survey, source, rejected, clock
         self.responses = ApiResponses(survey, source, truth, replaced)
         self.summarizer = Summarizer(survey, source, self.responses)
@@ -73,7 +82,12 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/survey", responses=describe(SurveyInfo))
     def get_survey(of: Served = found) -> Response:
         """The survey's attributes and their privacy levels."""
-        return _json(of.responses.survey_info())
+        return _json(of.responses.survey_info(of.signed()))
+
+    @api.get("/api/v1/label.svg", response_class=Svg, responses=FAILURES)
+    def get_label(of: Served = found) -> Response:
+        """The survey's privacy label as a picture."""
+        return Svg(picture(label(of.survey, of.signed())))
 
     @api.get("/api/v1/status", responses={304: {"description": "There is no new estimate."}, **describe(Status)})
     def get_status(request: Request, query: Annotated[StatusQuery, Query()], of: Served = found) -> Response:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from threading import Event
 from time import monotonic
 
@@ -21,6 +22,7 @@ from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.signed import signed_at
 from ldpstream.surveys.life.watch import LOOK_S
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -136,9 +138,9 @@ class EstimatorLoop:
                 self._remove(estimator)
         for text in wanted.values():
             if text.survey.fingerprint not in self._estimators:
-                self._add(text.survey)
+                self._add(text.survey, text.path)
 
-    def _add(self, survey: Survey) -> None:
+    def _add(self, survey: Survey, path: Path) -> None:
         registry = self._metrics.add()
         estimator = SurveyEstimator(survey, self._engine, registry, self._alone)
         self._estimators[survey.fingerprint] = estimator
@@ -148,6 +150,7 @@ class EstimatorLoop:
             estimator.store.rejected,
             replaced=partial(self.replaced, survey),
             largest_client=partial(self._largest_client, survey.name),
+            signed=partial(signed_at, survey, path),
         )
 
     def replaced(self, survey: Survey) -> list[Replaced]:

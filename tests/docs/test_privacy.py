@@ -17,9 +17,8 @@ from ldpstream.promises.device_chance import device_chance
 from ldpstream.promises.false_reports import weight
 from ldpstream.promises.second_promise import second_promise
 from ldpstream.promises.statements import DELETIONS, SHARING
-from ldpstream.runtime.settings import KEPT_MS
 from ldpstream.surveys import load_survey
-from ldpstream.surveys.survey import KEPT_STEPS
+from ldpstream.surveys.survey import KEPT_MS, KEPT_STEPS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

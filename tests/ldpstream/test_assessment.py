@@ -44,7 +44,7 @@ SURVEYS = {path.stem: load_survey(path) for path in (*sorted(DEMO_SURVEY.parent.
 
 @cache
 def written(name: str, language: Path = ENGLISH) -> dict[str, str]:
-    return papers(SURVEYS[name], read_language(language), 11 * 86_400, 7 * 86_400)
+    return papers(SURVEYS[name], read_language(language))
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda path: path.stem)

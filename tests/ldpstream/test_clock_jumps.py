@@ -19,11 +19,12 @@ from ldpstream.engines.folder.survey_keeper import ClockBehind, FolderKeeper
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
 from ldpstream.publishing.schedule import MARGIN_MS
 from ldpstream.runtime.clock import SteadyClock, now_ms
-from ldpstream.runtime.settings import KEPT_MS, Settings
+from ldpstream.runtime.settings import Settings
 from ldpstream.services.counting import FolderCounting
 from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.survey import KEPT_MS
 from tests.agents.samples import sound
 from tests.gateway.gateway_rig import Rig, title
 

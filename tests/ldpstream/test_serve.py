@@ -31,13 +31,14 @@ from ldpstream.publishing.process.survey_metrics import SurveyMetrics
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.settings import KEPT_MS, Settings, SettingsError
+from ldpstream.runtime.settings import Settings, SettingsError
 from ldpstream.services import counting as counting_module
 from ldpstream.services import process
 from ldpstream.services.counting import FolderCounting, LogCounter
 from ldpstream.services.engine import FolderEngine
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.survey import KEPT_MS
 from tests.faults.invariant import numbers_of
 from tests.services.agent_site import SURVEY
 from tests.services.retries import REPORTS, Devices

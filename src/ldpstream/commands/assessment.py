@@ -24,11 +24,10 @@ def assessment_command(
 ) -> None:
     """Write a data protection officer's papers: impact assessment, record of processing, notice to participants."""
     from ldpstream.promises import assessment  # only here: these modules load slowly
-    from ldpstream.runtime.settings import KEPT_MS, kept_ms
 
     survey = surveys.load_survey(survey_file)
     texts = assessment.read_language(language or assessment.ENGLISH)
-    papers = assessment.papers(survey, texts, kept_ms(survey) // 1000, KEPT_MS // 1000)
+    papers = assessment.papers(survey, texts)
     if out is not None:
         if check is not None:
             fail("give --out to write the papers, or --check to compare them, not both")

@@ -9,13 +9,14 @@ import typer
 
 from ldpstream import surveys
 from ldpstream.commands.arguments import SurveyFile
-from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.outputs import JsonFile, writable, write_json, write_output
 from ldpstream.output.terminal import console, fail, show_table, tell, tell_wrapped
 
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
 
 app = typer.Typer()
+HEADING = 20  # letters for the headings of the label
 
 
 @app.command()
@@ -35,21 +36,38 @@ def check(
         float | None,
         typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
     ] = None,
+    label: Annotated[bool, typer.Option("--label", help="print only the label: the promise in eight lines")] = False,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", callback=writable, help="with --label: also write it as a picture")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
     from ldpstream.promises.check_document import check_document  # only here: these modules load slowly
+    from ldpstream.promises.label_picture import picture
+    from ldpstream.surveys.life.signed import signed_at
 
     survey = surveys.load_survey(survey_file)
     if people is not None:
+        if label:
+            fail("give --label or --people, not both")
         _print_forecast(survey, people, width, colluding, delta, json)
         return
     given = {"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None}
     for option in (option for option, used in given.items() if used):
         fail(f"{option} needs --people")
-    document = check_document(survey)
-    for line in document.promise:
-        tell_wrapped(line)
+    if svg is not None and not label:
+        fail("--svg needs --label")
+    document = check_document(survey, signed_at(survey, survey_file))
+    if label:
+        tell_wrapped(document.label.title)
+        for line in document.label.lines:
+            tell_wrapped(line.text, f"{line.heading:{HEADING}}")
+    else:
+        for said in document.promise:
+            tell_wrapped(said)
+    if svg is not None:
+        write_output(svg, picture(document.label))
     write_json(json, document)
 
 

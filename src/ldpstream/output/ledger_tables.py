@@ -20,23 +20,22 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
     The last horizon is the largest number of reports of a device, if there is a limit.
     """
     rows = []
-    for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True):
-        for level, m in zip(attribute.levels, mechanisms, strict=True):
-            limit = survey.most_reports(m)
-            for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
-                sequence = m.eps_sequence(t)
-                chances = {
-                    "guess": m.guess(t), "guess_any_values": m.claims.guess_any_values(t),
-                    "largest_chance": m.claims.largest_chance(t),
-                    "largest_chance_any_values": m.claims.largest_chance_any_values(t),
-                }  # fmt: skip
-                rows.append({
-                    "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
-                    "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
-                    "every_steps": m.every_steps, "eps_window": m.eps_window, "eps_lifetime": m.eps_lifetime,
-                    **{name: float(chance) for name, chance in chances.items()},
-                    **{f"{name}_exact": chance.exact for name, chance in chances.items()},
-                })  # fmt: skip
+    for _, attribute, level, m in survey.levels:
+        limit = survey.most_reports(m)
+        for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
+            sequence = m.eps_sequence(t)
+            chances = {
+                "guess": m.guess(t), "guess_any_values": m.claims.guess_any_values(t),
+                "largest_chance": m.claims.largest_chance(t),
+                "largest_chance_any_values": m.claims.largest_chance_any_values(t),
+            }  # fmt: skip
+            rows.append({
+                "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
+                "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
+                "every_steps": m.every_steps, "eps_window": m.eps_window, "eps_lifetime": m.eps_lifetime,
+                **{name: float(chance) for name, chance in chances.items()},
+                **{f"{name}_exact": chance.exact for name, chance in chances.items()},
+            })  # fmt: skip
     return rows
 
 

@@ -28,12 +28,14 @@ def tell(line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def tell_wrapped(line: str) -> None:
-    """Prints a line, wrapped between words at the width of the terminal. Later lines are indented like the first one."""
+def tell_wrapped(line: str, heading: str = "") -> None:
+    """Prints a heading and a line, wrapped between words at the width of the terminal. Later lines are indented like the first
+    one."""
     indent = re.match(r" *(?:[-*·] )?", line)
     assert indent is not None
+    indented = " " * (len(heading) + indent.end())
     lines = textwrap.wrap(
-        line, console.width, subsequent_indent=" " * indent.end(), break_long_words=False, break_on_hyphens=False
+        heading + line, console.width, subsequent_indent=indented, break_long_words=False, break_on_hyphens=False
     )
     tell("\n".join(lines))
 

@@ -124,11 +124,7 @@ def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast
     integer("people", people, 1, MAX_COUNT)
     real("width", width, 1e-9, 1 - 1e-9)
     parts = len(survey.attributes) if survey.collection == "smp" else 1
-    return [
-        _level(survey, attribute, level.name, m, people / parts, parts, width)
-        for attribute, mechanisms in zip(survey.attributes, survey.mechanisms, strict=True)
-        for level, m in zip(attribute.levels, mechanisms, strict=True)
-    ]
+    return [_level(survey, attribute, level.name, m, people / parts, parts, width) for _, attribute, level, m in survey.levels]
 
 
 def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: float, parts: int, width: float) -> Forecast:

@@ -1,0 +1,133 @@
+"""The label: eight lines with bounds for every question, the same in `check`, in the picture and in the API."""
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.planning.signing import draft
+from ldpstream.promises.label import LINES, NO_LIMIT, Label, label
+from ldpstream.promises.label_picture import picture
+from ldpstream.promises.statements import checked_level
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
+from ldpstream.services.demo import EmbeddedService
+from ldpstream.surveys import Survey, load_survey
+from ldpstream.surveys.life.signed import signed_at
+from ldpstream.surveys.signatures import FILE
+from tests.ldpstream.conftest import RunCommand, run_command
+from tests.ldpstream.test_assessment import FRESH, SURVEYS
+from tests.small_survey import small_survey
+
+__all__ = ["run_command"]
+COMMUTE = Path(__file__).parents[2] / "surveys" / "samples" / "commute.toml"
+
+
+def chances(survey: Survey) -> dict[str, float]:
+    """The largest chances of all levels, as `check --json` has them."""
+    pairs = zip(survey.attributes, survey.mechanisms, strict=True)
+    levels = [
+        checked_level(survey, i, level.name, m).device_chances
+        for i, (attribute, mechanisms) in enumerate(pairs)
+        for level, m in zip(attribute.levels, mechanisms, strict=True)
+    ]
+    names = {"blind": "no_report", "one_report": "one_report", "year": "year", "year_any_values": "year_any_values"}
+    return {name: max(getattr(level, key).chance for level in levels) for name, key in names.items()}
+
+
+def text(of: Label, name: str) -> str:
+    return next(line.text for line in of.lines if line.name == name)
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_the_label_bounds_every_question_and_never_promises_100_of_100(name: str) -> None:
+    made = label(SURVEYS[name], None)
+    assert [line.name for line in made.lines] == list(LINES)
+    assert not re.search(r"[{}?|]|None|\b100(\.0)? (%|of)|  ", " ".join(line.text for line in made.lines))
+    assert {one.name: one.chance for one in made.chances} == chances(SURVEYS[name])
+    for one in made.chances:
+        told = math.inf if one.text == NO_LIMIT else int(one.text.removesuffix(" of 100"))
+        assert told >= 100 * one.chance - 1e-5  # an error of the calculation
+        assert (told == math.inf) == (one.chance > 0.99)
+        assert f"{one.text} {one.heading}" in text(made, "how_strong")
+
+
+RELAYED = small_survey(FRESH, relay="required", lateness_steps=2, ends=50, owner="A & B")
+LONG = small_survey(FRESH, *({"name": f"q{i}", "values": ["a", "b"], "level": FRESH["level"]} for i in range(4)))
+
+
+@pytest.mark.parametrize(
+    ("survey", "name", "said", "other"),
+    [
+        (RELAYED, "addresses", "The relay's operator", "commute"),
+        (RELAYED, "how_strong", "after the whole survey of any answers", "commute"),
+        (RELAYED, "signed", "Responsible: A & B.", "commute"),
+        (LONG, "protected", "about mode, q0, q1 and 2 more.", "commute"),
+        (SURVEYS["cohort"], "not_protected", "The cohort (version).", "commute"),
+        (SURVEYS["levels"], "not_protected", "The chosen level.", "commute"),
+        (SURVEYS["levels"], "how_long", "mode (l): one report, whatever the answer. The losses add up without end.", "commute"),
+        (SURVEYS["commute"], "not_protected", "Silence", "plain"),
+        (SURVEYS["commute"], "how_long", "mode: any 8 steps in a row", "plain"),
+        (SURVEYS["commute"], "how_long", "until the device stops after 8 reports.", "plain"),
+        (SURVEYS["commute"], "stored", "after 7 days, or in Kafka after 11 days.", "plain"),
+        (SURVEYS["set"], "how_strong", "With several answers", "plain"),
+    ],
+)
+def test_the_label_says_what_holds_for_this_survey(survey: Survey, name: str, said: str, other: str) -> None:
+    assert said in text(label(survey, None), name)
+    assert said not in text(label(SURVEYS[other], None), name)
+
+
+def test_a_signature_beside_the_file_is_named_until_the_survey_changes(tmp_path: Path) -> None:
+    path, at = tmp_path / "commute.toml", datetime(2026, 3, 1, 12, tzinfo=UTC)
+    path.write_text(COMMUTE.read_text())
+    survey = load_survey(path)
+    assert signed_at(survey, path) is None
+    line = draft(survey, path.read_text(), [], at)
+    signatures = [json.dumps({"statement": line.statement, "signature": "x", "toml": line.toml})]
+    (tmp_path / FILE).write_text("\n".join(signatures))
+    assert signed_at(survey, path) == at
+    assert "a signature of 2026-03-01 12:00 UTC. This label does not verify it" in text(label(survey, at), "signed")
+    assert signed_at(SURVEYS["demo"], path) is None
+    (tmp_path / FILE).write_text("broken")
+    assert signed_at(survey, path) is None
+
+
+def test_command_picture_and_api_show_the_same_words(run_command: RunCommand, tmp_path: Path) -> None:
+    survey = load_survey(COMMUTE)
+    lines = [f"{line.heading} {line.text}" for line in label(survey, None).lines]
+    status, out, _ = run_command("check", COMMUTE, "--label", "--svg", tmp_path / "l.svg", "--json", tmp_path / "l.json")
+    assert status == 0
+    assert " ".join(out.split()) == " ".join([survey.name, *lines])
+    served = EmbeddedService(survey)
+    api = TestClient(create_api(Served(survey, served.results, served.rejected)))
+    drawn = api.get("/api/v1/label.svg")
+    assert drawn.headers["content-type"] == "image/svg+xml"
+    assert drawn.text == (tmp_path / "l.svg").read_text()
+    of_api = api.get("/api/v1/survey").json()["label"]
+    assert of_api == json.loads((tmp_path / "l.json").read_text())["label"]
+    assert [f"{line['heading']} {line['text']}" for line in of_api["lines"]] == lines
+
+
+def test_the_picture_is_xml_whatever_the_words_are() -> None:
+    root = ElementTree.fromstring(picture(label(small_survey(FRESH, title="A < B & C", owner="D " * 100), None)))
+    texts = " ".join(found.text or "" for found in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert "Privacy of A < B & C" in texts
+    assert "D D D" in texts
+    lowest = max(float(found.get("y", 0)) for found in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert lowest < float(root.get("height", 0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["--svg", "x.svg"], "--svg needs --label"), (["--label", "--people", "9"], "give --label or --people")],
+)
+def test_options_that_do_not_fit_are_refused(run_command: RunCommand, arguments: list[str], said: str) -> None:
+    status, _, err = run_command("check", COMMUTE, *arguments)
+    assert status == 2
+    assert said in err[0]
