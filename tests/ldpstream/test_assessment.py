@@ -13,8 +13,8 @@ import pytest
 from devices.vectors.vectors import SURVEYS as VECTORS
 from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.mechanisms.claims.guessing import percent_up
-from ldpstream.promises.assessment import ENGLISH, PAPERS, papers, read_language
 from ldpstream.promises.device_chance import device_chance
+from ldpstream.promises.papers.assessment import ENGLISH, PAPERS, papers, read_language
 from ldpstream.promises.second_promise import loss_up, second_promise
 from ldpstream.surveys import load_survey, parse_survey
 from tests.pair_survey import pair_survey

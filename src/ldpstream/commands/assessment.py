@@ -23,7 +23,7 @@ def assessment_command(
     language: Annotated[Path | None, typer.Option(metavar="FILE", help="texts (TOML)", show_default="English")] = None,
 ) -> None:
     """Write a data protection officer's papers: impact assessment, record of processing, notice to participants."""
-    from ldpstream.promises import assessment  # only here: these modules load slowly
+    from ldpstream.promises.papers import assessment  # only here: these modules load slowly
 
     survey = surveys.load_survey(survey_file)
     texts = assessment.read_language(language or assessment.ENGLISH)

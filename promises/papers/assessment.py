@@ -1,6 +1,6 @@
 """The papers of a data protection officer, filled in: impact assessment, record of processing, notice to participants.
 
-A language file, such as `papers/english.toml`, has the texts, in Markdown. Its first lines explain its form. All numbers are
+A language file, such as `english.toml`, has the texts, in Markdown. Its first lines explain its form. All numbers are
 those of `check_document`. […] in a paper marks what only people know.
 """
 
@@ -24,7 +24,7 @@ from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.questions import Attribute
 from ldpstream.surveys.survey import KEPT_MS
 
-ENGLISH = Path(__file__).parent / "papers" / "english.toml"
+ENGLISH = Path(__file__).with_name("english.toml")
 PAPERS = ("assessment", "record", "notice")
 UNKNOWN = "[…]"
 MOST_ANSWERS = 12  # with more possible answers, a paper names only some of them

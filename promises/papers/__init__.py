@@ -1,0 +1,1 @@
+"""The papers of a data protection officer, and the texts that they are made of."""
