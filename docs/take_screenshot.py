@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 from playwright.sync_api import sync_playwright
 
+from deploy.local.children import start_child
 from lab.pictures import shrink
-from ldpstream.runtime.process import start_child
 
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"

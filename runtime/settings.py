@@ -111,15 +111,11 @@ class Settings(BaseSettings):
     kafka_key_file: File | None = None
     """PEM file of the client certificate's key, not encrypted"""
     redis: Annotated[SecretStr, AfterValidator(_redis_url)] = SecretStr("redis://127.0.0.1:6379/0")
-    """URL of the count store: one server or Sentinels; agents and estimators"""
+    """URL of the count store, `redis://[user:password@]host[:port][/db]`, or `rediss://` with TLS; agents and estimators"""
     redis_user: Name | None = None
     """user of Redis, in place of the user in the URL"""
     redis_password: Secret | None = None
     """password of Redis, in place of the password in the URL"""
-    redis_sentinel_user: Name | None = None
-    """user of the Sentinels, if they require one"""
-    redis_sentinel_password: Secret | None = None
-    """password of the Sentinels, if they require one"""
     redis_ca_file: File | None = None
     """as `LDPSTREAM_KAFKA_CA_FILE`, for a URL that begins with `rediss`"""
     redis_cert_file: File | None = None
@@ -212,7 +208,7 @@ class Settings(BaseSettings):
 
     def secrets(self) -> list[str]:
         """Secrets that a library's message could contain, so that the caller can remove them."""
-        given = (self.kafka_password, self.redis_sentinel_password, self.redis_url().password)
+        given = (self.kafka_password, self.redis_url().password)
         return [secret.get_secret_value() for secret in given if secret is not None]
 
     # ---- checks across fields

@@ -1,4 +1,4 @@
-"""Connections to Redis: the same client and the same errors for a single server and for Sentinels."""
+"""Connections to Redis, and its errors in one line."""
 
 import ssl
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ from typing import Any
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.runtime.settings import Settings
@@ -18,7 +17,7 @@ ERRORS = (redis.RedisError, OSError)  # all errors that the library raises if Re
 
 
 def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
-    """Returns a client that connects at its first command; with Sentinels, it sends commands only to the master.
+    """Returns a client that connects at its first command.
 
     Several threads and count stores may share a client.
 
@@ -26,27 +25,18 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
     """
     url = settings.redis_url()
-    common: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
     if url.tls:
         files = {
             "ssl_ca_certs": settings.redis_ca_file,
             "ssl_certfile": settings.redis_cert_file,
             "ssl_keyfile": settings.redis_key_file,
         }
-        common |= {"ssl": True, "ssl_check_hostname": True}
-        common |= {option: str(file) for option, file in files.items() if file is not None}
-    ours = common | {"username": url.user, "password": url.password and url.password.get_secret_value()}
+        options |= {"ssl": True, "ssl_check_hostname": True}
+        options |= {option: str(file) for option, file in files.items() if file is not None}
+    password = None if url.password is None else url.password.get_secret_value()
     at_once = Retry(NoBackoff(), 0)
-    if url.service:
-        secret = settings.redis_sentinel_password
-        theirs: dict[str, Any] = {"username": settings.redis_sentinel_user, "retry": at_once}
-        theirs["password"] = None if secret is None else secret.get_secret_value()
-        untyped: Any = Sentinel  # redis-py has no type for it
-        sentinel = untyped(url.addresses, sentinel_kwargs=common | theirs, **ours)
-        client: redis.Redis = sentinel.master_for(url.service, db=url.db, retry=at_once)
-        return client
-    where = {"unix_socket_path": url.socket} if url.socket else dict(zip(("host", "port"), url.addresses[0]))
-    return redis.Redis(**where, db=url.db, retry=at_once, **ours)
+    return redis.Redis(url.host, url.port, url.db, retry=at_once, username=url.user, password=password, **options)
 
 
 @contextmanager

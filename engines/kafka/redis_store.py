@@ -104,7 +104,7 @@ return 1
 
 
 class RedisCountStore(CountStore):
-    """A count store in Redis: a single server, or a server behind Sentinels. The store connects at first use.
+    """A count store in Redis. The store connects at first use.
 
     Args:
         client: a client that several stores share, and that `close` leaves open; None if the store makes its own client.

@@ -36,7 +36,7 @@ def kafka_ports(settings: Settings) -> set[int]:
 
 
 def redis_ports(settings: Settings) -> set[int]:
-    return {port for _, port in settings.redis_url().addresses}
+    return {settings.redis_url().port}
 
 
 def remote_ports(pid: int) -> Iterable[int]:

@@ -50,19 +50,12 @@ def refusal(monkeypatch: pytest.MonkeyPatch, **environment: object) -> str:
 @pytest.mark.parametrize(
     ("url", "means"),
     [
-        ("redis://one", RedisUrl((("one", 6379),))),
-        ("redis://one:7/3", RedisUrl((("one", 7),), db=3)),
-        (
-            "rediss://a:b@one.two-three:7/",
-            RedisUrl((("one.two-three", 7),), tls=True, user="a", password=SecretStr("b")),
-        ),
-        ("redis://:b%40%3A%2F@my_redis", RedisUrl((("my_redis", 6379),), password=SecretStr("b@:/"))),
-        ("redis://[::1]:7", RedisUrl((("::1", 7),))),
-        ("redis://agent@one", RedisUrl((("one", 6379),), user="agent")),
-        ("unix:///run/redis.sock", RedisUrl(socket="/run/redis.sock")),
-        ("unix://a:b@/run/r.sock?db=2", RedisUrl((), "/run/r.sock", db=2, user="a", password=SecretStr("b"))),
-        ("redis+sentinel://one,two:7/counts", RedisUrl((("one", 26379), ("two", 7)), service="counts")),
-        ("rediss+sentinel://one/my.counts-1/2", RedisUrl((("one", 26379),), None, "my.counts-1", 2, True)),
+        ("redis://one", RedisUrl("one")),
+        ("redis://one:7/3", RedisUrl("one", 7, db=3)),
+        ("rediss://a:b@one.two-three:7/", RedisUrl("one.two-three", 7, tls=True, user="a", password=SecretStr("b"))),
+        ("redis://:b%40%3A%2F@my_redis", RedisUrl("my_redis", password=SecretStr("b@:/"))),
+        ("redis://[::1]:7", RedisUrl("::1", 7)),
+        ("redis://agent@one", RedisUrl("one", user="agent")),
     ],
 )
 def test_redis_urls_are_parsed(url: str, means: RedisUrl) -> None:
@@ -74,9 +67,7 @@ def test_redis_urls_are_parsed(url: str, means: RedisUrl) -> None:
     [
         "", "one", "http://one", "redis:/one", "redis://", "redis:///0", "redis://one:port", "redis://one:0", "redis://one:65536",
         "redis://one/zero", "redis://one/-1", "redis://one,two", "redis://one/0?ssl_cert_reqs=none", "redis://one/0#x",
-        "redis://one two", "redis://a..b", "rediss+unix://one", "unix://run/redis.sock", "unix:///run/r.sock?password=x",
-        "redis+sentinel://one", "redis+sentinel://one/", "redis+sentinel://one/counts/x", "redis+sentinel:///counts",
-        "redis+sentinel://one,/counts", "redis+sentinel://one,,two/x", "redis+cluster://one",
+        "redis://one two", "redis://a..b", "unix:///run/redis.sock", "redis+sentinel://one/x",
         f"redis://user:{SECRET}/@one", f"redis://user:{SECRET}@one:port", f"redis://user:{SECRET}@one@two:x",
     ],
 )  # fmt: skip
@@ -200,8 +191,8 @@ def test_a_misspelt_setting_is_refused_and_other_variables_are_not(monkeypatch: 
 
 
 def test_settings_never_show_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = load(monkeypatch, **SASL | {"REDIS": f"redis+sentinel://me:{SECRET}@one/x", "REDIS_SENTINEL_PASSWORD": SECRET})
-    assert settings.secrets() == [SECRET] * 3
+    settings = load(monkeypatch, **SASL | {"REDIS": f"redis://me:{SECRET}@one"})
+    assert settings.secrets() == [SECRET] * 2
     for shown in (str(settings), repr(settings), settings.model_dump_json(), str(settings.model_dump()),
                   str(settings.redis_url()), repr(settings.redis_url())):  # fmt: skip
         assert SECRET not in shown
