@@ -37,20 +37,6 @@ def write_file(path: Path, data: bytes, mode: int = 0o666) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
 
-def check_writable(path: Path, probe: bytes) -> None:
-    """Checks that `write_file` can write there. Writes and deletes a small file beside a regular file.
-
-    Raises:
-        OSError: if it cannot.
-    """
-    if _is_regular(path):
-        part = _part(Path(os.path.realpath(path)))
-        try:
-            part.write_bytes(probe)
-        finally:
-            part.unlink(missing_ok=True)
-
-
 def _is_regular(path: Path) -> bool:
     """True for a regular file, and for a path without a file."""
     if str(path) in STREAMS:
@@ -61,7 +47,7 @@ def _is_regular(path: Path) -> bool:
 
 
 def _replace(target: Path, data: bytes, mode: int) -> None:
-    part = _part(target)
+    part = target.with_name(f".{secrets.token_hex(8)}.part")
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             if target.exists():
@@ -72,7 +58,3 @@ def _replace(target: Path, data: bytes, mode: int) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _part(target: Path) -> Path:
-    return target.with_name(f".{secrets.token_hex(8)}.part")

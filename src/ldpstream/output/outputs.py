@@ -1,15 +1,14 @@
 """Output files of commands."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from ldpstream.runtime.files import check_writable, write_file
+from ldpstream.runtime.files import write_file
 from ldpstream.surveys.errors import UserError
-
-PROBE_BYTES = 65_536  # a file system may accept smaller files, or files without contents, although it is full
 
 
 class OutputError(UserError):
@@ -17,19 +16,20 @@ class OutputError(UserError):
 
 
 def writable(param: typer.CallbackParam, path: Path | None) -> Path | None:
-    """Returns the path of an option, if a file can be written there. Notices a full disk.
+    """Returns the path of an option, before the command's work.
 
     Raises:
-        OutputError: if the path is a folder, its folder does not exist, or the small file cannot be written.
+        OutputError: if the path is a folder, or its folder does not exist or cannot be written.
     """
     if path is None:
         return None
     try:
         if path.is_dir() or not path.name or not path.absolute().parent.is_dir():
             raise OutputError(f"{param.opts[0]} {path}: is a folder, or its folder does not exist")
-        check_writable(path, bytes(PROBE_BYTES))
-    except OSError as error:
+    except OSError as error:  # for example, a name that is too long
         raise OutputError(f"{param.opts[0]} {path}: cannot be written: {error.strerror}") from None
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise OutputError(f"{param.opts[0]} {path}: cannot be written: Permission denied")
     return path
 
 
