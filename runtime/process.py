@@ -1,26 +1,14 @@
-"""A process: its shutdown, its children and its memory.
-
-The shutdown writes a line to the log and has a deadline.
-
-Children end with this process. If a signal kills this process, the children of `start_child` end only where `setpriv` exists.
-The kernel then watches the thread that started the child, so one lasting thread starts all these children.
-"""
+"""A process: its shutdown, which has a deadline, and its memory."""
 
 import atexit
 import ctypes
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
 
 TOLD_TO_END = "told to end"  # every service logs this line at SIGTERM and Ctrl-C
 ALARM_AFTER_S = 1.0  # the alarm ends the process this many seconds after the deadline
@@ -94,35 +82,6 @@ def noting_status() -> Iterator[None]:
     except BaseException:
         _status = 1
         raise
-
-
-_launcher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="children")
-_started: weakref.WeakSet["subprocess.Popen[Any]"] = weakref.WeakSet()
-
-
-def start_child(command: Sequence[str | Path], **options: Any) -> "subprocess.Popen[Any]":
-    setpriv = shutil.which("setpriv")
-    whole = [setpriv, "--pdeathsig", "KILL", *command] if setpriv else list(command)
-    launch = _launcher.submit(_launch, whole, options)
-    try:
-        return launch.result()
-    except BaseException:  # a signal interrupted the wait, or the launch failed
-        with suppress(Exception):
-            launch.result().kill()
-        raise
-
-
-def _launch(command: list[str | Path], options: dict[str, Any]) -> "subprocess.Popen[Any]":
-    child = subprocess.Popen(command, **options)
-    _started.add(child)
-    return child
-
-
-@atexit.register
-def _kill_all() -> None:
-    for child in list(_started):
-        if child.poll() is None:
-            child.kill()
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # option numbers in glibc's malloc.h

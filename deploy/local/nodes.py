@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from ldpstream.runtime.process import start_child
+from deploy.local.children import start_child
 from ldpstream.services.trial.ports import LOOPBACK, is_free
 from ldpstream.surveys.errors import UserError
 

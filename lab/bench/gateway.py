@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from deploy.local.children import start_child
 from deploy.local.ports import free_ports
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import BenchError, Process, Site
 from lab.bench.service_survey import ATTRIBUTES, SEED, random_reports
 from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
 from ldpstream.gateway.http.bodies import ENVELOPE
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, seal
 

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 from kafka import KafkaAdminClient
 from kafka.admin import MemberToRemove
 
+from deploy.local.children import start_child
 from deploy.local.ports import free_ports
 from lab.bench.service_survey import Asked, write_survey
 from ldpstream.engines.kafka.redis_connection import connect
@@ -24,7 +25,6 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.results import KeptResults
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 

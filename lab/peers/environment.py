@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.cache import cache_dir
-from ldpstream.runtime.process import start_child
+from deploy.local.children import start_child
 
 LOCK = Path(__file__).with_name("peers.lock")
 LIBRARIES = {"multi-freq-ldpy": "0.2.5", "pure-ldp": "1.2.0"}

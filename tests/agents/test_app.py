@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.children import start_child
 from ldpstream.engines.kafka import topics
 from ldpstream.engines.kafka.topics import BrokerUnreachable, check_broker
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 
 ROOT = Path(__file__).parents[2]

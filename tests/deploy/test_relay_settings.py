@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 import trustme
 
+from deploy.local.children import start_child
 from deploy.local.ports import free_ports
 from ldpstream.gateway.oblivious import MAX_CAPSULE_BYTES
-from ldpstream.runtime.process import start_child
 from tests.conftest import give_up
 
 ROOT = Path(__file__).parents[2]

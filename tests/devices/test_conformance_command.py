@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from deploy.local.children import start_child
 from devices.conformance.__main__ import app
 from devices.conformance.calls import ConformanceError, _Line, read_calls
 from devices.conformance.listener import ANSWERS, LEAST
 from devices.conformance.rules import read_key
 from ldpstream.gateway.http.problems import STATUS
-from ldpstream.runtime.process import start_child
 from ldpstream.surveys import parse_survey
 from tests.producers.samples import one_question
 from tests.small_survey import START, small_text

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.children import start_child
 from ldpstream.producers import kafka_sink
 from ldpstream.producers.sinks import SinkError
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import load_survey
 from tests.services.rig import free_ports, get, wait_until

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from deploy.local.children import start_child
 from ldpstream.agents import Record, tally
 from ldpstream.engines import CountStore, PaneKey
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import REASONS, Reason, Survey, load_survey
 from tests.agents.samples import PANES, sound, spoilt

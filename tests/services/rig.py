@@ -19,6 +19,7 @@ import msgspec
 from redis import RedisError
 
 from deploy.local import servers
+from deploy.local.children import start_child
 from deploy.local.nodes import Node, NodeError
 from deploy.local.ports import LOOPBACK, free_ports
 from ldpstream.engines.kafka.redis_connection import connect
@@ -26,7 +27,6 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.errors import wait_for
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import load_survey
 

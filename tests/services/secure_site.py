@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from deploy.local.children import start_child
 from ldpstream.engines import Checkpoint, PaneKey
 from ldpstream.engines.kafka import topics
 from ldpstream.engines.kafka.redis_connection import connect
@@ -25,7 +26,6 @@ from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey, load_survey
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.children import start_child
 from deploy.local.commands import CommandNode
 from deploy.local.ports import free_ports
-from ldpstream.runtime.process import start_child
 from ldpstream.services.trial.ports import get
 from tests.conftest import give_up
 

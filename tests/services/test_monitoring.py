@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.local.children import start_child
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.gateway.relay_keys import rotate
 from ldpstream.producers.kafka_sink import KafkaSink
@@ -31,7 +32,6 @@ from ldpstream.producers.population import Population
 from ldpstream.producers.produce import produce_step
 from ldpstream.producers.values import MarkovValues
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.process import start_child
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.children import start_child
 from deploy.local.ports import free_ports
-from ldpstream.runtime.process import start_child
 from ldpstream.services.trial.ports import get
 
 from .rig import PATIENCE_S, wait_until

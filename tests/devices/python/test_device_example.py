@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from deploy.local.children import start_child
 from ldpstream.device import Device, routes
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.process import start_child
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey, open_envelope
 from tests.gateway.gateway_rig import Served

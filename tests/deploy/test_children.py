@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.runtime.process import start_child
+from deploy.local.children import start_child
 from tests.services.rig import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
