@@ -29,7 +29,7 @@ REQUEST_MS = 10_000
 
 
 class ExportError(UserError):
-    """The topic cannot be read."""
+    """The topic cannot be read, or the data folder does not hold the survey."""
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def export(
         seen: called with the numbers of records done and in total.
 
     Raises:
-        ExportError: if the topic cannot be read.
+        ExportError: if the topic cannot be read, or the data folder does not hold the survey.
         LogUnavailable: if the broker is unreachable or has no such topic.
         MonthFileError: if a file of an earlier run cannot be read.
         OtherFormat: if another version wrote the data or a publication in another format.
@@ -117,9 +117,12 @@ def _records(survey: Survey, settings: Settings) -> Iterator[tuple[int, int, byt
 
 
 def _stored(survey: Survey, data: Path) -> Iterator[tuple[int, int, bytes | None]]:
-    of_survey = "FROM estimate JOIN survey ON survey.id = estimate.survey WHERE survey.fingerprint = ?"
     with looking(data / FILE) as db:
-        (number,) = db.execute(f"SELECT count(*) {of_survey}", (survey.fingerprint,)).fetchone()
-        rows = db.execute(f"SELECT publication {of_survey} ORDER BY estimate.step", (survey.fingerprint,))
+        row = db.execute("SELECT id FROM survey WHERE fingerprint = ?", (survey.fingerprint,)).fetchone()
+        if row is None:
+            which = f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()}"
+            raise ExportError(f"{data}: does not hold {which}; give the survey file that `serve` serves")
+        (number,) = db.execute("SELECT count(*) FROM estimate WHERE survey = ?", row).fetchone()
+        rows = db.execute("SELECT publication FROM estimate WHERE survey = ? ORDER BY step", row)
         for done, (publication,) in enumerate(rows, 1):
             yield done, number, publication

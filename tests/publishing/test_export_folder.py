@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from ldpstream.commands.arguments import DEMO_SURVEY
+from ldpstream.commands.cli import run
 from ldpstream.commands.serve import export_command
 from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
 from ldpstream.engines.folder.folder_log import FolderLog
@@ -41,6 +42,18 @@ def test_the_estimates_of_a_data_folder(tmp_path: Path) -> None:
     rows = pl.read_parquet(files / "**/*.parquet").height
     assert export(SAMPLE, Settings(), files, data=data).publications == 3  # the service is stopped
     assert pl.read_parquet(files / "**/*.parquet").height == rows
+
+
+def test_a_survey_that_the_folder_does_not_hold_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DataFolder(tmp_path / "data").close()
+    line = ["ldpstream", "export", str(DEMO_SURVEY), str(tmp_path / "files"), "--data", str(tmp_path / "data")]
+    monkeypatch.setattr("sys.argv", line)
+    with pytest.raises(SystemExit, match="2"):
+        run()
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"data: does not hold survey demo with the fingerprint {SAMPLE.fingerprint.hex()}; " in said
 
 
 def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> None:
