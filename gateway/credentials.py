@@ -24,8 +24,8 @@ def read_tokens(settings: Settings) -> tuple[list[str], list[str]]:
     """Returns the bearer tokens of devices and of collectors in the tokens file; none if the setting names no file.
 
     Raises:
-        SettingsError: if the file cannot be read, is not ASCII or has no token; or if a line is not a token of at least 16
-            characters, or the word ``collector`` and such a token.
+        SettingsError: if the file cannot be read, is not ASCII or has no token; if a line is not a token of at least 16
+            characters, or the word ``collector`` and such a token; or if two lines have the same token.
     """
     path = settings.gateway_tokens_file
     if path is None:
@@ -46,6 +46,8 @@ def read_tokens(settings: Settings) -> tuple[list[str], list[str]]:
             f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must hold a token of at least {MIN_TOKEN} characters on every line, "
             f"for a collector after the word {COLLECTOR!r}"
         )
+    if len({line[-1] for line in lines}) < len(lines):
+        raise SettingsError(f"LDPSTREAM_GATEWAY_TOKENS_FILE: {path}: must have each token on one line only, has one on several")
     return [line[-1] for line in lines if len(line) == 1], [line[-1] for line in lines if len(line) > 1]
 
 

@@ -46,13 +46,14 @@ async def test_tokens_change_without_a_restart_and_a_broken_file_changes_nothing
     path.write_text(OTHER)
     look()
     assert [await status(rig, token) for token in (TOKEN, OTHER)] == [401, 200]
-    for broken in ("", "short", None):
+    for broken in ("", "short", f"{OTHER}\ncollector {OTHER}", None):
         path.unlink() if broken is None else path.write_text(broken)
         with structlog.testing.capture_logs() as logged:
             look()
             look()
         assert [line["event"] for line in logged] == ["credentials not changed"]
         assert "short" not in str(logged)
+        assert OTHER not in str(logged)
         assert [await status(rig, token) for token in (TOKEN, OTHER)] == [401, 200]
     path.write_text(TOKEN)
     look()
