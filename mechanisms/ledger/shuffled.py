@@ -261,12 +261,17 @@ def joined_loss(observations: tuple[tuple[ShuffledLoss, ...], ...]) -> ShuffledL
     grid = np.arange(points + 1, dtype=np.float64) * unit
     total, finite = np.ones(1), 1.0
     for several in observations:
-        over = np.max([[one.delta(eps) for eps in grid.tolist()] for one in several], axis=0)
+        over = np.max([_deltas(one, points, unit) for one in several], axis=0)
         places, chances = _loss_distribution(grid, over)
         total = np.convolve(total, np.bincount(places + points, chances, 2 * points + 1))
         finite *= 1 - min(float(over[-1]) + ROUNDING, 1.0)
     losses = np.asarray((np.arange(total.size) - points * len(observations)) * unit, np.float64)
     return ShuffledLoss(losses, total, 1 - finite)
+
+
+@lru_cache(maxsize=64)
+def _deltas(loss: ShuffledLoss, points: int, unit: float) -> FloatArray:
+    return np.array([loss.delta(i * unit) for i in range(points + 1)])
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:

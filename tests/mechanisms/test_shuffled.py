@@ -15,6 +15,7 @@ from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.square_wave import SquareWave
+from ldpstream.mechanisms.ledger import shuffled
 from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss, table_delta
 
 from .reference import all_reports, grid, written
@@ -284,6 +285,28 @@ def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
         once = np.array([[distribution.get(x, 0.0) for x in outputs] for distribution in distributions])
         twice = (once[:, :, None] * once[:, None, :]).reshape(k, -1)
         assert twice.max(axis=0).sum() / k <= found.guess(k) <= m.guess(2) + 0.05
+
+
+def test_the_curve_of_an_observation_is_computed_once_for_all_joint_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A curve of 525 600 reports takes seconds, and each attribute and level of a survey needs it."""
+    several = [ShuffledLoss.of_loss(eps) for eps in (2.0, 1.0, 0.5)]
+    asked = [((several[0],), (one, several[0])) for one in several]
+    delta, calls = ShuffledLoss.delta, list[ShuffledLoss]()
+
+    def counted(loss: ShuffledLoss, eps: float) -> float:
+        calls.append(loss)
+        return delta(loss, eps)
+
+    monkeypatch.setattr(ShuffledLoss, "delta", counted)
+    found = [joined_loss(one) for one in asked]
+    assert len(calls) == 3 * calls.count(several[0])
+    for one, before in zip(asked, found, strict=True):
+        shuffled._deltas.cache_clear()
+        joined_loss.cache_clear()
+        again = joined_loss(one)
+        assert (again.infinite, again.losses.tolist(), again.chances.tolist()) == (
+            before.infinite, before.losses.tolist(), before.chances.tolist(),
+        )  # fmt: skip
 
 
 def test_joined_losses_keep_the_chances_that_everything_is_revealed() -> None:
