@@ -15,9 +15,11 @@ at most `each` reports in a span of n reports, so
 
 With fake data (RS+FD, d attributes) F are the shares of the encoded values; otherwise d = 1 and F = f.
 
-Source: derived here, with Fréchet's inequality for Pr[A and B]. `clear_differences`: Benjamini and Hochberg 1995,
-"Controlling the false discovery rate".
+Source: derived here, with Fréchet's inequality for Pr[A and B]. `beyond_chance`: Holm 1979, "A simple sequentially rejective
+multiple test procedure".
 """
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -78,17 +80,26 @@ def evidence(differences: FloatArray, errors: FloatArray) -> FloatArray:
     return np.asarray(np.divide(sizes, errors, out=np.where(sizes > 0, np.inf, sizes), where=errors != 0))
 
 
-def clear_differences(differences: FloatArray, errors: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
-    """Marks the differences that are more than chance, (k,) bool, by the procedure of Benjamini and Hochberg.
-
-    The false discovery rate is at most `rate` if the tests of the values are independent or positively dependent.
+def chances(differences: FloatArray, errors: FloatArray) -> FloatArray:
+    """Probabilities of absolute differences this large if the true ones are 0, (k,); NaN where an argument is NaN.
 
     Args:
         differences: (k,) differences; normally distributed around the true differences.
-        errors: (k,) their standard errors, or upper bounds. A value with NaN is not marked and not counted.
-        rate: wanted false discovery rate, in (0, 1).
+        errors: (k,) their standard errors, or upper bounds.
     """
-    p = 2 * ndtr(-evidence(differences, errors))  # two-sided
+    return np.asarray(2 * ndtr(-evidence(differences, errors)))
+
+
+def beyond_chance(p: FloatArray, rate: float = 0.05) -> npt.NDArray[np.bool_]:
+    """Marks the differences that are more than chance, (k,) bool, by Holm's procedure.
+
+    The probability of one or more false marks is at most `rate`, for any dependence between the tests. So it also bounds the
+    probability that a sentence about some of the marked differences is false.
+
+    Args:
+        p: (k,) probabilities of `chances`. A difference with NaN is not marked and not counted.
+        rate: in (0, 1).
+    """
     known = np.sort(p[~np.isnan(p)])
-    passed = np.flatnonzero(known <= rate * np.arange(1, known.size + 1) / max(known.size, 1))
-    return np.asarray(p <= known[passed[-1]]) if passed.size else np.zeros(p.shape, bool)
+    failed = np.flatnonzero(known > rate / np.arange(known.size, 0, -1))
+    return np.asarray(p < (known[failed[0]] if failed.size else math.inf))

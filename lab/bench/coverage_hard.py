@@ -24,7 +24,7 @@ from lab.bench.accuracy.shapes import Shape
 from lab.processes import worker_pool
 from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
 from ldpstream.estimators.bayes.unordered import named_values
-from ldpstream.estimators.differences import clear_differences, separate_errors, unchanged_errors
+from ldpstream.estimators.differences import beyond_chance, chances, separate_errors, unchanged_errors
 from ldpstream.estimators.quantiles import PERCENTILES, mean, quantiles
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -96,7 +96,7 @@ def rows_of(cell: Cell, truth: FloatArray, runs: int, seed: int, values: dict[st
 def _none_clear(new: Estimate, old: Estimate) -> bool:
     """True if the test of `publishing.answers.comparison` marks no difference."""
     errors = np.maximum(separate_errors(old, new), unchanged_errors(old, new, (OTHERS, NEW)))
-    return not clear_differences(new.frequencies - old.frequencies, errors).any()
+    return not beyond_chance(chances(new.frequencies - old.frequencies, errors)).any()
 
 
 def _worst(held: FloatArray, named: FloatArray) -> dict[str, int]:

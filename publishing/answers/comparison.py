@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtri
 
-from ldpstream.estimators.differences import clear_differences, evidence, unchanged_errors
+from ldpstream.estimators.differences import chances, evidence, unchanged_errors
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.publishing.answers.tables import JOINT
+from ldpstream.publishing.answers.shares import JOINT
 from ldpstream.publishing.estimates.catalogue import FILTER, INVERSION
 from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate
 from ldpstream.publishing.estimates.growth import Basis, errors_of, people_of
@@ -19,14 +18,19 @@ Numbers = dict[str, NumberEstimate]
 
 
 class Differences(NamedTuple):
-    """The fields of `schema.Comparison`, one entry per value of the attribute; `clearest` sorts the values."""
+    """The fields of `schema.Comparison`, one entry per value of the attribute.
+
+    Attributes:
+        p: the chance of so large a difference if the shares are equal; 1 if the shown difference has the opposite sign.
+        clearest: sorts the values.
+    """
 
     basis: Basis
     differences: FloatArray
     standard_errors: FloatArray
     low: FloatArray
     high: FloatArray
-    clear: npt.NDArray[np.bool_]
+    p: FloatArray
     clearest: IntArray
 
 
@@ -58,9 +62,9 @@ def differences_of(
     if estimator != INVERSION:  # its shares can differ by more than 1
         low, high = np.maximum(low, -1), np.minimum(high, 1)
     tested = errors if unbiased or not min(people) else np.maximum(errors, unchanged_errors(first, second, people))
-    clear = clear_differences(centres, tested, 1 - confidence) & (centres * differences > 0)
+    p = np.maximum(chances(centres, tested), centres * differences <= 0)
     clearest = np.lexsort((-np.abs(differences), -evidence(centres, errors)))  # the last key counts first
-    return Differences(basis, differences, errors, low, high, clear, clearest)
+    return Differences(basis, differences, errors, low, high, p, clearest)
 
 
 def number_differences(first: Numbers, second: Numbers) -> Numbers:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ldpstream.publishing.answers.schema import EarlierPart, Line
-from ldpstream.publishing.answers.tables import names_of, result_of
+from ldpstream.publishing.answers.shares import ends_ms, names_of, result_of
 from ldpstream.publishing.estimates.frequencies import Frequencies, plain_number
 from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.publishing.progress import Progress, Source
@@ -47,12 +47,6 @@ def kept_steps(survey: Survey, progress: Progress | None, latest: int, last: int
     first = max(progress.first_step, progress.next_step - survey.retention_steps, latest - last + 1)
     steps = range(latest, first - 1, -1)
     return steps[:: max(1, math.ceil(len(steps) / MOST_STEPS))][::-1]
-
-
-def ends_ms(survey: Survey, p: Publication) -> tuple[int, int]:
-    """Returns the beginning and the end of a publication's span."""
-    width = survey.window_steps if p.span == "window" else 1
-    return survey.opens_ms(max(0, p.step - width + 1)), survey.opens_ms(p.step + 1)
 
 
 def of_steps(survey: Survey, found: Sequence[Publication], every: int) -> dict[str, Any]:
@@ -132,7 +126,7 @@ def earlier_parts(
             parts.append(_left_out(old.name, old.fingerprint.hex(), f"its estimates are by {others}, not by {estimator}"))
             break
         k = old.attributes[old.index(name)].k
-        results = [result_of(p, estimator, k) or Frequencies.nothing(k) for p in found]
+        results = [result_of(p, estimator, k) for p in found]
         parts.append(
             EarlierPart(
                 **of_steps(old, found, steps.step), survey=old.name, fingerprint=old.fingerprint.hex(), joined=True,

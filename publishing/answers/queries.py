@@ -57,11 +57,25 @@ class HistogramQuery(IntervalQuery):
     top: Top = None
 
 
-class ComparisonQuery(IntervalQuery):
-    """Selects two estimates: those of two steps, or of two cohorts."""
+class PeriodQuery(CohortQuery):
+    """Selects two spans, or two cohorts."""
 
-    before: Step = Field(None, description="last step of the earlier span")
-    against: Cohort = Field(None, description="in place of `before`: the cohort that is subtracted")
+    before: Step = Field(None, description="last step of the earlier span; default: the span that ends before this one")
+    against: Cohort = Field(
+        None, description="in place of `before`: the cohort that is subtracted from `cohort`; empty for all people"
+    )
+
+
+class OverviewQuery(PeriodQuery):
+    """Also selects values."""
+
+    top: int = Field(8, ge=1, le=100_000, description="number of values of each attribute, and of changes")
+    find: str | None = Field(None, max_length=200, description="only attributes and values whose text contains this")
+
+
+class ComparisonQuery(PeriodQuery, IntervalQuery):
+    """Selects two estimates of one attribute."""
+
     top: Top = None
 
 

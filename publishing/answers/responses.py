@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from ldpstream.estimators.bayes.unordered import named_values
+from ldpstream.estimators.differences import beyond_chance
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
@@ -16,33 +17,25 @@ from ldpstream.estimators.post_processing import post_process
 from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
+from ldpstream.publishing.answers import queries, schema, sentences
 from ldpstream.publishing.answers.comparison import differences_of, number_differences
-from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, ends_ms, kept_steps, lines, of_steps
-from ldpstream.publishing.answers.queries import (
-    CohortQuery,
-    ComparisonQuery,
-    HistogramQuery,
-    NumbersQuery,
-    SeriesQuery,
-    TableQuery,
-)
-from ldpstream.publishing.answers.schema import (  # fmt: skip
-    Comparison,
-    Histogram,
-    NumberLine,
-    NumberSeries,
-    Overview,
-    Series,
-    Share,
-    Side,
-    Status,
-    Table,
+from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, of_steps
+from ldpstream.publishing.answers.overview import Card, Changes, cards_of, present, shown
+from ldpstream.publishing.answers.shares import (
+    JOINT,
+    default_estimator,
+    ends_ms,
+    names_of,
+    of_span,
+    result_of,
+    shares_of,
+    too_few,
 )
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
-from ldpstream.publishing.answers.tables import JOINT, by_cohort, names_of, of_pair, result_of
+from ldpstream.publishing.answers.tables import by_cohort, of_pair
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
-from ldpstream.publishing.estimates.frequencies import UNKNOWN, Frequencies, TrueAnswers, plain, plain_number
-from ldpstream.publishing.estimates.growth import Growth, growth_of, people_of
+from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, plain, plain_number
+from ldpstream.publishing.estimates.growth import Growth, growth_of
 from ldpstream.publishing.estimates.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -52,7 +45,7 @@ from ldpstream.publishing.estimates.publication import (
     publication_key,
     spans,
 )
-from ldpstream.publishing.progress import Source
+from ldpstream.publishing.progress import Progress, Source
 from ldpstream.surveys import Attribute, Reason, Survey
 
 MAX_LINES = 20
@@ -85,6 +78,7 @@ class ApiResponses:
     ) -> None:
         self._survey, self._source, self._truth, self._replaced = survey, source, truth, replaced
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
+        self._cards = lru_cache(maxsize=4)(self._read_cards)
 
     def survey_info(self, signed: datetime | None = None) -> SurveyInfo:
         return survey_info(self._survey, simulated=self._truth is not None, signed=signed)
@@ -95,10 +89,10 @@ class ApiResponses:
 
     def status(
         self, span: Span, rejected: dict[Reason, int], now_ms: int, outlook: bool = True, largest_client: float | None = None
-    ) -> Status:
+    ) -> schema.Status:
         s, progress, latest = self._survey, self._source.progress(), self.latest_step()
         due = max(0, s.step_at(now_ms)) if progress is None else progress.next_step
-        return Status(
+        return schema.Status(
             attributes=[] if latest is None else self._overviews(span, latest, outlook),
             rejected=rejected,
             largest_client=largest_client,
@@ -108,35 +102,76 @@ class ApiResponses:
             due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
         )
 
-    def _overviews(self, span: Span, step: int, outlook: bool) -> list[Overview]:
+    def _overviews(self, span: Span, step: int, outlook: bool) -> list[schema.AttributeStatus]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels
         keys = {s: [publication_key(name, s, step) for name in self._attributes] for s in (counted, "step", "filtered")}
-        found = {s: self._source.get(of_span) for s, of_span in keys.items()}
+        found = {s: self._source.get(wanted) for s, wanted in keys.items()}
         overviews = []
-        for of_span, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
-            shown = (curve or of_step) if span == "filtered" else of_span
+        for counts, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
+            shown = (curve or of_step) if span == "filtered" else counts
             if shown is not None:
                 growth = growth_of(self._survey, self._source, shown.attribute, step)
-                overviews.append(self._overview(shown, of_step or shown, of_span or shown, curve, outlook, growth))
+                overviews.append(self._overview(shown, of_step or shown, counts or shown, curve, outlook, growth))
         return overviews
 
     def _overview(
         self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool,
         growth: Growth | None,
-    ) -> Overview:  # fmt: skip
+    ) -> schema.AttributeStatus:  # fmt: skip
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
-        return Overview(
-            **self._of_span(p), attribute=p.attribute, span=p.span, privacy=p.privacy,
+        return schema.AttributeStatus(
+            **of_span(self._survey, p), attribute=p.attribute, span=p.span, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
-            outlook=self.outlook(p.attribute, p.step, p) if outlook else {}, too_few=_too_few(p, self._attributes[p.attribute]),
-            top=[Share(label=label(v), frequency=plain_number(f)) for v, f in _largest(p, 3, self._attributes[p.attribute])],
+            outlook=self.outlook(p.attribute, p.step, p) if outlook else {}, too_few=too_few(p, self._attributes[p.attribute]),
+            top=[schema.Share(label=label(v), frequency=f) for v, f in _largest(p, 3, self._attributes[p.attribute])],
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
             levels_label=None if levels.levels_value is None else label(levels.levels_value),
             change=change, change_label=None if change is None else label(change.value), growth=growth,
         )  # fmt: skip
+
+    def overview(self, query: queries.OverviewQuery) -> schema.Overview:
+        survey, period = self._survey, queries.PeriodQuery(**query.model_dump(exclude={"top", "find"}))
+        cards = self._cards(period.model_copy(update={"step": self._step(query.step)}), self._source.progress())
+        after, before = cards[0].p, next((card.before for card in cards if card.before is not None), None)
+        start_ms, end_ms = ends_ms(survey, after)
+        earlier = None if before is None else ends_ms(survey, before)
+        changes = Changes(cards)
+        lead = sentences.period(end_ms - start_ms, end_ms, after.step == self.latest_step())
+        parts = (lead, "filtered" if after.span == "filtered" else None, query.cohort)
+        said = [schema.Sentence(lead=", ".join(filter(None, parts)), text=present(cards))]
+        if earlier is not None:
+            lead = sentences.earlier(end_ms - start_ms, start_ms, earlier)
+            lead = lead if query.against is None else f"Against {query.against or 'all people'}"
+            verb = ("changed", "changed") if query.against is None else ("differs", "differ")
+            said.append(schema.Sentence(lead=lead, text=changes.text(verb)))
+        found = [shown(survey, card, query.find, query.top) for card in cards]
+        return schema.Overview(
+            survey=survey.name, span=query.span, cohort=query.cohort, against=query.against, confidence=PUBLISHED_LEVEL,
+            step=after.step, start_ms=start_ms, end_ms=end_ms, before_step=None if before is None else before.step,
+            before_start_ms=None if earlier is None else earlier[0], before_end_ms=None if earlier is None else earlier[1],
+            sentences=said, attributes=[one for one in found if one is not None],
+            changes=[] if before is None else changes.clearest(query.top),
+        )  # fmt: skip
+
+    def _read_cards(self, query: queries.PeriodQuery, _: Progress | None) -> list[Card]:
+        """Called anew if the progress changes."""
+        assert query.step is not None
+        self._check_cohort(query.cohort, query.span)
+        earlier = self._subtracted(query, query.step)
+        if earlier == (query.step, query.cohort):
+            raise NotAllowed(f"before and after must be different steps, got {query.before} twice")
+        asked = [(a, query.span if query.span in spans(a) else "step") for a in self._survey.attributes]
+        sides = [
+            self._source.get([publication_key(a.name, span, step, cohort) for a, span in asked])
+            for step, cohort in ((query.step, query.cohort), earlier)
+        ]
+        found = [(a, p, q) for (a, _), p, q in zip(asked, *sides, strict=True) if p is not None]
+        if not found:
+            raise NotFound(f"no estimate for step {query.step}")
+        return cards_of(self._survey, found, apart=bool(query.against))
 
     def outlook(self, name: str, step: int, p: Publication | None) -> dict[str, Outlook]:
         """The outlook of each level after this step. `p` has the shares that a guesser knows; None if there are none."""
@@ -145,11 +180,11 @@ class ApiResponses:
         levels = zip(self._survey.attributes[attribute].levels, self._survey.mechanisms[attribute], strict=True)
         return {level.name: outlook_of(self._survey, attribute, m, step, shares) for level, m in levels}
 
-    def histogram(self, name: str, query: HistogramQuery) -> Histogram:
+    def histogram(self, name: str, query: queries.HistogramQuery) -> schema.Histogram:
         attribute, post, top = self._known(name, query.span, query.cohort), query.post, query.top
-        p = self.published(name, query)
+        p = self.published(name, query.span, query.step, query.cohort)
         chosen = self._estimator(p, query.estimator)
-        result = _result(p, chosen, attribute)
+        result = result_of(p, chosen, attribute.k)
         estimate = result.estimate()
         frequencies = estimate.frequencies
         if post != "none":
@@ -162,24 +197,16 @@ class ApiResponses:
             variance = np.maximum(estimate.standard_errors / most, 1e-150) ** 2
             frequencies = most * post_process(frequencies / most, post, variance=variance)
             frequencies = frequencies if attribute.most is None else np.minimum(frequencies, 1)
-        low, high = estimate.interval(query.confidence)
         truth = self._true(p)
         shown = np.arange(attribute.k) if top is None else np.argsort(-frequencies, kind="stable")[:top]
-        return Histogram(
-            **self._of_span(p), survey=p.survey, attribute=p.attribute, span=p.span, cohort=p.cohort, below_least=p.below_least,
-            estimator=chosen, post=post, confidence=query.confidence,
-            iterations=estimate.iterations, converged=estimate.converged, gap=plain_number(estimate.gap),
-            interval_withheld=result.interval_withheld, privacy=p.privacy,
-            diagnostics=p.diagnostics,
-            values=shown.tolist(), labels=[attribute.label(v) for v in shown],
-            frequencies=plain(frequencies[shown]), standard_errors=plain(estimate.standard_errors[shown]),
-            low=plain(low[shown]), high=plain(high[shown]),
+        return schema.Histogram(
+            **shares_of(self._survey, p, chosen, frequencies, estimate.interval(query.confidence), shown),
+            survey=p.survey, cohort=p.cohort, post=post, confidence=query.confidence, iterations=estimate.iterations,
+            converged=estimate.converged, gap=plain_number(estimate.gap), privacy=p.privacy, diagnostics=p.diagnostics,
+            standard_errors=plain(estimate.standard_errors[shown]),
             named=self._named(attribute, chosen, estimate.frequencies)[shown].tolist(),
             truth=None if truth.shares is None else [truth.shares[v] for v in shown], true_numbers=truth.numbers,
-            others=plain_number(frequencies.sum() - frequencies[shown].sum())
-            if len(shown) < attribute.k and attribute.most is None
-            else None,
-            too_few=_too_few(p, attribute), numbers=p.numbers, crowd=p.crowd or None, change=p.change,
+            crowd=p.crowd or None, change=p.change,
             levels={name: _shown(level, shown.tolist()) for name, level in p.levels.items()},
         )  # fmt: skip
 
@@ -189,14 +216,14 @@ class ApiResponses:
             return np.ones(shares.size, bool)
         return named_values(shares) & (not attribute.in_order and not is_numeric(mechanisms))
 
-    def table(self, name: str, query: TableQuery) -> Table:
+    def table(self, name: str, query: queries.TableQuery) -> schema.Table:
         span = query.span
         attribute = self._known(name, span, None)
         if attribute.pair is None and self._survey.cohort is None:
             raise NotFound(f"attribute {name} has no cross table: it is not a pair, and the survey has no cohorts")
         if span not in COHORT_SPANS:
             raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cross table, got {span!r}")
-        p = self.published(name, query)
+        p = self.published(name, span, query.step)
         truth = self._true(p).shares
         if attribute.pair is not None:
             first, second = attribute.pair
@@ -208,8 +235,8 @@ class ApiResponses:
             p = again or p
             parts = by_cohort(self._survey.cohort, attribute, p, found)
             truth = self._truth_by_cohort(found)
-        return Table(
-            **self._of_span(p), survey=p.survey, attribute=name, span=p.span, truth=truth, **parts._asdict(),
+        return schema.Table(
+            **of_span(self._survey, p), survey=p.survey, attribute=name, span=p.span, truth=truth, **parts._asdict(),
         )  # fmt: skip
 
     def _truth_by_cohort(self, found: Sequence[Publication | None]) -> list[float] | None:
@@ -219,28 +246,21 @@ class ApiResponses:
             return None
         return [weight * share for weight, of in truths for share in of or ()]
 
-    def comparison(self, name: str, query: ComparisonQuery) -> Comparison:
-        span, cohort, against, before, confidence = query.span, query.cohort, query.against, query.before, query.confidence
+    def comparison(self, name: str, query: queries.ComparisonQuery) -> schema.Comparison:
+        span, cohort, confidence = query.span, query.cohort, query.confidence
         attribute = self._known(name, span, cohort)
-        if (before is None) == (against is None):
-            raise NotAllowed(f"a comparison needs either before or against, got before={before} and against={against!r}")
-        if against is not None:
-            self._known(name, span, against)
-            if cohort is None or cohort == against:
-                raise NotAllowed(f"against needs another cohort, got cohort={cohort!r} and against={against!r}")
-        second = self.published(name, query)
-        earlier = second.step if before is None else before
-        first = self.published(name, CohortQuery(span=span, step=earlier, cohort=cohort if against is None else against))
+        second = self.published(name, span, query.step, cohort)
+        first = self.published(name, span, *self._subtracted(query, second.step))
         if first.key == second.key:
-            raise NotAllowed(f"before and after must be different steps, got {before} twice")
+            raise NotAllowed(f"before and after must be different steps, got {query.before} twice")
         chosen = self._estimator(second, query.estimator)
-        results = _result(first, self._estimator(first, chosen), attribute), _result(second, chosen, attribute)
-        of = differences_of(self._survey, (first, second), results, chosen, confidence, apart=against is not None)
+        results = result_of(first, self._estimator(first, chosen), attribute.k), result_of(second, chosen, attribute.k)
+        of = differences_of(self._survey, (first, second), results, chosen, confidence, apart=bool(query.against))
         shown = np.arange(attribute.k) if query.top is None else of.clearest[: query.top]
         was, now = self._true(first), self._true(second)
         truth = None if was.shares is None or now.shares is None else np.subtract(now.shares, was.shares)[shown].tolist()
         sides = [self._side(p, found.estimate().frequencies[shown]) for p, found in zip((first, second), results, strict=True)]
-        return Comparison(
+        return schema.Comparison(
             survey=self._survey.name, attribute=name, span=span, cohort=cohort, estimator=chosen, confidence=confidence,
             basis=of.basis,
             interval_withheld=results[0].interval_withheld or results[1].interval_withheld,
@@ -249,19 +269,20 @@ class ApiResponses:
             values=shown.tolist(), labels=[attribute.label(v) for v in shown],
             differences=plain(of.differences[shown]), standard_errors=plain(of.standard_errors[shown]),
             low=plain(of.low[shown]), high=plain(of.high[shown]),
-            clear=of.clear[shown].tolist(), truth=truth, numbers=number_differences(first.numbers, second.numbers),
+            clear=beyond_chance(of.p, 1 - confidence)[shown].tolist(), truth=truth,
+            numbers=number_differences(first.numbers, second.numbers),
             true_numbers={name: x - was.numbers[name] for name, x in now.numbers.items() if name in was.numbers},
         )  # fmt: skip
 
     def _true(self, p: Publication) -> TrueAnswers:
         return UNKNOWN if self._truth is None else self._truth(p)
 
-    def _side(self, p: Publication, frequencies: FloatArray) -> Side:
-        return Side(
-            **self._of_span(p), cohort=p.cohort, below_least=p.below_least, frequencies=plain(frequencies),
+    def _side(self, p: Publication, frequencies: FloatArray) -> schema.Side:
+        return schema.Side(
+            **of_span(self._survey, p), cohort=p.cohort, below_least=p.below_least, frequencies=plain(frequencies),
         )  # fmt: skip
 
-    def series(self, name: str, query: SeriesQuery) -> Series:
+    def series(self, name: str, query: queries.SeriesQuery) -> schema.Series:
         span, cohort, confidence = query.span, query.cohort, query.confidence
         attribute = self._known(name, span, cohort)
         found, every = self._last(name, query)
@@ -272,15 +293,15 @@ class ApiResponses:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
             shown = _indices(query.values, attribute.k)
-        results = [_result(p, chosen, attribute) for p in found]
+        results = [result_of(p, chosen, attribute.k) for p in found]
         drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
         changes = [p.change for p in found if p.change is not None]
         before = query.last - (found[-1].step + 1)  # steps before this survey's first step
-        return Series(
+        return schema.Series(
             **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=cohort,
             estimator=chosen, confidence=confidence,
             below_least=[p.below_least for p in found],
-            too_few=bool(found) and _too_few(found[-1], attribute),
+            too_few=bool(found) and too_few(found[-1], attribute),
             interval_withheld=[result.interval_withheld for result in results], lines=drawn,
             changes=changes, change_labels=[attribute.label(change.value) for change in changes],
             detectable=self._detectable(attribute, found, shown) if span == "filtered" else None,
@@ -297,7 +318,7 @@ class ApiResponses:
         known = [error for value in values if (error := errors[value]) is not None]
         return detectable(attribute.k, max(known)) if known else None
 
-    def numbers(self, name: str, query: NumbersQuery) -> NumberSeries:
+    def numbers(self, name: str, query: queries.NumbersQuery) -> schema.NumberSeries:
         span = query.span
         attribute = self._known(name, span, query.cohort)
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
@@ -312,19 +333,19 @@ class ApiResponses:
         for number in names:
             known = [p.numbers.get(number) for p in found]
             lines.append(
-                NumberLine(
+                schema.NumberLine(
                     name=number, values=[None if x is None else x.value for x in known],
                     low=[None if x is None else x.low for x in known],
                     high=[None if x is None else x.high for x in known],
                     truth=[truth.get(number) for truth in truths] if self._truth else None,
                 )
             )  # fmt: skip
-        return NumberSeries(
+        return schema.NumberSeries(
             **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=query.cohort,
             estimator=self._estimator(found[-1], None), lines=lines,
         )  # fmt: skip
 
-    def _last(self, name: str, query: NumbersQuery) -> tuple[list[Publication], int]:
+    def _last(self, name: str, query: queries.NumbersQuery) -> tuple[list[Publication], int]:
         progress, latest = self._source.progress(), self.latest_step() if query.step is None else query.step
         steps = range(0) if latest is None else kept_steps(self._survey, progress, latest, query.last)
         keys = [publication_key(name, query.span, step, query.cohort) for step in steps]
@@ -333,24 +354,32 @@ class ApiResponses:
             raise NotFound(f"no estimate of {name} yet")
         return found, steps.step
 
-    def published(self, name: str, query: TableQuery) -> Publication:
-        step = self.latest_step() if query.step is None else query.step
-        cohort = query.cohort if isinstance(query, CohortQuery) else None
-        p = self._source.get([publication_key(name, query.span, step, cohort)])[0] if step is not None else None
+    def published(self, name: str, span: Span, step: int | None, cohort: str | None = None) -> Publication:
+        """Returns the publication of a step, by default of the latest."""
+        step = self._step(step)
+        p = self._source.get([publication_key(name, span, step, cohort)])[0]
         if p is None:
-            raise NotFound(f"no estimate of {name} for step {step}" if step is not None else "nothing published yet")
+            raise NotFound(f"no estimate of {name} for step {step}")
         return p
 
-    def _of_span(self, p: Publication) -> dict[str, Any]:
-        """The fields of `OfSpan`."""
-        start_ms, end_ms = ends_ms(self._survey, p)
-        cohort = self._survey.cohort
-        least = 0 if cohort is None or p.cohort is None or p.below_least else cohort.least
-        people = max(least, math.ceil(people_of(self._survey, p)))
-        return {
-            "step": p.step, "start_ms": start_ms, "end_ms": end_ms, "panes": p.panes, "reports": p.reports,
-            "people_at_least": people, "complete": p.complete,
-        }  # fmt: skip
+    def _step(self, step: int | None) -> int:
+        found = self.latest_step() if step is None else step
+        if found is None:
+            raise NotFound("nothing published yet")
+        return found
+
+    def _subtracted(self, query: queries.PeriodQuery, step: int) -> tuple[int, str | None]:
+        """Returns the step and the cohort of the estimates that are subtracted from those of `step`."""
+        before, against, cohort = query.before, query.against, query.cohort
+        if against is None:
+            width = self._survey.window_steps if query.span == "window" else 1
+            return step - width if before is None else before, cohort
+        if before is not None:
+            raise NotAllowed(f"before and against must not both be given, got before={before} and against={against!r}")
+        self._check_cohort(against or None, query.span)
+        if cohort is None or cohort == against:
+            raise NotAllowed(f"against needs another cohort, got cohort={cohort!r} and against={against!r}")
+        return step, against or None
 
     def _known(self, name: str, span: Span, cohort: str | None) -> Attribute:
         if name not in self._attributes:
@@ -358,18 +387,21 @@ class ApiResponses:
         attribute = self._attributes[name]
         if span not in spans(attribute):
             raise NotFound(f"attribute {name} has {attribute.k} values; at most {MAX_FILTERED} have a filtered curve")
-        if cohort is not None:
-            try:
-                self._survey.cohort_index(cohort)
-            except ValueError as error:
-                raise NotAllowed(str(error)) from None
-            if span not in COHORT_SPANS:
-                raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
+        self._check_cohort(cohort, span)
         return attribute
 
+    def _check_cohort(self, cohort: str | None, span: Span) -> None:
+        if cohort is None:
+            return
+        try:
+            self._survey.cohort_index(cohort)
+        except ValueError as error:
+            raise NotAllowed(str(error)) from None
+        if span not in COHORT_SPANS:
+            raise NotAllowed(f"span must be {' or '.join(COHORT_SPANS)} for a cohort, got {span!r}")
+
     def _estimator(self, p: Publication, wanted: str | None) -> str:
-        mechanisms = self._survey.mechanisms[self._survey.index(p.attribute)]
-        known = [estimators(mechanisms)[0].name] if p.below_least else names_of(p)
+        known = [default_estimator(self._survey, p)] if p.below_least else names_of(p)
         if wanted is None or (wanted == JOINT and p.cohort is None and self._attributes[p.attribute].pair is not None):
             return known[0]  # an earlier version published no joint shares
         if wanted not in known:
@@ -383,21 +415,6 @@ def _shares(a: Attribute, p: Publication) -> tuple[float, ...] | None:
     return None if a.most is not None or not found.sum() > 0 else tuple((found / found.sum()).tolist())
 
 
-def _result(p: Publication, estimator: str, attribute: Attribute) -> Frequencies:
-    found = result_of(p, estimator, attribute.k)
-    assert found is not None
-    return found
-
-
-def _too_few(p: Publication, attribute: Attribute) -> bool:
-    if not p.reports or p.below_least:
-        return False
-    n = attribute.k - (attribute.most or 0)
-    low, high = (end[:n] for end in _result(p, names_of(p)[0], attribute).estimate().interval(PUBLISHED_LEVEL))
-    # NaN, from shares or intervals that are missing, makes the comparisons false
-    return bool(low.max() <= high.min() and (high - low).mean() / 2 > 1 / n)
-
-
 def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
     return LevelEstimate(
         reports=level.reports,
@@ -409,7 +426,7 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
 def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
     if p.below_least:
         return []
-    result = _result(p, names_of(p)[0], attribute)
+    result = result_of(p, names_of(p)[0], attribute.k)
     frequencies = result.estimate().frequencies[: attribute.k - (attribute.most or 0)]
     order = np.argsort(-frequencies, kind="stable")[:n]
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]

@@ -49,7 +49,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     frequency: float | None
 
 
-class Overview(OfSpan, frozen=True, kw_only=True):
+class AttributeStatus(OfSpan, frozen=True, kw_only=True):
     """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
 
     `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
@@ -90,7 +90,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     times in milliseconds.
     """
 
-    attributes: list[Overview]
+    attributes: list[AttributeStatus]
     rejected: dict[Reason, int]
     largest_client: float | None
     first_step: int | None
@@ -99,59 +99,67 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int | None
 
 
-class Histogram(OfSpan, frozen=True, kw_only=True):
-    """One estimate. The arrays have one entry per value shown: index, label, frequency, standard error, interval, truth.
-
-    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a step without
-    reports has a prediction if an earlier step had reports. `interval_withheld` is the reason why an estimate has no standard
-    errors and no intervals: see `frequencies.Frequencies`. `levels` has the published estimates of single levels, for the
-    values shown. The intervals are computed before post-processing. `change` and `numbers`: see `publication.Publication`.
-
-    The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
-    scaled as for a normal distribution. The intervals of `numbers` always have a confidence of 0.95.
-
-    `named` is true for the values of which each interval holds by itself. The other intervals hold on average over the values.
+class Shares(OfSpan, frozen=True, kw_only=True):
+    """The shares of an attribute. The arrays have one entry per value shown.
 
     `others` is the sum of the frequencies that are not shown; None if all are shown, with `choices`, or without an estimate.
 
-    `cohort` is None for the histogram of all people. `below_least` is true for a cohort whose reports may come from
-    fewer people than the survey's least size. Such a cohort has no estimate.
+    `below_least` is true for a cohort whose reports may come from fewer people than the survey's least size. Such a cohort has
+    no estimate.
 
     `too_few`: the reports are too few to tell which values are more frequent. The 95 % intervals of the default estimator have
     a point in common, and half of their width is on average more than 1 / k.
 
-    `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
+    `interval_withheld` is the reason why an estimate has no standard errors and no intervals: see `frequencies.Frequencies`.
+    `numbers`: see `publication.Publication`. Their intervals always have a confidence of 0.95.
+    """
+
+    attribute: str
+    span: Span
+    estimator: str
+    below_least: bool
+    too_few: bool
+    interval_withheld: Withheld | None
+    values: list[int]
+    labels: list[str]
+    frequencies: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    others: float | None
+    numbers: dict[str, NumberEstimate]
+
+
+class Histogram(Shares, frozen=True, kw_only=True):
+    """One estimate.
+
+    Without reports all numbers of the estimate are None, and `converged` is false. For the span "filtered", a step without
+    reports has a prediction if an earlier step had reports. `levels` has the published estimates of single levels, for the
+    values shown. The intervals are computed before post-processing. `change`: see `publication.Publication`.
+
+    The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
+    scaled as for a normal distribution.
+
+    `named` is true for the values of which each interval holds by itself. The other intervals hold on average over the values.
+
+    `cohort` is None for the histogram of all people. `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
 
     In a simulation, `truth` has the true shares, and `true_numbers` the true mean and percentiles of the people's numbers, also
     of numbers outside the bins. Otherwise `truth` is None, and `true_numbers` empty.
     """
 
     survey: str
-    attribute: str
-    span: Span
     cohort: str | None
-    below_least: bool
-    too_few: bool
-    estimator: str
     post: str
     confidence: float
     iterations: int
     converged: bool
     gap: float | None
-    interval_withheld: Withheld | None
     privacy: dict[str, Privacy]
     diagnostics: Diagnostics
-    values: list[int]
-    labels: list[str]
-    frequencies: list[float | None]
     standard_errors: list[float | None]
-    low: list[float | None]
-    high: list[float | None]
     named: list[bool]
     truth: list[float] | None
     true_numbers: dict[str, float]
-    others: float | None
-    numbers: dict[str, NumberEstimate]
     levels: dict[str, LevelEstimate]
     crowd: Crowd | None
     change: Jump | None
@@ -181,8 +189,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     difference shown. Except for "mi", the intervals are limited to [-1, 1]. A cohort that an earlier version published without
     a raw inversion has no intervals.
 
-    `clear` marks the differences that are more than chance, by the procedure of Benjamini and Hochberg at the level 1 -
-    `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and
+    `clear` marks the differences that are more than chance among those of this attribute, by Holm's procedure at the level 1
+    - `confidence`. If an estimate has no intervals, the difference has none: `standard_errors`, `low` and `high` are None, and
     `clear` is false. `interval_withheld` is the reason, if an estimate has a reason.
 
     `top` selects the values with the largest |difference| / standard error, in this order. Without standard errors, it selects
@@ -213,6 +221,65 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     truth: list[float] | None
     numbers: dict[str, NumberEstimate]
     true_numbers: dict[str, float]
+
+
+class AttributeOverview(Shares, frozen=True, kw_only=True):
+    """An attribute in the overview: the largest shares first; ordered values are in order.
+
+    `span` is the requested span, or "step" if the attribute has no filtered curve. The shares are those of the default
+    `Histogram`, and the differences those of the default `Comparison`; without an earlier estimate they are None. `clear` marks
+    the differences that are more than chance among all values of all attributes, by Holm's procedure: the probability
+    of one or more false marks is at most 5 %. `found`: number of values that the request finds, of which `top` are shown.
+    """
+
+    found: int
+    differences: list[float | None]
+    difference_low: list[float | None]
+    difference_high: list[float | None]
+    clear: list[bool]
+    number_differences: dict[str, NumberEstimate]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """The difference of a value, with its 95 % interval. `clear`: see `AttributeOverview`."""
+
+    attribute: str
+    value: int
+    label: str
+    difference: float | None
+    low: float | None
+    high: float | None
+    clear: bool
+
+
+class Sentence(msgspec.Struct, frozen=True, kw_only=True):
+    """`lead` names a period, such as "This week"; `text` says what the estimates say about it."""
+
+    lead: str
+    text: str
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """All attributes in one period, and their differences from an earlier period or another cohort.
+
+    The names with `before` describe the estimates that are subtracted; None if there are none. `changes` has the clearest
+    differences of all attributes, at most `top`.
+    """
+
+    survey: str
+    span: Span
+    cohort: str | None
+    against: str | None
+    confidence: float
+    step: int
+    start_ms: int
+    end_ms: int
+    before_step: int | None
+    before_start_ms: int | None
+    before_end_ms: int | None
+    sentences: list[Sentence]
+    attributes: list[AttributeOverview]
+    changes: list[Change]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

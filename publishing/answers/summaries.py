@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ldpstream.publishing.answers.responses import ApiResponses
-from ldpstream.publishing.answers.schema import Overview, Status
+from ldpstream.publishing.answers.schema import AttributeStatus, Status
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.surveys import Survey
@@ -96,7 +96,7 @@ def alerts(status: Status, now_ms: int) -> Iterator[Alert]:
         yield Alert(kind, attribute)
 
 
-def _kinds(overview: Overview, everybody_silent: bool) -> Iterator[Kind]:
+def _kinds(overview: AttributeStatus, everybody_silent: bool) -> Iterator[Kind]:
     if overview.step_reports == 0 and not everybody_silent:
         yield "silent"
     if any(z is not None and abs(z) > FIT_LIMIT for z in overview.fit_z.values()):

@@ -8,7 +8,7 @@ import msgspec
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.promises.label import Label, label
 from ldpstream.promises.outlook import Losses, losses_of, named
-from ldpstream.publishing.answers.tables import JOINT
+from ldpstream.publishing.answers.shares import JOINT
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Span, number_names, spans

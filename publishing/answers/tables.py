@@ -4,31 +4,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import UNSET
 
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.pairs import Shares
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers.schema import TableSide
-from ldpstream.publishing.estimates.cross_table import CrossTable, IndependenceTest, TableShares, joint_shares
+from ldpstream.publishing.answers.shares import JOINT
+from ldpstream.publishing.estimates.cross_table import CrossTable, IndependenceTest, TableShares
 from ldpstream.publishing.estimates.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Attribute, Cohort
-
-JOINT = "joint"  # the estimator of `estimators.pairs`, the default of a pair's steps and windows
-
-
-def names_of(p: Publication) -> list[str]:
-    """Returns the names of a publication's estimators, the default first."""
-    return list(p.estimators) if p.table is UNSET else [JOINT, *p.estimators]
-
-
-def result_of(p: Publication, estimator: str, k: int) -> Frequencies | None:
-    """Returns the result of an estimator, without numbers for a cohort below its least size; None for another estimator."""
-    if p.below_least:
-        return Frequencies.nothing(k)
-    if estimator == JOINT and p.table is not UNSET:
-        return joint_shares(p.table, k)
-    return p.estimators.get(estimator)
 
 
 class Parts(NamedTuple):
@@ -86,7 +71,7 @@ def by_cohort(cohort: Cohort, attribute: Attribute, everybody: Publication, foun
 
 def _numbers(found: Sequence[Frequencies]) -> tuple[FloatArray, FloatArray, FloatArray]:
     estimates = [of.estimate() for of in found]
-    ends = [estimate.interval(0.95) for estimate in estimates]
+    ends = [estimate.interval(PUBLISHED_LEVEL) for estimate in estimates]
     low, high = (np.clip([end[i] for end in ends], 0, 1) for i in (0, 1))
     return np.array([estimate.frequencies for estimate in estimates]), low, high
 

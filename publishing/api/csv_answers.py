@@ -6,17 +6,24 @@ Labels and names are those of the survey, unchanged, as in the files of an expor
 import csv
 import io
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import product, repeat
 from typing import Any
 
 from fastapi.responses import Response
 
-from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Series, Table
+from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Table
 from ldpstream.publishing.estimates.cross_table import TableShares
 
-Estimates = Histogram | Series | NumberSeries | Comparison | Table
+Estimates = Histogram | Series | NumberSeries | Comparison | Table | Overview
 Columns = dict[str, Any]  # by name: a list with the cell of every row, or one cell for all rows
+
+OF_VALUE = {
+    "value": "values", "label": "labels", "frequency": "frequencies", "low": "low", "high": "high",
+    "difference": "differences", "difference_low": "difference_low", "difference_high": "difference_high", "clear": "clear",
+}  # fmt: skip
+OF_ATTRIBUTE = ("reports", "complete", "interval_withheld", "attribute", "span", "estimator")
 
 
 class Csv(Response):
@@ -24,6 +31,8 @@ class Csv(Response):
 
 
 def file_name(of: Estimates, kind: str) -> str:
+    if isinstance(of, Overview):
+        return _named((of.survey, of.cohort, "overview", of.span, "step", of.step), kind)
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
     own = None if isinstance(of, Table) else of.cohort
@@ -31,6 +40,10 @@ def file_name(of: Estimates, kind: str) -> str:
     what = {Histogram: "", Series: "series", NumberSeries: "numbers", Comparison: "comparison", Table: "table"}[type(of)]
     post = of.post if isinstance(of, Histogram) and of.post != "none" else ""
     parts = (of.survey, of.attribute, cohort, what, of.span, of.estimator, post, "step", *steps)
+    return _named(parts, kind)
+
+
+def _named(parts: Iterable[str | int | None], kind: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9._]+", "_", str(part)) for part in parts if part not in (None, "")) + f".{kind}"
 
 
@@ -40,7 +53,9 @@ def _steps(of: Histogram | Series | NumberSeries | Table) -> list[int]:
 
 def csv_of(of: Estimates) -> Response:
     """Returns the table of an answer. The last columns of every table name its source."""
-    columns = _columns(of) | {"survey": of.survey, "attribute": of.attribute, "span": of.span, "estimator": of.estimator}
+    columns = _columns(of) | {"survey": of.survey}
+    if not isinstance(of, Overview):
+        columns |= {"attribute": of.attribute, "span": of.span, "estimator": of.estimator}
     n_rows = next(len(column) for column in columns.values() if isinstance(column, list))
     cells = (column if isinstance(column, list) else repeat(column, n_rows) for column in columns.values())
     text = io.StringIO()
@@ -58,6 +73,14 @@ def _columns(of: Estimates) -> Columns:
                 "low": of.low, "high": of.high, "named": of.named, "truth": of.truth, **_span(of),
                 "interval_withheld": of.interval_withheld, "cohort": of.cohort,
             }  # fmt: skip
+        case Overview(attributes=attributes):
+            places = [(one, i) for one in attributes for i in range(len(one.values))]
+            span = {
+                "step": of.step, "start": utc(of.start_ms), "end": utc(of.end_ms), "cohort": of.cohort,
+                "before_step": of.before_step, "against": of.against,
+            }  # fmt: skip
+            cells = {name: [getattr(one, field)[i] for one, i in places] for name, field in OF_VALUE.items()}
+            return cells | span | {name: [getattr(one, name) for one, _ in places] for name in OF_ATTRIBUTE}
         case Series():
             rows = [(i, line) for i in range(len(of.steps)) for line in of.lines]
             return _steps_of(of) | {
@@ -82,10 +105,10 @@ def _columns(of: Estimates) -> Columns:
                 "interval_withheld": of.interval_withheld, "before_cohort": before.cohort, "cohort": of.cohort,
             }  # fmt: skip
         case Table():
-            places = list(product(enumerate(of.rows.labels), enumerate(of.columns.labels)))
+            crossed = list(product(enumerate(of.rows.labels), enumerate(of.columns.labels)))
             return {
-                "row": [i for (i, _), _ in places], "column": [j for _, (j, _) in places],
-                "row_label": [label for (_, label), _ in places], "column_label": [label for _, (_, label) in places],
+                "row": [i for (i, _), _ in crossed], "column": [j for _, (j, _) in crossed],
+                "row_label": [label for (_, label), _ in crossed], "column_label": [label for _, (_, label) in crossed],
                 "share": of.cells.shares, "low": of.cells.low, "high": of.cells.high,
                 **_within("row", of.within_rows), **_within("column", of.within_columns), "truth": of.truth,
                 **_span(of), "interval_withheld": of.interval_withheld,

@@ -18,12 +18,13 @@ from ldpstream.publishing.answers.queries import (
     ComparisonQuery,
     HistogramQuery,
     NumbersQuery,
+    OverviewQuery,
     SeriesQuery,
     StatusQuery,
     TableQuery,
 )
 from ldpstream.publishing.answers.responses import ApiResponses, Truths
-from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Series, Status, Table
+from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Status, Table
 from ldpstream.publishing.answers.summaries import Summarizer
 from ldpstream.publishing.answers.survey_info import SurveyInfo
 from ldpstream.publishing.api.csv_answers import Csv, Estimates, csv_of, file_name
@@ -36,6 +37,7 @@ from ldpstream.surveys import Reason, Survey
 PAGE = FilePath(page.__file__).parent / "static"
 
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
+UNCHANGED = {"description": "There is no new estimate."}
 OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
 
 
@@ -89,14 +91,24 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         """The survey's privacy label as a picture."""
         return Svg(picture(label(of.survey, of.signed())))
 
-    @api.get("/api/v1/status", responses={304: {"description": "There is no new estimate."}, **describe(Status)})
+    @api.get("/api/v1/status", responses={304: UNCHANGED, **describe(Status)})
     def get_status(request: Request, query: Annotated[StatusQuery, Query()], of: Served = found) -> Response:
         """Summary: each attribute's latest estimate and privacy loss, and the rejected envelopes. The ETag changes with each
         publication: a request that names it in `If-None-Match` gets 304 if there is no new estimate."""
-        known = {"ETag": f'W/"{running_version()}-{crc32(msgspec.json.encode(of.source.progress())):x}"'}
+        known = _etag(of)
         if request.headers.get("If-None-Match") == known["ETag"]:
             return Response(status_code=304, headers=known)
         return _json(of.responses.status(query.span, of.rejected(), of.clock(), largest_client=of.largest_client()), known)
+
+    @api.get("/api/v1/overview", responses={304: UNCHANGED, **describe(Overview)})
+    @api.get("/api/v1/overview.csv", response_class=Csv, responses=FAILURES)
+    def get_overview(request: Request, query: Annotated[OverviewQuery, Query()], of: Served = found) -> Response:
+        """All attributes in one period, their differences from another period or cohort, and sentences about them. The ETag is
+        that of `/api/v1/status`."""
+        known = _etag(of)
+        if request.headers.get("If-None-Match") == known["ETag"]:
+            return Response(status_code=304, headers=known)
+        return _answer(request, of.responses.overview(query), known)
 
     @api.get(OF_ATTRIBUTE + "/histogram", responses=describe(Histogram))
     @api.get(OF_ATTRIBUTE + "/histogram.csv", response_class=Csv, responses=FAILURES)
@@ -153,7 +165,11 @@ def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(document), headers=headers, media_type="application/json")
 
 
-def _answer(request: Request, document: Estimates) -> Response:
+def _etag(of: Served) -> dict[str, str]:
+    return {"ETag": f'W/"{running_version()}-{crc32(msgspec.json.encode(of.source.progress())):x}"'}
+
+
+def _answer(request: Request, document: Estimates, headers: dict[str, str] | None = None) -> Response:
     if request.url.path.endswith(".csv"):
         return csv_of(document)
-    return _json(document, {"Content-Disposition": f'inline; filename="{file_name(document, "json")}"'})
+    return _json(document, {"Content-Disposition": f'inline; filename="{file_name(document, "json")}"'} | (headers or {}))

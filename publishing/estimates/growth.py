@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ldpstream.estimators.differences import clear_differences, difference_errors, separate_errors, unchanged_errors
+from ldpstream.estimators.differences import chances, difference_errors, separate_errors, unchanged_errors
 from ldpstream.estimators.estimate import NORMAL, Estimate
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
@@ -87,7 +87,7 @@ def growth_of(survey: Survey, source: Source, name: str, step: int) -> Growth | 
     errors = errors_of(mechanisms, "window", estimates, max(each), raw=True, apart=False)[1][v : v + 1]
     tested = np.maximum(errors, unchanged_errors(*estimates, each)[v : v + 1])
     differences = (estimates[1].frequencies - estimates[0].frequencies)[v : v + 1]
-    if not (differences[0] > 0 and clear_differences(differences, tested, ALARM_CHANCE)[0]):
+    if not (differences[0] > 0 and chances(differences, tested)[0] <= ALARM_CHANCE):
         return None
     size, half = float(differences[0]), NORMAL * float(errors[0])
     return Growth(label=attribute.catch_all, before_step=before, difference=size, low=size - half, high=size + half)

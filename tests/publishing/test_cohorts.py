@@ -310,12 +310,11 @@ def test_a_comparison_with_a_cohort_below_the_least_size_has_no_numbers() -> Non
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({}, "a comparison needs either before or against, got before=None and against=None"),
-        ({"before": 0, "against": "1.1"}, "a comparison needs either before or against, got before=0 and against='1.1'"),
+        ({"before": 0, "against": "1.1"}, "before and against must not both be given, got before=0 and against='1.1'"),
         ({"against": "1.1"}, "against needs another cohort, got cohort=None and against='1.1'"),
         ({"against": "1.1", "cohort": "1.1"}, "against needs another cohort, got cohort='1.1' and against='1.1'"),
         ({"against": "2.0", "cohort": "1.1"}, "must be one of 1.0, 1.1"),
     ],
 )
-def test_a_comparison_has_exactly_one_other_side(query: dict[str, Any], said: str) -> None:
+def test_a_comparison_has_one_other_side(query: dict[str, Any], said: str) -> None:
     assert said in ask("comparison", status=422, **query)["detail"]

@@ -1,0 +1,121 @@
+"""The overview: all attributes of a survey in one period, with their differences from another period or cohort."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ldpstream.estimators.differences import beyond_chance
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.answers import sentences
+from ldpstream.publishing.answers.comparison import Differences, differences_of, number_differences
+from ldpstream.publishing.answers.schema import AttributeOverview, Change
+from ldpstream.publishing.answers.shares import default_estimator, result_of, shares_of, too_few
+from ldpstream.publishing.estimates.frequencies import Frequencies, plain, plain_number
+from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.surveys import Attribute, Survey
+
+
+class Card(NamedTuple):
+    """One attribute, with all its values.
+
+    Attributes:
+        before: the publication that is subtracted; None if there is none.
+        clear: which differences are more than chance, among all values of all attributes, (k,).
+    """
+
+    attribute: Attribute
+    p: Publication
+    before: Publication | None
+    result: Frequencies
+    low: FloatArray
+    high: FloatArray
+    of: Differences
+    clear: npt.NDArray[np.bool_]
+
+    @property
+    def shares(self) -> FloatArray:
+        return self.result.estimate().frequencies
+
+
+def cards_of(survey: Survey, found: Sequence[tuple[Attribute, Publication, Publication | None]], *, apart: bool) -> list[Card]:
+    """Returns the cards of the attributes that have a publication."""
+    cards = []
+    for attribute, p, before in found:
+        chosen = default_estimator(survey, p)
+        result = result_of(p, chosen, attribute.k)
+        earlier = Frequencies.nothing(attribute.k) if before is None else result_of(before, chosen, attribute.k)
+        sides = (before or p, p), (earlier, result)
+        of = differences_of(survey, *sides, chosen, PUBLISHED_LEVEL, apart=apart)
+        low, high = result.estimate().interval(PUBLISHED_LEVEL)
+        cards.append(Card(attribute, p, before, result, low, high, of, np.zeros(attribute.k, bool)))
+    marks = beyond_chance(np.concatenate([card.of.p for card in cards]), 1 - PUBLISHED_LEVEL)
+    ends = np.cumsum([card.attribute.k for card in cards])[:-1]
+    return [card._replace(clear=clear) for card, clear in zip(cards, np.split(marks, ends), strict=True)]
+
+
+def shown(survey: Survey, card: Card, find: str | None, top: int) -> AttributeOverview | None:
+    """Returns the `top` largest shares of a card, of the values that `find` matches; None if it matches no value."""
+    a, of, shares = card.attribute, card.of, card.shares
+    wanted = "" if find is None else find.casefold()
+    everything = wanted in a.name.casefold()
+    found = [v for v, label in enumerate(a.labels) if everything or wanted in label.casefold()]
+    values = sorted(found, key=lambda v: -np.nan_to_num(shares[v]))[:top]
+    if a.in_order:
+        values.sort()
+    if not values:
+        return None
+    return AttributeOverview(
+        **shares_of(survey, card.p, default_estimator(survey, card.p), shares, (card.low, card.high), np.array(values)),
+        found=len(found), differences=plain(of.differences[values]), difference_low=plain(of.low[values]),
+        difference_high=plain(of.high[values]), clear=card.clear[values].tolist(),
+        number_differences={} if card.before is None else number_differences(card.before.numbers, card.p.numbers),
+    )  # fmt: skip
+
+
+class Changes:
+    """The differences of all values of all attributes, one after another."""
+
+    def __init__(self, cards: Sequence[Card]) -> None:
+        self._places = [(card.attribute, v) for card in cards for v in range(card.attribute.k)]
+        self._differences, self._p, self._low, self._high = (
+            np.concatenate([getattr(card.of, name) for card in cards]) for name in ("differences", "p", "low", "high")
+        )
+        self._clear = np.concatenate([card.clear for card in cards])
+        self._clearest = np.lexsort((-np.abs(self._differences), self._p)).tolist()  # the last key counts first
+
+    def text(self, verb: tuple[str, str]) -> str:
+        return sentences.change(
+            self._name, self._differences, self._low, self._high, self._clear, self._clearest, verb
+        )  # fmt: skip
+
+    def _name(self, i: int) -> str:
+        attribute, v = self._places[i]
+        return sentences.value_name(attribute.label(v), attribute.name)
+
+    def clearest(self, n: int) -> list[Change]:
+        return [
+            Change(
+                attribute=self._places[i][0].name, value=self._places[i][1], label=self._places[i][0].label(self._places[i][1]),
+                difference=plain_number(self._differences[i]), low=plain_number(self._low[i]),
+                high=plain_number(self._high[i]), clear=bool(self._clear[i]),
+            )
+            for i in self._clearest[:n]
+        ]  # fmt: skip
+
+
+def present(cards: Sequence[Card]) -> str:
+    """A sentence about the first attribute of which the estimates tell something; pairs are left out."""
+    for card in cards:
+        n, middle, name = card.attribute.k - (card.attribute.most or 0), card.p.numbers.get("p50"), card.attribute.name
+        if card.attribute.pair is not None or too_few(card.p, card.attribute):
+            continue
+        if middle is not None and middle.low is not None and middle.high is not None:
+            return sentences.median(name, middle.value, middle.low, middle.high)
+        if not np.isnan(card.low + card.high).any():
+            return sentences.most_frequent(name, card.attribute.label, card.shares[:n], card.low[:n], card.high[:n])
+    if any(card.result.interval_withheld for card in cards):
+        return "the estimates have no intervals, so nothing can be said."
+    return "too few reports to tell the values apart." if any(card.p.reports for card in cards) else "there are no reports."

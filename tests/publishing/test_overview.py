@@ -1,0 +1,146 @@
+"""Tests of the overview: its numbers are those of the other answers, and its sentences claim no more than the numbers."""
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from ldpstream.estimators.differences import beyond_chance, chances
+from ldpstream.estimators.matrix_inversion import matrix_inversion
+from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.publishing.answers import sentences
+from ldpstream.publishing.answers.overview import Changes, cards_of
+from ldpstream.publishing.estimates.frequencies import Frequencies
+from ldpstream.publishing.estimates.publication import Diagnostics, Publication
+from tests.small_survey import small_survey
+
+from .cohort_rig import ATTRIBUTES, COHORT, client
+
+NUMBER = r"([+−]?[0-9.]+)"
+SHARE = re.compile(rf"v([0-9]+) \({NUMBER} %, {NUMBER} to {NUMBER}\)")
+DIFFERENCE = re.compile(rf"v([0-9]+) of a {NUMBER} points \({NUMBER} to {NUMBER}\)")
+
+
+def said(pattern: re.Pattern[str], text: str, *numbers: FloatArray) -> list[int]:
+    """Returns the values that a sentence names, after a check of the numbers that it says about them."""
+    found = []
+    for value, *told in pattern.findall(text):
+        found.append(int(value))
+        for one, exact in zip(told, numbers, strict=True):
+            digits = len(one.partition(".")[2])
+            assert abs(float(one.replace("−", "-")) - 100 * exact[int(value)]) <= 0.5001 * 10**-digits, text
+    return found
+
+
+def true_of_shares(text: str, shares: FloatArray, low: FloatArray, high: FloatArray) -> bool:
+    """Checks what a sentence claims about the most frequent value."""
+    named, others = said(SHARE, text, shares, low, high), np.ones(shares.size, bool)
+    close = int((high >= low[shares.argmax()]).sum())
+    if claim := re.match(r"([0-9]+) of ([0-9]+) values of a are too close to call", text):
+        return (int(claim[1]), int(claim[2])) == (close, shares.size) and (high[named] >= low[shares.argmax()]).all()
+    assert "the most frequent value of a" in text
+    others[named] = False
+    return bool((high[others] < low[named].max()).all()) and text.endswith(": too close to call.") == (len(named) > 1)
+
+
+def true_of_differences(text: str, differences: FloatArray, low: FloatArray, high: FloatArray, p: FloatArray) -> bool:
+    """Checks what a sentence claims about differences, by Holm's thresholds."""
+    named, order = said(DIFFERENCE, text, differences, low, high), np.sort(p)
+    clear = next((i for i, one in enumerate(order) if one > 0.05 / (p.size - i)), p.size)
+    if text.startswith("nothing changed beyond chance. The largest difference is "):
+        return clear == 0 and [abs(differences[v]) for v in named] == [np.abs(differences).max()]
+    more = re.search(r" and ([0-9]+) more changed beyond chance\.$", text)
+    assert more or text.endswith(" changed beyond chance.")
+    signs = all(float(a.replace("−", "-")) * float(b.replace("−", "-")) > 0 for _, _, a, b in DIFFERENCE.findall(text))
+    return signs and len(named) + int(more[1] if more else 0) == clear and bool((p[named] < (0.05 if clear else 0)).all())
+
+
+def test_a_sentence_claims_no_more_than_ten_thousand_random_estimates() -> None:
+    """Controls: a sentence that leaves out what is too close to call, one from each difference by itself, and one that calls
+    every difference chance."""
+    rng, wrong = np.random.default_rng(20261129), np.zeros(3, int)
+    for _ in range(10_000):
+        k = int(rng.integers(2, 30))
+        shares, errors = rng.dirichlet(np.full(k, rng.choice([0.1, 1, 30]))), rng.uniform(0.1, 2, k) * 10 ** rng.uniform(-4, -1)
+        low, high = np.maximum(shares - 2 * errors, 0), np.minimum(shares + 2 * errors, 1)
+        text = sentences.most_frequent("a", "v{}".format, shares, low, high)
+        assert true_of_shares(text, shares, low, high), text
+        bolder = re.sub(r" or .*\) is", " is", text).replace(": too close to call", "")
+        wrong[0] += bolder != text and not true_of_shares(bolder, shares, low, high)
+        differences = errors * rng.normal(0, rng.choice([1.0, 4.0]), k)
+        p, ends = chances(differences, errors), (differences - 1.96 * errors, differences + 1.96 * errors)
+        for i, clear in enumerate((beyond_chance(p), p < 0.05, np.zeros(k, bool))):
+            order = np.argsort(p).tolist()
+            text = sentences.change("v{} of a".format, differences, *ends, clear, order, ("changed", "changed"))
+            true = true_of_differences(text, differences, *ends, p)
+            assert true or i, text
+            wrong[i] += i and not true
+    assert wrong.min() > 1000
+
+
+def test_equal_shares_rarely_make_a_sentence_about_a_change() -> None:
+    """50 attributes of 100 surveys. If 5 of 100 surveys have a false sentence, more than 12 do with a probability of 0.2 %.
+
+    Control: an attribute's own 4 values are not all values, so most surveys have a clear one.
+    """
+    level = ({"name": "standard", "mechanism": "GRR", "eps": 1.0},)
+    survey = small_survey(*({"name": f"a{i}", "size": 4, "level": level} for i in range(50)))
+    (m,), rng, found = survey.mechanisms[0], np.random.default_rng(5), np.zeros(2, int)
+    for _ in range(100):
+        made: tuple[list[Publication], ...] = ([], [])
+        for a in survey.attributes:
+            for step in (0, 1):
+                table = m.tabulate(m.simulate(rng.choice(4, 300, p=[0.5, 0.3, 0.15, 0.05]), rng))
+                result = Frequencies.of(matrix_inversion(m, table))
+                made[step].append(
+                    Publication(
+                        survey=survey.name, fingerprint="", attribute=a.name, step=step, span="step", panes=1, reports=300,
+                        complete=True, estimators={"eb": result, "mi": result}, privacy={},
+                        diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+                    )
+                )  # fmt: skip
+        cards = cards_of(survey, list(zip(survey.attributes, made[1], made[0], strict=True)), apart=False)
+        text = Changes(cards).text(("changed", "changed"))
+        assert text.startswith("nothing changed") != any(card.clear.any() for card in cards)
+        found += [not text.startswith("nothing changed"), any(beyond_chance(card.of.p).any() for card in cards)]
+    assert binom.sf(12, 100, 0.05) < 0.002
+    assert found[0] <= 12 < found[1]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [{}, {"span": "step"}, {"span": "step", "before": "0"}, {"span": "filtered"}, {"cohort": COHORT.values[1]},
+     {"cohort": COHORT.values[1], "against": COHORT.values[0]}, {"cohort": COHORT.values[1], "against": ""},
+     {"cohort": COHORT.values[0], "against": COHORT.values[3], "span": "step"}],
+)  # fmt: skip
+def test_the_numbers_are_those_of_the_histogram_and_the_comparison(query: dict[str, str]) -> None:
+    found = client().get("/api/v1/overview", params=query | {"top": 3}).json()
+    rows = list(csv.DictReader(io.StringIO(client().get("/api/v1/overview.csv", params=query | {"top": 3}).text)))
+    assert [one["attribute"] for one in found["attributes"]] == ATTRIBUTES
+    assert len(found["sentences"]) == 2
+    for one in found["attributes"]:
+        h, c = (
+            client().get(f"/api/v1/attributes/{one['attribute']}/{what}", params=of).json()
+            for what, of in (("histogram", {k: v for k, v in query.items() if k in ("span", "cohort")}), ("comparison", query))
+        )
+        for name, other in (("frequencies", h["frequencies"]), ("low", h["low"]), ("differences", c["differences"]),
+                            ("difference_low", c["low"]), ("difference_high", c["high"]), ("labels", h["labels"])):  # fmt: skip
+            assert one[name] == [other[v] for v in one["values"]], name
+        assert (one["numbers"], one["number_differences"]) == (h["numbers"], c["numbers"])
+        largest = sorted(h["values"], key=lambda v: -(h["frequencies"][v] or 0))[:3]
+        assert one["values"] == (sorted(largest) if one["attribute"] == "latency_ms" else largest)
+        told = [row for row in rows if row["attribute"] == one["attribute"]]
+        assert [row["difference"] for row in told] == ["" if x is None else str(x) for x in one["differences"]]
+
+
+def test_a_search_finds_the_rest_and_changes_no_number() -> None:
+    everything, found = (client().get(f"/api/v1/overview?{query}").json() for query in ("top=100", "find=A&top=2"))
+    screen = found["attributes"][0]
+    assert (screen["found"], screen["labels"]) == (3, ["search", "map"])  # and chat
+    assert found["sentences"] == everything["sentences"]
+    assert [len(found["changes"]), len(everything["changes"])] == [2, 4 + 4 + 12]
+    tag = client().get("/api/v1/overview").headers["etag"]
+    assert client().get("/api/v1/overview", headers={"If-None-Match": tag}).status_code == 304
