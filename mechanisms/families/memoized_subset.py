@@ -35,8 +35,8 @@ from ldpstream.mechanisms.families.subset import (
     draw_places,
     draw_subset,
     has_ones,
-    subsets_of,
 )
+from ldpstream.mechanisms.kernels.bits import changed_rows
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1
 
@@ -263,9 +263,13 @@ class LongitudinalSubset(Subsets, Longitudinal):
         return self.memo.rows(user_values(values, self.k), rng)
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        rows, sums = self._as_memos(memos), np.cumsum(self._rounds.overlaps)
-        overlaps = np.searchsorted(sums[:-1], rng.random(len(rows)), side="right")
-        return subsets_of(rows, overlaps, self.omega, self.k, rng)
+        from ldpstream.mechanisms.kernels.random_kernels import settle
+
+        memo, sums = np.ascontiguousarray(self._as_memos(memos)), np.cumsum(self._rounds.overlaps)
+        overlaps = np.searchsorted(sums[:-1], rng.random(len(memo)), side="right")
+        rows = changed_rows(memo, self.p2, self.q2, self.k, rng)
+        settle(rows, memo, overlaps, self.omega, self.k, rng.integers(0, 2**64, 4, np.uint64))
+        return rows
 
     def valid_memos(self, memos: Reports) -> npt.NDArray[np.bool_]:
         return has_ones(memos, self.k, self.memo_size)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,9 @@ from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits, BitsClaims
-from ldpstream.mechanisms.kernels.bits import bernoulli_rows, padding_mask, row_bytes, row_ones, set_bits
+from ldpstream.mechanisms.kernels.bits import bernoulli_rows, padding_mask, row_ones, set_bits
 from ldpstream.mechanisms.kinds import OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
-
-SPARSE = 16  # a simulated set of fewer than k / 16 values is drawn value by value
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,19 @@ class RandomSubset:
 
     def rows(self, values: IntArray, rng: np.random.Generator) -> Reports:
         """A set for each of the values, for simulations, as packed bits."""
-        alone = np.zeros((values.size, row_bytes(self.k)), np.uint8)
-        set_bits(alone, values, np.ones(values.size, np.bool_))
-        return subsets_of(alone, (rng.random(values.size) < self.p).astype(np.int64), self.size, self.k, rng)
+        from ldpstream.mechanisms.kernels.random_kernels import settle
 
+        k, share = self.k, self.size / self.k  # an addition takes 1 / (1 - share) draws, and a removal 1 / share
+        start = share + NormalDist().inv_cdf(share) * math.sqrt(share * (1 - share) / k)  # nearly the fewest draws
 
-def subsets_of(memos: Reports, overlaps: IntArray, size: int, k: int, rng: np.random.Generator) -> Reports:
-    """For each row, a set of this size with overlaps[i] members of memo i, all uniformly drawn, for simulations."""
-    from ldpstream.mechanisms.kernels.random_kernels import settle
+        def settled(rows: Reports, part: slice) -> None:
+            own = values[part]
+            inside, alone = rng.random(own.size) < self.p, np.zeros_like(rows)
+            set_bits(rows, own, inside)
+            set_bits(alone, own, np.ones_like(inside))
+            settle(rows, alone, inside.astype(np.int64), self.size, k, rng.integers(0, 2**64, 4, np.uint64))
 
-    rows = np.zeros_like(memos) if SPARSE * size < k else bernoulli_rows(size / k, len(memos), k, rng)
-    settle(rows, np.ascontiguousarray(memos), overlaps, size, k, rng.integers(0, 2**64, 4, np.uint64))
-    return rows
+        return bernoulli_rows(min(max(start, 0.0), 1.0), values.size, k, rng, settled)
 
 
 def best_omega(k: int, eps: float) -> int:

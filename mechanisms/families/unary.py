@@ -38,7 +38,7 @@ from ldpstream.mechanisms.claims.ratios import BitRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.families.grr import CALIBRATIONS
-from ldpstream.mechanisms.kernels.bits import bernoulli_rows, count_ones, padding_mask, row_bytes, set_bits
+from ldpstream.mechanisms.kernels.bits import bernoulli_rows, changed_rows, count_ones, padding_mask, row_bytes, set_bits
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Round
 from ldpstream.mechanisms.table import CountTable
@@ -215,9 +215,8 @@ class _IndependentBits(Bits):
 
     def _encode(self, values: npt.ArrayLike, bit: Round, rng: np.random.Generator) -> Reports:
         checked = user_values(values, self.k)
-        rows = bernoulli_rows(bit.q, checked.size, self.k, rng)
-        set_bits(rows, checked, rng.random(checked.size) < bit.p)
-        return rows
+        on = rng.random(checked.size) < bit.p
+        return bernoulli_rows(bit.q, checked.size, self.k, rng, lambda rows, part: set_bits(rows, checked[part], on[part]))
 
     def _channel(self) -> FloatArray:
         channel, r = np.ones((self.k, 1)), self.report_round
@@ -361,8 +360,4 @@ class LongitudinalUnary(_IndependentBits, Longitudinal):
         return self._encode(values, self.first, rng)
 
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
-        memo = self._as_memos(memos)
-        zeros = bernoulli_rows(self.q2, len(memo), self.k, rng)
-        if CHAINS[self.name][1] == "SUE":  # p₂ = 1 - q₂: ones and zeros flip with the same probability
-            return np.asarray(zeros ^ memo)
-        return np.asarray(zeros ^ (zeros ^ bernoulli_rows(self.p2, len(memo), self.k, rng)) & memo)
+        return changed_rows(self._as_memos(memos), self.p2, self.q2, self.k, rng)

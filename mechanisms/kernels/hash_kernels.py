@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
+SCRATCH = 2**12  # numbers of a pass of the Radon transform: 32 KiB, as much as the first-level cache
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
 
 
@@ -173,25 +174,55 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool) -> None:
     """Replaces, at one place of the digits, the digit v of a value by the digit a of a function: symbol s becomes s + a v."""
     g = add.shape[0]
-    before, after = np.empty((g, g), x.dtype), np.empty((g, g), x.dtype)
-    for first in range(x.size // g):
-        if first // place % g:
-            continue
-        for s in range(g):
+    low, most = x.size // g, max(SCRATCH // (g * g), 1)
+    after = np.empty((g, g, min(most, place)), x.dtype)
+    for first in range(0, low, g * place):
+        for begin in range(first, first + place, most):
+            width = min(most, first + place - begin)
+            after[:] = 0
             for v in range(g):
-                before[v, s] = x[first + s * (x.size // g) + v * place]
-        after[:] = 0
-        for v in range(g):
-            for a in range(g):
-                shift = add[multiply[a, v]]
-                for s in range(n):
-                    if forward:
-                        after[a, shift[s]] += before[v, s]
-                    else:
-                        after[v, s] += before[a, shift[s]]
+                for a in range(g):
+                    shift = add[multiply[a, v]]
+                    for s in range(n):
+                        source, target = (s, v), (shift[s], a)
+                        if not forward:
+                            source, target = target, source
+                        at, sums = source[0] * low + source[1] * place + begin, after[target]
+                        if width == 1:
+                            sums[0] += x[at]
+                            continue
+                        terms = x[at : at + width]
+                        for i in range(width):
+                            sums[i] += terms[i]
+            for s in range(g):
+                for v in range(g):
+                    terms, sums = x[s * low + v * place + begin :], after[s, v]
+                    for i in range(width):
+                        terms[i] = sums[i]
+
+
+@numba.njit(cache=True)
+def _radon_passes(x: Table, n: int, add: Table, multiply: Table, forward: bool) -> None:
+    """Does `_radon_pass` at all places. Only n symbols are in x before (forward) or needed after.
+
+    The upper half of the digits comes first, then the lower half on transposed arrays: the inner loops are long in both.
+    """
+    g, y = add.shape[0], np.empty_like(x)
+    low, rows = x.size // g, 1
+    while rows * rows < low:
+        rows *= g
+    if not forward:
+        rows = low // rows
+    for half in range(2):
+        place = low
+        while place > low // rows:
+            place //= g
+            few = half == 0 and place == low // g if forward else half == 1 and place == low // rows
+            _radon_pass(x, n if few else g, place, add, multiply, forward)
         for s in range(g):
-            for v in range(g):
-                x[first + s * (x.size // g) + v * place] = after[v, s]
+            of_s = x[s * low : s * low + low].reshape(rows, low // rows)
+            y[s * low : s * low + low].reshape(low // rows, rows)[:] = of_s.T
+        x, y, rows = y, x, low // rows
 
 
 @numba.njit(cache=True)
@@ -215,10 +246,7 @@ def radon(f: Table, low: int, stride: int, add: Table, multiply: Table, cells: T
             for top in range(n):
                 for i in range(low):  # adds up over the top digit
                     cells[start + i] += x[top * low + i]
-        place = low // g
-        while place:
-            _radon_pass(x, n, place, add, multiply, True)
-            place, n = place // g, g
+        _radon_passes(x, n, add, multiply, True)
         low, n = low // g, g
 
 
@@ -232,10 +260,7 @@ def radon_transpose(cells: Table, low: int, stride: int, add: Table, multiply: T
         start -= g * place
         x = cells[start : start + g * place]
         n = -(-k // low) if place == low else g
-        inner = int(np.int64(1))  # for a literal 1, Numba would compile everything twice
-        while inner < place:
-            _radon_pass(x, n if inner * g == place else g, inner, add, multiply, False)
-            inner *= g
+        _radon_passes(x, n, add, multiply, False)
         for top in range(n):
             for i in range(place):
                 x[top * place + i] += below[i]

@@ -55,18 +55,27 @@ def dyadic_words(out: Words, flips: Any, last: np.uint64, states: Words) -> None
             block[lane] = x ^ last
 
 
-@numba.njit(cache=True)
-def _uniform(limit: int, state: Words) -> np.int64:
-    """A uniform integer in [0, limit), limit < 2^32, without bias (Lemire 2019, 32 bits)."""
-    bound, low_bits, smallest = np.uint64(limit), np.uint64(0xFFFFFFFF), np.uint64(0)
+@numba.njit(cache=True, inline="always")
+def _uniform(limit: int, a: Any, b: Any, c: Any, n: Any) -> Any:
+    """A uniform integer in [0, limit), limit < 2^32, without bias (Lemire 2019, 32 bits), 32 more bits, and the new state."""
+    bound = np.uint64(limit)
+    smallest = (np.uint64(1 << 32) - bound) % bound  # LLVM moves it out of the caller's loop
     while True:
-        word, state[0], state[1], state[2], state[3] = _next(state[0], state[1], state[2], state[3])
+        word, a, b, c, n = _next(a, b, c, n)
         product = (word >> np.uint64(32)) * bound
-        low = product & low_bits
-        if low < bound and not smallest:  # otherwise `low` is large enough without the slow remainder
-            smallest = (np.uint64(1 << 32) - bound) % bound
-        if low >= smallest:
-            return np.int64(product >> np.uint64(32))
+        if product & np.uint64(0xFFFFFFFF) >= smallest:
+            return np.int64(product >> np.uint64(32)), word & np.uint64(0xFFFFFFFF), a, b, c, n
+
+
+@numba.njit(cache=True)
+def scatter(words: Words, draws: int, on: bool, state: Words) -> None:
+    """Draws uniform places of bits, one after another, and sets each of these bits to `on`."""
+    a, b, c, n = state
+    for _ in range(draws):
+        at, other, a, b, c, n = _uniform(words.size, a, b, c, n)
+        bit = np.uint64(1) << (other & np.uint64(63))
+        words[at] = words[at] | bit if on else words[at] & ~bit
+    state[:] = a, b, c, n
 
 
 @numba.njit(cache=True)
@@ -76,24 +85,19 @@ def settle(rows: Table, memos: Table, overlaps: Table, omega: int, k: int, state
     If all sets of a size are equally likely before, so they are after: a uniform member leaves, or a uniform other value joins.
     The order of bits is as in `mechanisms.kernels.bits`.
     """
+    a, b, c, n = state
     for i in range(len(rows)):
-        row, memo, members, inside, ones = rows[i], memos[i], np.uint32(0), np.uint32(0), np.uint32(0)
-        for j in range(row.size):
-            members += np.uint32(ones_of(memo[j]))
-        if not 0 < overlaps[i] < members:
-            for j in range(row.size):
-                row[j] = row[j] | memo[j] if overlaps[i] else row[j] & ~memo[j]
+        row, memo, inside, ones = rows[i], memos[i], np.uint32(0), np.uint32(0)
         for j in range(row.size):
             inside += np.uint32(ones_of(row[j] & memo[j]))
             ones += np.uint32(ones_of(row[j]))
         missing_inside = overlaps[i] - np.int64(inside)
-        missing = omega - np.int64(ones) - missing_inside
-        while missing or missing_inside:
-            v = _uniform(k, state)
-            at, bit = v >> 3, np.uint8(1 << (v & 7))
-            of_memo = memo[at] & bit != 0
-            wanted = missing_inside if of_memo else missing
-            change = 0 if wanted == 0 or (wanted > 0) == (row[at] & bit != 0) else 1 if wanted > 0 else -1
-            if change:
-                row[at] ^= bit
-            missing_inside, missing = missing_inside - change * of_memo, missing - change * (not of_memo)
+        for part in range(2):
+            missing = omega - np.int64(ones) - missing_inside if part else missing_inside
+            beside, joins, left = np.uint8(255 * part), np.uint8(255 * (missing > 0)), abs(missing)
+            while left:  # without branches inside, which a processor would often predict wrongly
+                v, _, a, b, c, n = _uniform(k, a, b, c, n)
+                at = np.uint64(v >> 3)
+                change = (memo[at] ^ beside) & (row[at] ^ joins) & np.uint8(1 << (v & 7))
+                row[at] ^= change
+                left -= np.int64(change != 0)

@@ -15,15 +15,15 @@ from scipy import stats
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, Longitudinal, Mechanism
 from ldpstream.mechanisms.arguments import IntArray, Reports
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
-from ldpstream.mechanisms.families.subset import subsets_of
-from ldpstream.mechanisms.kernels.bits import padding_mask
-from ldpstream.mechanisms.kernels.random_kernels import _uniform
+from ldpstream.mechanisms.kernels.bits import bernoulli_rows, padding_mask
+from ldpstream.mechanisms.kernels.random_kernels import _uniform, settle
 
 from . import reference
 from .reference import Floats, build
 
 LIMIT = 1e-9
 N = 60_000
+LOW_BITS = 12_345
 BITWISE = tuple(name for name in NAMES if build(name, 5, 2.0, 1.0).report_dtype.shape)
 
 
@@ -161,7 +161,9 @@ def test_bits_and_rows_are_independent(name: str) -> None:
 def drawn_subsets(k: int, omega: int, values: IntArray, with_value: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
     """The bits of subsets with or without these values, (n, k)."""
     alone = np.packbits(np.arange(k) == values[:, None], axis=1, bitorder="little")
-    rows = subsets_of(alone, with_value.astype(np.int64), omega, k, np.random.default_rng([k, omega]))
+    rng = np.random.default_rng([k, omega])
+    rows = bernoulli_rows(omega / k, len(values), k, rng)
+    settle(rows, alone, with_value.astype(np.int64), omega, k, rng.integers(0, 2**64, 4, np.uint64))
     assert not (rows[:, -1] & ~np.uint8(padding_mask(k))).any()
     return np.unpackbits(rows, axis=1, count=k, bitorder="little").astype(np.int64)
 
@@ -196,9 +198,10 @@ def test_equally_many_words_give_each_integer(limit: int) -> None:
         mine, next_one = words(integer), (integer + 1) % limit
         rejected = len(mine) - shortest
         for i in {0, rejected, len(mine) - 1}:
-            state = sfc64_state(mine[i] << 32, words(next_one)[-1] << 32)
-            assert _uniform(limit, state) == (next_one if i < rejected else integer)
-            assert state[3] == (2 if i < rejected else 1)  # number of words drawn
+            state = sfc64_state(mine[i] << 32 | LOW_BITS, words(next_one)[-1] << 32)
+            found, low_bits, *_, drawn = _uniform(limit, *state)
+            assert (found, low_bits) == ((next_one, 0) if i < rejected else (integer, LOW_BITS))
+            assert drawn == (2 if i < rejected else 1)  # number of words
 
 
 def sfc64_state(first: int, second: int) -> npt.NDArray[np.uint64]:
