@@ -1,4 +1,4 @@
-"""The command `assessment`: a data protection officer's papers."""
+"""The commands `assessment` and `registry`: a data protection officer's papers, and an entry of a public registry."""
 
 from pathlib import Path
 from typing import Annotated
@@ -47,3 +47,12 @@ def assessment_command(
             tell(f"{path}: complete {paper.count(assessment.UNKNOWN)} places marked {assessment.UNKNOWN}")
         else:
             tell(paper)
+
+
+@app.command(name="registry")
+def registry_command(survey_file: SurveyFile) -> None:
+    """Print an entry (YAML) for the public registry of deployments of differential privacy."""
+    from ldpstream.promises.papers.registry import registry_entry
+    from ldpstream.runtime.versions import running_version
+
+    tell(registry_entry(surveys.load_survey(survey_file), running_version()).rstrip())
