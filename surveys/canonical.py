@@ -16,17 +16,18 @@ import rfc8785
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.devices import Coin
-from ldpstream.surveys.questions import Attribute, Level
+from ldpstream.surveys.questions import Attribute, Level, Recipe
 
-FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT = 3, 4, 5, 6
+FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT, RECIPE_FORMAT = 3, 4, 5, 6, 7
 # keys of a level that follow from the other keys
 DERIVED = ("k", "row_bytes", "functions", "digits", "stride", "field", "coins", "log_odds")
 
 
 def text(survey: dict[str, Any]) -> str:
     """The canonical text of the survey's keys, which include ``"attribute"``: the list of `attribute_keys`."""
-    sets, paired = (any(key in attribute for attribute in survey["attribute"]) for key in ("choices", "pair"))
-    number = SET_FORMAT if sets else PAIR_FORMAT if paired else RELAY_FORMAT if "relay" in survey else FORMAT
+    formats = {"recipe": RECIPE_FORMAT, "choices": SET_FORMAT, "pair": PAIR_FORMAT}
+    found = [number for key, number in formats.items() if any(key in attribute for attribute in survey["attribute"])]
+    number = max([*found, RELAY_FORMAT if "relay" in survey else FORMAT])
     return rfc8785.dumps({"format": number} | survey).decode()
 
 
@@ -38,10 +39,16 @@ def attribute_keys(attribute: Attribute, built: tuple[Mechanism, ...]) -> dict[s
     """
     levels = [_level(level, m) for level, m in zip(attribute.levels, built, strict=True)]
     values = None if attribute.pair is not None else attribute.values
-    domain = {"values": values, "size": attribute.size, "bins": attribute.bins, "pair": attribute.pair}
-    domain |= {"choices": attribute.most}
+    domain: dict[str, Any] = {"values": values, "size": attribute.size, "bins": attribute.bins, "pair": attribute.pair}
+    domain |= {"choices": attribute.most, "recipe": _recipe(attribute.recipe)}
     rest = {"unlisted": attribute.catch_all, "outside": "nearest" if attribute.nearest else None}
     return {"name": attribute.name, "level": levels} | _given(domain | rest)
+
+
+def _recipe(recipe: Recipe | None) -> dict[str, Any] | None:
+    if recipe is None:
+        return None
+    return _given(msgspec.to_builtins(recipe) | {"days": recipe.window_days if recipe.windowed else None})
 
 
 def _level(level: Level, m: Mechanism) -> dict[str, Any]:

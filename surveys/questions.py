@@ -27,7 +27,16 @@ LABEL_CHARACTERS = 200
 Label = Annotated[str, Meta(min_length=1, max_length=LABEL_CHARACTERS, pattern=LABEL)]
 Calibration = Literal["exact", "paper"]
 Outside = Literal["nearest", "refuse"]
+Measure = Literal["active_days", "days_without", "uses_per_day", "seconds_per_day", "age", "absence"]
+DAY_S = 86_400
+DEFAULT_RECIPE_DAYS, MAX_RECIPE_DAYS = 7, 28  # of a window and of a step: the days that an activity log keeps are enough
 OTHER, REFUSE = "other", "refuse"
+_OVERLAP = "The answers of many steps follow a habit, so they add up like answers about one value."
+_REPEATS = {
+    "active_days": _OVERLAP, "days_without": _OVERLAP, "uses_per_day": _OVERLAP, "seconds_per_day": _OVERLAP,
+    "age": "All answers follow from the step of the first use, so they add up like answers about one value.",
+    "absence": "Each answer tells about one pause between two steps of use.",
+}  # fmt: skip
 _NUMBER = re.compile(r" *[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 
 
@@ -116,6 +125,52 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.values.index(value)
 
 
+class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A number that a device computes from its activity log, so that every device computes the same.
+
+    Days and steps are those of world time (UTC). The last step of use is the last step before the present one in which the
+    application was used. The window has the `days` days that end with this step. A device without such a step has the number 0.
+
+    Attributes:
+        measure: ``"active_days"``: the window's days of use. ``"days_without"``: those of them without the event `of`.
+            ``"uses_per_day"``, ``"seconds_per_day"``: number and duration of the events `of`, per day of use in the window.
+            ``"age"``: number of steps since the first use, 0 for a new device. ``"absence"``: number of steps since the last
+            step of use, 1 if it is the step before; infinite for a new device.
+        of: name of an event that the application records; for ``"active_days"`` optional, to count only the days with it.
+        days: length of the window, at least a step (default: 7).
+        edges: for `values`: the first value is for numbers below the first edge, and so on. Without edges the attribute has
+            `size` or `bins`.
+    """
+
+    measure: Measure
+    of: Name | None = None
+    days: Annotated[int, Meta(ge=1, le=MAX_RECIPE_DAYS)] | None = None
+    edges: Annotated[tuple[float, ...], Meta(min_length=1, max_length=1000)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.of is not None and not self.windowed:
+            raise ValueError(f"recipe.of is not for {self.measure}")
+        if self.of is None and self.windowed and self.measure != "active_days":
+            raise ValueError(f"recipe.of is missing: {self.measure} counts an event")
+        if self.days is not None and not self.windowed:
+            raise ValueError(f"recipe.days is not for {self.measure}")
+        if self.edges is not None and not (all(map(math.isfinite, self.edges)) and all(b > a for a, b in pairwise(self.edges))):
+            raise ValueError("recipe.edges must be finite and in ascending order")
+
+    @property
+    def windowed(self) -> bool:
+        """True if the number depends on a window of days."""
+        return self.measure not in ("age", "absence")
+
+    @property
+    def window_days(self) -> int:
+        return DEFAULT_RECIPE_DAYS if self.days is None else self.days
+
+    def place(self, number: float) -> float:
+        """Returns what a device reports for a number: with `edges` the index of a value, otherwise the number itself."""
+        return number if self.edges is None else bisect_right(self.edges, number)
+
+
 class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One question: its values, in the order of their indices 0 … k-1, and its levels.
 
@@ -133,6 +188,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             ``"other"`` if it is listed, else ``"refuse"``.
         outside: for `size` and `bins`, ``"nearest"`` (default) to report the nearest value for a number outside, or
             ``"refuse"`` to report nothing.
+        recipe: how a device computes its value from the use of the application; by default the application gives the value.
         ordered: whether neighbouring values have similar shares; bins always are ordered.
         aliases: label in the survey that this survey replaces -> label of the same value here.
         levels: the privacy levels.
@@ -146,6 +202,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     choices: Annotated[int, Meta(ge=1, le=MAX_SET_VALUES)] | Literal["any"] | None = None
     unlisted: Label | None = None
     outside: Outside | None = None
+    recipe: Recipe | None = None
     ordered: bool = False
     aliases: dict[Label, Label] = {}
     levels: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=32)] = field(name="level")
@@ -169,6 +226,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             raise ValueError("bins must be at least 3 finite edges in ascending order")
         self._check_choices()
         self._check_rest()
+        self._check_recipe()
         for old, new in self.aliases.items():
             if self.values is None or new not in self.values:
                 raise ValueError(f"aliases: {new!r} must be one of the values")
@@ -198,6 +256,18 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
                 )
             if text in self.labels[len(self.values) :]:
                 raise ValueError(f"with choices, a value must not be the text of a number of choices, got {text!r}")
+
+    def _check_recipe(self) -> None:
+        if self.recipe is None:
+            return
+        given = [key for key in ("pair", "choices", "unlisted", "outside") if getattr(self, key) is not None]
+        if given:
+            raise ValueError(f"{given[0]} is not for an attribute with a recipe: a device always has one of its values")
+        edges = self.recipe.edges
+        if (self.values is None) != (edges is None):
+            raise ValueError("recipe.edges belong to values: give both, or size or bins without edges")
+        if self.values is not None and len(self.values) != len(edges or ()) + 1:
+            raise ValueError(f"values must be one more than recipe.edges, got {len(self.values)} and {len(edges or ())}")
 
     def _check_pair(self) -> None:
         given = [key for key in ("unlisted", "outside", "ordered") if getattr(self, key)]
@@ -254,7 +324,11 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
 
     @property
     def rest(self) -> str:
-        """A text about what a device does with a value outside the domain; for a pair, about the values that a report needs."""
+        """A text about what a device does with a value outside the domain; for a pair, about the values that a report needs;
+        for a recipe, about what the answers of several steps tell."""
+        if self.recipe is not None:
+            measure = self.recipe.measure
+            return f"A device computes it from the use of the application ({measure}). {_REPEATS[measure]}"
         if self.pair is not None:
             both = f"a value of {self.pair[0]} and of {self.pair[1]}"
             return f"A device makes this report only if it has {both}. Its silence can reveal that one is missing."

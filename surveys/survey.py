@@ -2,7 +2,7 @@
 
     name = "commute"
     start = 2026-01-05T00:00:00Z
-    step_seconds = 3600
+    step_seconds = 86400
     window_steps = 24
     lateness_steps = 2
     skew_seconds = 60
@@ -62,6 +62,15 @@
     eps_inf = 4.0
     eps_1 = 2.0
 
+    [[attribute]]                       # computed by the device: needs steps of whole days
+    name = "age"
+    values = ["new", "weeks 2 to 4", "older"]
+    recipe = { measure = "age", edges = [1, 4] }
+    [[attribute.level]]
+    name = "standard"
+    mechanism = "GRR"
+    eps = 1.0
+
     [[attribute]]                       # two questions together
     name = "mode_by_distance"
     pair = ["mode", "distance_km"]
@@ -87,7 +96,7 @@ from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
-from ldpstream.surveys.questions import LABEL, Attribute, Cohort, Level, Name, distinct
+from ldpstream.surveys.questions import DAY_S, LABEL, MAX_RECIPE_DAYS, Attribute, Cohort, Level, Name, distinct
 
 MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all, in a second: docs/explained/counting.md
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
@@ -209,6 +218,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                 except ValueError as error:
                     raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
         self._check_cohort()
+        self._check_recipes()
         open_bytes = tables_bytes * self.open_steps * self.n_cohorts
         if open_bytes > MAX_OPEN_BYTES:
             raise ValueError(
@@ -234,6 +244,20 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
                     raise ValueError(f"attribute[{i}] ({attribute.name}): {error}") from error
             found.append(attribute)
         return tuple(found)
+
+    def _check_recipes(self) -> None:
+        if not any(attribute.recipe for attribute in self.attributes):
+            return
+        days, rest = divmod(self.step_seconds, DAY_S)
+        if rest or days > MAX_RECIPE_DAYS:
+            raise ValueError(
+                f"step_seconds must be 1 to {MAX_RECIPE_DAYS} whole days of {DAY_S} s with a recipe, got {self.step_seconds}"
+            )
+        shortest = min((a.recipe.window_days for a in self.attributes if a.recipe and a.recipe.windowed), default=days)
+        if shortest < days:
+            raise ValueError(f"recipe.days must be at least a step, which has {days} days, got {shortest}")
+        if self.start_ms % (1000 * DAY_S):
+            raise ValueError(f"start must be at midnight UTC with a recipe, got {self.start.isoformat()}")
 
     def _check_cohort(self) -> None:
         if self.cohort is None:

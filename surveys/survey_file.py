@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 
 from ldpstream.surveys.errors import did_you_mean
-from ldpstream.surveys.questions import ANY, LABEL, NAME, Attribute, Calibration, Cohort, Level, Outside
+from ldpstream.surveys.questions import ANY, LABEL, NAME, Attribute, Calibration, Cohort, Level, Measure, Outside, Recipe
 from ldpstream.surveys.survey import HEX, Collection, Relay, Survey, SurveyError
 
 _PATTERNS = {
@@ -19,7 +19,7 @@ _PATTERNS = {
 }
 _CHOICES = {
     "collection": get_args(Collection), "calibration": get_args(Calibration), "outside": get_args(Outside),
-    "relay": get_args(Relay), "choices": (ANY, "a whole number"),
+    "relay": get_args(Relay), "measure": get_args(Measure), "choices": (ANY, "a whole number"),
 }  # fmt: skip
 MAX_CHARACTERS = 4 * 2**20  # of a survey's text; with escapes, it fits a record of the survey's topic
 MAX_PARTS = 16  # of a key such as a.b.c
@@ -127,6 +127,7 @@ def _explain(message: str, document: dict[str, Any]) -> str:
 
 
 def _unknown_key(path: list[int | str], key: str) -> str:
-    part: type[msgspec.Struct] = Level if "level" in path else Cohort if path == ["cohort"] else Attribute if path else Survey
+    parts: dict[int | str, type[msgspec.Struct]] = {"level": Level, "recipe": Recipe, "cohort": Cohort, "attribute": Attribute}
+    part = next((parts[name] for name in parts if name in path), Survey)
     known = [field.encode_name for field in msgspec.structs.fields(part)]
     return "unknown key" + (did_you_mean(key, known) or f"; allowed are {', '.join(known)}")

@@ -1,5 +1,6 @@
 """Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors."""
 
+from ldpstream.device.activity import Activity
 from ldpstream.device.device import Device, Silence, Spent, Waiting
 from ldpstream.device.errors import (
     ClockWentBack,
@@ -21,7 +22,7 @@ from ldpstream.device.sender import Attempt, Sender
 from ldpstream.device.wallet import Wallet, WalletSpent
 
 __all__ = [
-    "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay", "RelayRequired",
-    "Sender", "Silence", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey",
-    "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+    "Activity", "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay",
+    "RelayRequired", "Sender", "Silence", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent",
+    "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
 ]  # fmt: skip

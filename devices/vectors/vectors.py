@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from devices.vectors.forgeries import forged
+from devices.vectors.recipes import recipes
 from devices.vectors.refusals import refused
 from devices.vectors.relay_requests import relay_requests
 from devices.vectors.signatures import signatures
@@ -388,6 +389,7 @@ def files() -> dict[str, str]:
         "devices.json": _lines(lives()),
         "relay_lives.json": _lines(lives_of(load_survey(RELAYED))),
         "relay_requests.json": _lines(relay_requests(load_survey(RELAYED))),
+        "recipes.json": _lines(recipes(load_survey(VECTORS / "usage.toml"))),
         "ledger.json": _lines(ledger()),
         "claims.json": _lines(claims()),
         "wallets.json": _lines(

@@ -106,13 +106,16 @@ def survey_keys() -> str:
         name = {"cohort": "Cohort", "attribute": "Attribute", "attribute.level": "Level"}[part.partition("]")[0]]
         examples[name] = examples.get(name, "") + part
 
+    examples["Recipe"] = examples["Attribute"]
+
     def row(name: str, key: str, schema: dict[str, Any]) -> list[str]:
         found = re.search(rf"(?<![\w-]){key} = (\"[^\"]*\"|\[[^\]]*\]|\{{.*?\}}|[\w.:-]+)", examples[name])
         default = schema.get("default")
         shown = "required" if key in document["$defs"][name]["required"] else "–" if default in (None, {}) else f"`{default}`"
         return [f"`{key}`", kind(schema), shown.replace("False", "false"), f"`{found[1]}`" if found else ""]
 
-    return _tables(document, ("Survey", "Cohort", "Attribute", "Level"), row, "key | type | default | example | meaning")
+    names = ("Survey", "Cohort", "Attribute", "Recipe", "Level")
+    return _tables(document, names, row, "key | type | default | example | meaning")
 
 
 def survey_example() -> str:

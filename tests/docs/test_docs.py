@@ -167,7 +167,7 @@ def test_the_generated_parts_of_the_reference_are_up_to_date(path: Path) -> None
 
 def test_the_example_of_the_survey_file_is_a_survey() -> None:
     (example,) = re.findall(r"(?s)```toml\n(.*?)```", reference.survey_example())
-    assert len(parse_survey(tomllib.loads(example)).attributes) == 4
+    assert len(parse_survey(tomllib.loads(example)).attributes) == 5
 
 
 def test_the_reference_is_complete() -> None:

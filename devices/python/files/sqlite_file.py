@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
-DEVICE, WALLET = 4, 1002  # formats of the two kinds of files (SQLite's user_version); 0: empty
+DEVICE, WALLET, ACTIVITY = 4, 1002, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
 BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
 DAY_S = 86_400
 
@@ -25,7 +25,7 @@ class SQLiteFile:
 
     Args:
         path: the file; its folder must exist.
-        file_format: `DEVICE` or `WALLET`.
+        file_format: `DEVICE`, `WALLET` or `ACTIVITY`.
         wait_s: longest wait for another transaction, in seconds.
 
     Raises:
@@ -86,8 +86,8 @@ class SQLiteFile:
         try:
             self.path.stat()
         except FileNotFoundError:
-            owner = "Wallet" if self.format == WALLET else "Device"
-            return StoreCleared(f"{self.path}: the file is missing; make a new {owner} to enroll again")
+            new = {WALLET: "Wallet to enroll", ACTIVITY: "Activity to begin"}.get(self.format, "Device to enroll")
+            return StoreCleared(f"{self.path}: the file is missing; make a new {new} again")
         except OSError:  # the folder is not readable, which SQLite's message says
             pass
         return DeviceError(f"{self.path}: {error}")

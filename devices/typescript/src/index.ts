@@ -1,5 +1,6 @@
 /** One person's ldpstream client. Browsers and Node; `@ldpstream/device/node` adds a store for Node. */
 
+export { Activity } from "./activity.js";
 export { Device, type DeviceOptions, type Silence, type Spent, type Waiting } from "./device.js";
 export {
   ClockWentBack,
@@ -22,5 +23,5 @@ export { fetchSurvey, Sender, type Attempt, type GatewayOptions } from "./send.j
 export type { Losses } from "./promise.js";
 export { MemoryStore, type Json, type Store, type Transaction } from "./store.js";
 export { Wallet, type SurveySpent, type WalletLimits, type WalletOptions, type WalletSpent } from "./wallet.js";
-export { openSurvey, stepAt, type Attribute, type Cohort, type Level, type OpenOptions, type Survey } from "./survey.js";
+export { openSurvey, stepAt, type Attribute, type Cohort, type Level, type OpenOptions, type Recipe, type Survey } from "./survey.js";
 export type { Value } from "./values.js";

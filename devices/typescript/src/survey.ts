@@ -9,7 +9,7 @@ import { requirePromise, type Losses } from "./promise.js";
 import type { Coin } from "./random.js";
 import { requireSignature } from "./signatures.js";
 
-export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT] = [3, 4, 5, 6]; // of the canonical text: 6 with `choices`, else 5 with a pair, else 4 with `relay`, else 3
+export const [CANONICAL_FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT, RECIPE_FORMAT] = [3, 4, 5, 6, 7]; // of the canonical text: 7 with a recipe, else 6 with `choices`, else 5 with a pair, else 4 with `relay`, else 3
 const RELAY_LATENESS = 2; // least lateness_steps with a relay
 const MAX_K = 2 ** 31 - 1;
 const MAX_PAIR_VALUES = 1024;
@@ -30,9 +30,22 @@ export interface Attribute {
   readonly edges: readonly number[] | null; // edges of the bins
   readonly pair: readonly [Attribute, Attribute] | null; // the two attributes of a pair
   readonly unlisted: string | null; // the value that the device reports for a text that is not listed; null: it refuses the text
+  readonly recipe: Recipe | null; // how the device computes the value; null: the application gives it
   readonly nearest: boolean; // true: for a number outside, the device reports the nearest value; false: it refuses the number
   readonly levels: readonly Level[];
 }
+
+/** A number that the device computes from its activity log: see `activity.ts`. */
+export interface Recipe {
+  readonly measure: Measure;
+  readonly of: string | null; // name of an event
+  readonly days: number; // length of the window
+  readonly edges: readonly number[] | null; // with `values`: the first value is for numbers below the first edge, and so on
+}
+
+export const DAY_MS = 86_400_000;
+const MEASURES = ["active_days", "days_without", "uses_per_day", "seconds_per_day", "age", "absence"] as const;
+export type Measure = (typeof MEASURES)[number];
 
 /** A privacy level that a person may choose. */
 export interface Level {
@@ -162,7 +175,8 @@ function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Ar
   const relay = survey["relay"] === undefined ? null : "required";
   const attributes = list(survey["attribute"], "attribute").map((raw, a) => object(raw, `attribute[${a}]`));
   const isPair = (attribute: Fields) => attribute["pair"] !== undefined;
-  const format = attributes.some((attribute) => attribute["choices"] !== undefined) ? SET_FORMAT : attributes.some(isPair) ? PAIR_FORMAT : relay ? RELAY_FORMAT : CANONICAL_FORMAT;
+  const [recipes, sets] = ["recipe", "choices"].map((key) => attributes.some((attribute) => attribute[key] !== undefined));
+  const format = recipes ? RECIPE_FORMAT : sets ? SET_FORMAT : attributes.some(isPair) ? PAIR_FORMAT : relay ? RELAY_FORMAT : CANONICAL_FORMAT;
   if (survey["format"] !== format) {
     throw new UnknownSurvey(`the canonical text has format ${shown(survey["format"] ?? 1)}, this device needs format ${format}`);
   }
@@ -170,16 +184,21 @@ function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Ar
   const collection = COLLECTIONS.find((known) => known === survey["collection"]);
   if (!collection) throw new UnknownSurvey(`collection must be one of ${COLLECTIONS.join(", ")}, got ${shown(survey["collection"])}`);
   if (parameters.length !== attributes.length) throw new UnknownSurvey("mechanisms must have one entry for each attribute");
-  if (collection === "rs+fd" && format === SET_FORMAT) throw new UnknownSurvey("choices needs the collection smp or spl");
+  if (collection === "rs+fd" && sets) throw new UnknownSurvey("choices needs the collection smp or spl");
   const share = collection === "spl" ? attributes.length : 1;
+  const start = integer(survey["start"], "start", 0, Number.MAX_SAFE_INTEGER);
   const parsed = (raw: Fields, a: number, others: readonly (Attribute | null)[]) => parseAttribute(raw, parameters[a], `attribute[${a}]`, share, others);
+  const stepMs = 1000 * integer(survey["step_seconds"], "step_seconds", 1, 1e9);
+  if (recipes && (stepMs % DAY_MS || stepMs > 28 * DAY_MS || start % DAY_MS)) throw new UnknownSurvey("a recipe needs steps of 1 to 28 whole days, which begin at midnight UTC");
   const single = attributes.map((raw, a) => (isPair(raw) ? null : parsed(raw, a, [])));
+  const short = single.find((attribute) => attribute?.recipe && attribute.recipe.days * DAY_MS < stepMs);
+  if (short) throw new UnknownSurvey(`the recipe of ${short.name} must have days of at least a step`);
   return {
     name: text(survey["name"], "name"),
     pin: toHex(hash),
     fingerprint: hash.slice(0, 8),
-    startMs: integer(survey["start"], "start", 0, Number.MAX_SAFE_INTEGER),
-    stepMs: 1000 * integer(survey["step_seconds"], "step_seconds", 1, 1e9),
+    startMs: start,
+    stepMs,
     latenessSteps: integer(survey["lateness_steps"], "lateness_steps", relay ? RELAY_LATENESS : 0, 10_000),
     ends: survey["ends"] === undefined ? Infinity : integer(survey["ends"], "ends", 1, Number.MAX_SAFE_INTEGER),
     collection,
@@ -215,6 +234,10 @@ function parseAttribute(attribute: Fields, parameters: unknown, where: string, s
   const k = values ? values.length + (choices ?? 0) : (edges ? edges.length - 1 : pair ? pair[0].k * pair[1].k : integer(attribute["size"], `${where}.size`, 2, MAX_K));
   if ((values?.length ?? k) < 2) throw new UnknownSurvey(`${where} must have at least 2 values, got ${k}`);
   if (pair && k > MAX_PAIR_VALUES) throw new UnknownSurvey(`${where} must have at most ${MAX_PAIR_VALUES} pairs of values, got ${k}`);
+  const recipe = attribute["recipe"] === undefined ? null : parseRecipe(object(attribute["recipe"], `${where}.recipe`), `${where}.recipe`);
+  if (recipe && (pair || choices || unlisted !== null || !(values ? recipe.edges?.length === values.length - 1 : outside && !recipe.edges))) {
+    throw new UnknownSurvey(`${where}.recipe needs values with edges, or size or bins without`);
+  }
   const levels = list(attribute["level"], `${where}.level`);
   const ofLevels = list(parameters, `mechanisms of ${where}`);
   if (ofLevels.length !== levels.length) throw new UnknownSurvey(`${where} must have one mechanism for each level`);
@@ -226,8 +249,25 @@ function parseAttribute(attribute: Fields, parameters: unknown, where: string, s
     edges: edges && edges.map((edge) => number(edge, `${where}.bins`)),
     pair,
     unlisted,
+    recipe,
     nearest: outside === "nearest",
     levels: levels.map((level, i) => parseLevel(level, ofLevels[i], `${where}.level[${i}]`, k, share, choices)),
+  };
+}
+
+function parseRecipe(recipe: Fields, where: string): Recipe {
+  const measure = MEASURES.find((known) => known === recipe["measure"]);
+  if (!measure) throw new UnknownSurvey(`${where}: this device does not know the measure ${shown(recipe["measure"])}`);
+  const unknown = Object.keys(recipe).find((key) => !["measure", "of", "days", "edges"].includes(key));
+  if (unknown) throw new UnknownSurvey(`${where}: this device does not know the key ${shown(unknown)}`);
+  const windowed = measure !== "age" && measure !== "absence";
+  const of = recipe["of"] === undefined ? null : text(recipe["of"], `${where}.of`);
+  if (of === null ? windowed && measure !== "active_days" : !windowed) throw new UnknownSurvey(`${where}.of does not fit ${measure}`);
+  return {
+    measure,
+    of,
+    days: windowed ? integer(recipe["days"], `${where}.days`, 1, 28) : Infinity,
+    edges: recipe["edges"] === undefined ? null : list(recipe["edges"], `${where}.edges`).map((edge) => number(edge, `${where}.edges`)),
   };
 }
 
