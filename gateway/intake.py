@@ -87,7 +87,6 @@ class Intake:
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
-        metrics.log_available.set_function(lambda: self.surveys.ready)
         metrics.survey_ready.values = lambda: {name: ready and self._clock_agrees() for name, ready in self.surveys.states()}
         metrics.largest_client.values = self.largest_shares
 
@@ -306,7 +305,7 @@ class Intake:
         if survey.relay is not None and not waiting.relayed:
             raise Problem("relay required", "this survey takes reports only through a relay, which hides who sent them")
         log = self.surveys.log_of(survey)
-        waiting.checks, waiting.envelopes = checks, len(envelopes)
+        waiting.checks = checks
         append = partial(self._append, log, survey, envelopes, body, checks, client, waiting)
         if waiting.relayed:
             self._shuffle.hold(partial(waiting.go_on, append))

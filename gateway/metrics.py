@@ -30,7 +30,6 @@ class OfSurveys(Collector):
 _requests = Counter("ldpstream_gateway_requests", "Requests with reports, by outcome", ["outcome"])
 # all outcomes start at zero: a rate needs a sample before the first request
 requests = {outcome: _requests.labels(outcome) for outcome in ("accepted", *STATUS)}
-envelopes = Counter("ldpstream_gateway_envelopes", "Envelopes that the log has acknowledged")
 reports = Counter("ldpstream_gateway_reports", "Reports that the log has acknowledged")
 survey_ready = OfSurveys("ldpstream_gateway_survey_ready", "1 while the gateway takes reports of the survey, else 0")
 largest_client = OfSurveys(
@@ -43,7 +42,6 @@ request_seconds = Histogram(
     "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"
 )
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
-log_available = Gauge("ldpstream_gateway_log_available", "1 while the log of a survey answers, else 0")
 connections_refused = Counter(
     "ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address or in all"
 )

@@ -26,13 +26,13 @@ class WaitingRequest:
     """
 
     __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "envelopes", "key", "others", "relayed", "reservation",
+        "answer", "batch", "begun_s", "charged", "checks", "key", "others", "relayed", "reservation",
     )  # fmt: skip
 
     def __init__(self, answer: Answer, relayed: bool = False) -> None:
         self.begun_s = time.monotonic()
         self.answer: Answer | None = answer
-        self.relayed, self.batch, self.envelopes = relayed, False, 0
+        self.relayed, self.batch = relayed, False
         self.key: bytes | None = None
         self.reservation: Reservation | None = None
         self.checks: Checks | None = None
@@ -73,7 +73,6 @@ class WaitingRequest:
         assert checks is not None
         assert checks.survey is not None
         if outcome is Outcome.APPENDED:
-            metrics.envelopes.inc(self.envelopes)
             metrics.reports.inc(checks.reports)
             self.give(checks.count(appended_ms, self.batch, self.key is not None))
         elif outcome is Outcome.UNKNOWN:

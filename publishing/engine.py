@@ -9,7 +9,6 @@ from ldpstream.engines.count_store import CountStore
 from ldpstream.publishing.progress import EstimatesTopic
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.surveys import Survey
 
 
@@ -26,13 +25,13 @@ class Engine(Protocol):
     def count_store(self, survey: Survey) -> CountStore:
         """Returns the survey's counts."""
 
-    def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
+    def results(self, survey: Survey) -> KeptResults:
         """Returns the survey's results."""
 
     def check(self, survey: Survey) -> None:
         """Checks that the survey can be estimated. In Kafka, creates its missing topics."""
 
-    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, EstimatesTopic | None]:
+    def open(self, survey: Survey) -> tuple[LogPosition, EstimatesTopic | None]:
         """Checks the survey and our rights. Returns the survey's log, and its topic of estimates if there is one.
 
         Raises:

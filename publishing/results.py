@@ -32,8 +32,8 @@ class KeptResults:
         StoreDamaged: from `progress`, if the stored progress cannot be decoded.
     """
 
-    def __init__(self, survey: Survey, store: ResultStore, reader: StoredReader | None = None) -> None:
-        self._survey, self.store, self._reader = survey, store, reader or StoredReader(survey)
+    def __init__(self, survey: Survey, store: ResultStore) -> None:
+        self._survey, self.store, self._reader = survey, store, StoredReader(survey, store.kind)
         self._decode = partial(decode_publication, where=store.where)
         self._seen: tuple[Progress | None, bytes | None] = (None, None)  # the progress last read, and its bytes in the store
 
@@ -89,7 +89,7 @@ class KeptResults:
         return in_order([p for p in found if p is not None])
 
     def _decoded(self, key: str, value: bytes | None) -> Publication | None:
-        return self._reader.decode(self._decode, value, self.store.kind, key)
+        return self._reader.decode(self._decode, value, key)
 
 
 def state_format(state: bytes) -> int:

@@ -149,7 +149,6 @@ METRICS: Final = (
     _row("crowd_reports", LEVEL, _crowd, "reports",
          "Reports of a level at the latest step, in the cohort with the fewest, behind a relay."),
     _row("crowd_assumed_reports", (), _assumed, "assumed", "Reports that the promise behind a relay assumes."),
-    _row("estimate_panes", SPAN, _span, "panes", "Steps with reports in the latest estimate's span."),
     _row("estimate_step", SPAN, _span, "step", "Time step of the latest estimate."),
     _row("estimate_complete", SPAN, _span, "complete", "1 if nothing could be missing from the latest estimate, else 0."),
     _row("privacy_eps_t_nats", LEVEL, _privacy, "eps_t",
@@ -182,5 +181,4 @@ METRICS: Final = (
            lambda shown: [((shown.p.attribute,), shown.p.change is not None)], counter=True),
     Metric("estimates_failed", "Parts of publications, such as an estimator, that could not be calculated and were left out.",
            ATTRIBUTE, lambda shown: [((shown.p.attribute,), len(shown.p.diagnostics.failed))], counter=True),
-    Metric("publications", "Publications made.", (), lambda _: [((), 1)], counter=True),
 )  # fmt: skip

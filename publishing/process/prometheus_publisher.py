@@ -39,7 +39,6 @@ class PrometheusPublisher(Collector):
         self._estimators: dict[Labels, set[str]] = {}  # estimators whose frequencies the gauges have, by attribute and span
         # by metric and labels: the number, and the step of its publication
         self._series: dict[str, dict[Labels, tuple[float, int]]] = {metric.name: {} for metric in METRICS}
-        self._series["publications"][()] = 0, 0
         for attribute in survey.attributes:
             self._series["estimates_failed"][attribute.name,] = 0, 0
             if "filtered" in spans(attribute):

@@ -13,7 +13,6 @@ from ldpstream.publishing.process.prometheus_publisher import PrometheusPublishe
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.publishing.progress import EstimatesTopic, TopicUnavailable
 from ldpstream.publishing.schedule import Publisher, Schedule
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable, UserError
@@ -42,8 +41,7 @@ class SurveyEstimator:
         self.survey, self.registry = survey, registry
         self._engine, self._alone = engine, alone
         self.store = engine.count_store(survey)
-        self._reader = StoredReader(survey, registry)
-        self.results = engine.results(survey, self._reader)
+        self.results = engine.results(survey)
         self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
         self._topic: EstimatesTopic | None = None
         self._vitals: Vitals | None = None
@@ -128,7 +126,7 @@ class SurveyEstimator:
         self._topic_lost = False
 
     def _open(self) -> None:
-        position, self._topic = self._engine.open(self.survey, self._reader)
+        position, self._topic = self._engine.open(self.survey)
         self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
         publishers: list[Publisher] = [self._prometheus, _Told()]
         steps = self._engine.deadline_steps

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from prometheus_client import CollectorRegistry
 
 from ldpstream.agents.fold import not_after
 from ldpstream.agents.tally import Record
@@ -39,7 +38,6 @@ from ldpstream.engines.folder.gateway_logs import FolderLogs, _Append
 from ldpstream.engines.gateway_log import Outcome
 from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.schedule import Schedule
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.services import engine
 from ldpstream.services.counting import LogCounter
 from ldpstream.surveys import seal
@@ -134,9 +132,8 @@ class Machine:
         self._logs = FolderLogs(folder, lambda _: None, lambda: self._now_ms)
         self._log = FolderLog(folder, SURVEY, lambda: self._now_ms)
         self._engine = engine.FolderEngine(folder, lambda _: None, lambda: self._now_ms)
-        reader = StoredReader(SURVEY, CollectorRegistry())
-        position, _ = self._engine.open(SURVEY, reader)
-        self.store, self.results = self._engine.count_store(SURVEY), self._engine.results(SURVEY, reader)
+        position, _ = self._engine.open(SURVEY)
+        self.store, self.results = self._engine.count_store(SURVEY), self._engine.results(SURVEY)
         self._counter = LogCounter(SURVEY, self.store, FolderLog(folder, SURVEY, lambda: self._now_ms))
         steps = self._engine.deadline_steps
         self._schedule = Schedule(SURVEY, self.store, position, self.results, [], deadline_steps=steps)

@@ -107,8 +107,6 @@ def test_a_standby_estimator_shows_the_working_ones_estimates() -> None:
         assert each.gauge("estimate_step", attribute="screen", span="step") == 1
         assert each.gauge("estimate_reports", attribute="screen", span="window") == 5
         assert each.gauge("next_estimate_due_timestamp_seconds") == due_s(2)
-    assert works.gauge("publications_total") == 2 * 3 * len(SURVEY.attributes)
-    assert stands_by.gauge("publications_total") == 0
 
 
 def filtered_and_alone(watched: Watched, results: MemoryResults) -> tuple[Publication, Publication]:
@@ -142,7 +140,6 @@ def test_the_filtered_curve_has_gauges_of_its_shares_and_none_of_counts() -> Non
     assert watched.gauge("frequency_low_ratio", **value) == low[0]
     assert watched.gauge("frequency_high_ratio", **value) == high[0]
     assert watched.gauge("estimate_reports", **of) == alone.reports == 1000
-    assert watched.gauge("estimate_panes", **of) == 2
     assert (watched.gauge("estimate_step", **of), watched.gauge("estimate_complete", **of)) == (1, 1)
     for name in ("levels_sigma", "levels_p"):
         assert watched.gauge(name, **of) is None

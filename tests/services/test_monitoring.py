@@ -110,7 +110,7 @@ def running(kernels: None, own_kafka: Any, own_redis: Any, tmp_path_factory: pyt
     try:
         for name in ports:
             wait_until(partial(is_ready, made, name), partial(made_log, folder, name))
-        steps = 'min(ldpstream_estimate_panes{span="window"}) >= 3'
+        steps = 'min(ldpstream_estimate_step{span="window"}) >= 2'
         wait_until(lambda: made.has(steps), lambda: made_log(folder, "estimate"))
         yield made
     finally:

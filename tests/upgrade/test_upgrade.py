@@ -28,7 +28,6 @@ from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.counting import LogCounter
 from ldpstream.services.engine import FolderEngine
@@ -213,9 +212,9 @@ def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> No
             return
         keeper.check(OURS)
         now_ms = OURS.closes_ms(STEPS - 1) + 1000
-        engine, reader = FolderEngine(folder, keeper.check, lambda: now_ms), StoredReader(OURS)
-        position, _ = engine.open(OURS, reader)
-        results = engine.results(OURS, reader)
+        engine = FolderEngine(folder, keeper.check, lambda: now_ms)
+        position, _ = engine.open(OURS)
+        results = engine.results(OURS)
         assert (earlier := results.history())
         store = engine.count_store(OURS)
         counter = LogCounter(OURS, store, FolderLog(folder, OURS, lambda: now_ms))

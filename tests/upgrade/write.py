@@ -37,7 +37,6 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import Schedule
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.counting import LogCounter
 from ldpstream.services.engine import FolderEngine
@@ -161,9 +160,9 @@ def data_folder(survey: Survey, log: list[Record], path: Path) -> Files:
     clock = [0]
     with closing(DataFolder(path)) as folder:
         engine = FolderEngine(folder, lambda _: None, lambda: clock[0])
-        position, _ = engine.open(survey, StoredReader(survey))
+        position, _ = engine.open(survey)
         cast(FolderLog, position).log_id()  # numbers the survey, in a transaction of its own
-        results, kept = engine.results(survey, StoredReader(survey)), Kept(survey.fingerprint.hex(), SURVEY.read_text())
+        results, kept = engine.results(survey), Kept(survey.fingerprint.hex(), SURVEY.read_text())
         FolderKeeper(folder, SurveyFolder([SURVEY], lambda: 0))._write(survey, kept)
         for record in log:
             clock[0] = record.appended_ms

@@ -10,7 +10,6 @@ from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey
@@ -30,14 +29,14 @@ class Cluster:
     def count_store(self, survey: Survey) -> RedisCountStore:
         return RedisCountStore(survey, self._settings, client=self._redis)
 
-    def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
-        return KeptResults(survey, RedisResults(survey, self._redis), reader)
+    def results(self, survey: Survey) -> KeptResults:
+        return KeptResults(survey, RedisResults(survey, self._redis))
 
-    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, KafkaPublisher | None]:
+    def open(self, survey: Survey) -> tuple[LogPosition, KafkaPublisher | None]:
         self.check(survey)
         self.count_store(survey).heads()  # raises StoreRefused if Redis denies our login
         position = KafkaLogPosition(survey, self._log_client)
-        return position, KafkaPublisher(survey, self._settings, reader)
+        return position, KafkaPublisher(survey, self._settings)
 
     def close(self) -> None:
         self._log_client.close()

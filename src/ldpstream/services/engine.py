@@ -9,7 +9,6 @@ from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import LogPosition
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey
 
@@ -29,10 +28,10 @@ class FolderEngine:
     def count_store(self, survey: Survey) -> FolderCountStore:
         return FolderCountStore(self._folder, survey)
 
-    def results(self, survey: Survey, reader: StoredReader) -> KeptResults:
-        return KeptResults(survey, FolderResults(self._folder, survey), reader)
+    def results(self, survey: Survey) -> KeptResults:
+        return KeptResults(survey, FolderResults(self._folder, survey))
 
-    def open(self, survey: Survey, reader: StoredReader) -> tuple[LogPosition, None]:
+    def open(self, survey: Survey) -> tuple[LogPosition, None]:
         self.check(survey)
         return FolderLog(self._folder, survey, self._clock), None
 

@@ -37,7 +37,6 @@ from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.publishing.copies import REFILLING
 from ldpstream.publishing.progress import begun
 from ldpstream.publishing.results import KeptResults
-from ldpstream.publishing.stored import StoredReader
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.services.counting import LogCounter
@@ -109,15 +108,15 @@ class _Move:
     ) -> None:  # fmt: skip
         self._kept = kept
         self._survey, self._part, self._settings = survey, SurveyPart(folder, survey), settings
-        self._reader, self._log_client, self._from = StoredReader(survey), log_client, FolderLog(folder, survey, now_ms)
+        self._log_client, self._from = log_client, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, log_client)
         self._store, self._to = (
             RedisCountStore(survey, settings, client=client),
-            KeptResults(survey, RedisResults(survey, client), self._reader),
+            KeptResults(survey, RedisResults(survey, client)),
         )
         self._counts, self._results = (
             FolderCountStore(folder, survey),
-            KeptResults(survey, FolderResults(folder, survey), self._reader),
+            KeptResults(survey, FolderResults(folder, survey)),
         )
         self._topic_id = self._log.described()[0]
         self._writer = f"move-{self._part.log_id}"  # no other folder writes under this name
