@@ -169,7 +169,7 @@ class FileValues:
         return people[at], values[at]
 
     def numbers(self, step: int, attribute: int) -> FloatArray | None:
-        """See `NumberSource.numbers`."""
+        """See `ValueSource.numbers`."""
         numbers = self._columns[attribute][3]
         return None if numbers is None else numbers[self._entries(step, attribute)]
 

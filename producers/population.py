@@ -23,8 +23,7 @@ class PaneReports:
         reports: (n,) rows of the mechanism's `report_dtype`; n may be 0.
         truth: (k,) int64, number of the pane's people with each value (`Mechanism.counts_of`). People who do not report at this
             step also count.
-        numbers: (m,) float64, the numbers of the same people in any order (`NumberSource`); None for an attribute without bins,
-            or if the source has no numbers.
+        numbers: (m,) float64, the numbers of the same people in any order (`ValueSource.numbers`); None without bins.
     """
 
     attribute: int

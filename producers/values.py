@@ -1,6 +1,6 @@
 """Sources of people's true values. `MarkovValues` simulates them; `producers.people_file` reads them from a file."""
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +38,6 @@ class ValueSource(Protocol):
                 not modify this array.
         """
 
-
-@runtime_checkable
-class NumberSource(ValueSource, Protocol):
-    """A source that also has the numbers behind the values of attributes with bins."""
-
     def numbers(self, step: int, attribute: int) -> FloatArray | None:
         """Returns the numbers of the people that `at` returns, in this order, (n,) float64; None for an attribute without bins.
 
@@ -73,8 +68,8 @@ class WithPairs:
         return both, first[i] * k + second[j]
 
     def numbers(self, step: int, attribute: int) -> FloatArray | None:
-        """See `NumberSource.numbers`. Returns None also for a source without numbers."""
-        return self._source.numbers(step, attribute) if isinstance(self._source, NumberSource) else None
+        """See `ValueSource.numbers`."""
+        return self._source.numbers(step, attribute)
 
 
 class MarkovValues:
@@ -109,7 +104,7 @@ class MarkovValues:
         return self._people, values
 
     def numbers(self, step: int, attribute: int) -> FloatArray | None:
-        """See `NumberSource.numbers`."""
+        """See `ValueSource.numbers`."""
         edges = self._edges[attribute]
         if edges is None:
             return None

@@ -108,6 +108,9 @@ class Travellers:
         mode[(place < 5) & (step >= self._from)] = 4
         return self._people, self._values[mode]
 
+    def numbers(self, step: int, attribute: int) -> None:
+        """Returns None: the modes are no bins of numbers."""
+
 
 def gauge_of(survey: Survey, demo: Demo) -> float | None:
     """The gauge of an estimator that sees the demo's publications."""

@@ -44,3 +44,6 @@ class WrittenValues:
         given = [(person, value) for person, value in enumerate(self._steps[step]) if value is not None]
         people, values = np.array(given, np.int64).reshape(-1, 2).T
         return people, values
+
+    def numbers(self, step: int, attribute: int) -> None:
+        """Returns None: the values are no bins of numbers."""

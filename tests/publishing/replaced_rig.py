@@ -53,6 +53,9 @@ class Ridden:
             values[(values == 4) & (people % 2 == 0)] = 0
         return people, values
 
+    def numbers(self, step: int, attribute: int) -> None:
+        """Returns None: the values are no bins of numbers."""
+
 
 def answered(survey: Survey, steps: int) -> Demo:
     """The demo of a survey after these steps."""

@@ -37,6 +37,9 @@ class Moving:
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         return np.arange(self.n_people), np.searchsorted(self._ends[step], self._numbers)
 
+    def numbers(self, step: int, attribute: int) -> None:
+        """Returns None: the values are no bins of numbers."""
+
 
 def moving_shares(truth: str, rng: np.random.Generator) -> FloatArray:
     """(STEPS, K) population shares. A share of 10 % drifts by 0.2 percentage points a step. The largest share falls at once by
