@@ -58,18 +58,6 @@ def test_a_column_with_several_answers_is_recognised(tmp_path: Path, cells: list
         assert "8x7secret" not in str(found)
 
 
-def test_the_user_may_name_a_column_with_several_answers(tmp_path: Path) -> None:
-    path = table(tmp_path, ["chat", "mail"] * 90 + ["chat;mail"] * 9, name="My apps")
-    out = tmp_path / "s.toml"
-    done = CliRunner().invoke(app, ["init", "--from", str(path), "-o", str(out), "--sets", "My apps"])
-    assert done.exit_code == 0, done.output
-    assert load_survey(out).attributes[0].choices == 1
-    again = CliRunner().invoke(app, ["init", "--from", str(path), "-o", str(tmp_path / "t.toml"), "--sets", "apps"])
-    assert isinstance(again.exception, AdviceError)
-    assert str(again.exception).endswith("got 'apps'")
-    assert not (tmp_path / "t.toml").exists()
-
-
 def test_a_proposed_survey_runs_from_device_to_estimate(tmp_path: Path) -> None:
     """Each share differs from the truth by more than 5 standard errors with probability 6e-7."""
     data, out = table(tmp_path, COMMON), tmp_path / "s.toml"

@@ -62,9 +62,6 @@ def init_command(
     columns: Annotated[
         str | None, typer.Option(metavar="NAME,…", help="ask only for these columns", show_default="all suitable")
     ] = None,
-    sets: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="columns with several answers (a;b)", show_default="recognised")
-    ] = None,
     missing: Missing = None,
     eps_inf: Annotated[
         float | None, typer.Option(help="loss of any number of reports of an unchanged value, in nats", show_default="2")
@@ -86,7 +83,7 @@ def init_command(
     if eps is None and eps_inf is None:
         eps_inf = 2.0
     found = propose_survey(
-        sample, name, today, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns), several=_names(sets),
+        sample, name, today, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns),
         missing=missing_words(missing), tell=tell
     )  # fmt: skip
     write_output(out, found.text)

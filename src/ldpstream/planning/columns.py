@@ -6,8 +6,7 @@
 - `choices` is the largest number m for which at least `least` people have m or more of the values.
 - At least `least` people are at or beyond each end of the bins, before rounding.
 
-A column has several answers if a tenth of its non-empty cells, and at least `least` cells, have a semicolon. The user can also
-name such columns.
+A column has several answers if a tenth of its non-empty cells, and at least `least` cells, have a semicolon.
 
 The least count is a rule of disclosure control, without a formal guarantee.
 """
@@ -15,7 +14,7 @@ The least count is a rule of disclosure control, without a formal guarantee.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise, takewhile
@@ -141,11 +140,10 @@ def read_columns(
     return n_people, columns
 
 
-def propose(column: Column, least: int, several: Collection[str] = (), bins: int = BINS) -> Domain | Dropped:
+def propose(column: Column, least: int, bins: int = BINS) -> Domain | Dropped:
     """Returns the domain of a column's attribute, or the reason to drop the column.
 
     Args:
-        several: names of columns with several answers, beside those that are recognised.
         bins: wanted number of bins of equal width.
     """
     n = column.cells.total()
@@ -160,7 +158,7 @@ def propose(column: Column, least: int, several: Collection[str] = (), bins: int
     if n < 2 * least:
         return Dropped(f"only {plural(n, 'person has', 'people have')} a value, fewer than twice the least count {least}")
     separated = sum(count for text, count in column.cells.items() if SEPARATOR in text)
-    if column.name in several or separated >= max(least, SEVERAL * n):
+    if separated >= max(least, SEVERAL * n):
         return _sets(column, least)
     if column.n_texts == 0 and not words & CODES:
         return _numbers(column, least, bins)

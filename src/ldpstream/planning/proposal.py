@@ -88,7 +88,6 @@ def propose_survey(
     eps_inf: float | None = None,
     least: int,
     only: Sequence[str] = (),
-    several: Sequence[str] = (),
     missing: Sequence[str] = MISSING,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Proposal:
@@ -102,14 +101,11 @@ def propose_survey(
 
     Raises:
         DataError: as in `read_columns`.
-        AdviceError: if no column is suitable, `several` names another column, or a loss is outside its range.
+        AdviceError: if no column is suitable, or a loss is outside its range.
     """
     n_people, columns = read_columns(path, only, tell, missing)
-    sets = {column.name for column in columns if {column.name, column.header} & set(several)}
-    if unknown := sorted(set(several) - {name for column in columns for name in (column.name, column.header)}):
-        raise AdviceError(f"{path}: columns with several answers must be columns that the survey asks for, got {unknown[0]!r}")
     bins = BINS if eps is None else FINE
-    proposals = [(column, _possible(column, propose(column, least, sets, bins))) for column in columns]
+    proposals = [(column, _possible(column, propose(column, least, bins))) for column in columns]
     domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
     dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
     if not domains:
