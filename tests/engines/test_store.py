@@ -217,20 +217,6 @@ def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
 # ---- Redis only
 
 
-def test_one_hash_holds_a_partition_under_one_hash_tag(redis_node: RedisNode) -> None:
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
-    store.commit(2, None, replace(checkpoint(10), n_keys={5: 1}, keys={5: b"8 bytes."}))
-    store.close()
-    with redis.Redis.from_url(redis_node.url, decode_responses=True) as client:
-        tag = f"contract:{SURVEY.fingerprint.hex()}"
-        ours = {f"ldpstream:{{{tag}:2}}:counts", f"ldpstream:{{{tag}:2}}:keys:5"}
-        assert set(client.keys()) == ours | {f"ldpstream:{tag}:partitions"}
-        fields = set(client.hkeys(f"ldpstream:{{{tag}:2}}:counts"))
-        client.flushall()
-    panes = {f"pane:{key.attribute}:{key.level}:{key.step}:{key.cohort}" for key in COUNTED}
-    assert fields == {"format", "next_offset", "newest_ms", "rejected", "log_id", "missing", "writer", "keys"} | panes
-
-
 @pytest.mark.parametrize("call", [
     lambda store: store.load(0),
     lambda store: store.commit(0, None, checkpoint(1)),
