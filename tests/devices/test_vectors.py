@@ -1,6 +1,6 @@
 """The checked-in vectors are those that the code writes, the service agrees with the refusals, and rare cases occur.
 
-`test_go.py` and `test_typescript.py` run the vectors through devices that were written from the documents."""
+`test_programs.py` and `test_typescript.py` run the vectors through devices that were written from the documents."""
 
 import hashlib
 import json

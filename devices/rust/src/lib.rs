@@ -1,0 +1,47 @@
+//! One person's ldpstream client: answers a survey under local differential privacy.
+//!
+//! ```no_run
+//! use ldpstream_device::{Device, Options, Store, Survey};
+//!
+//! # fn main() -> ldpstream_device::Result<()> {
+//! let survey = Survey::from_json(&std::fs::read("commute.json").expect("a device survey"))?;
+//! let device = Device::open(survey, Store::file("answers.device"), &Options::default())?;
+//! device.answer(&[("mode", "bicycle".into())], None)?;
+//! for report in device.waiting()? {
+//!     println!("{} bytes for step {}", report.envelope.len(), report.step);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The service estimates how common each value is; no report proves a person's value. All draws use integers and the operating
+//! system's random generator. The store may contain true values: keep it as private as the program's other data.
+
+#![forbid(unsafe_code)]
+
+mod claims;
+mod device;
+mod encoding;
+mod error;
+mod mechanism;
+mod send;
+mod store;
+mod survey;
+mod wallet;
+
+pub use device::{Device, Options, Silence, Spent, Waiting};
+pub use error::{Error, Result};
+pub use mechanism::draws::{Random, SystemRandom};
+pub use send::Answer;
+#[cfg(feature = "relay")]
+pub use send::relay::Relay;
+#[cfg(feature = "send")]
+pub use send::sender::{Attempt, Sender, Way};
+pub use store::Store;
+pub use store::state::Budget;
+pub use survey::value::Value;
+pub use survey::{Attribute, Survey};
+pub use wallet::{Wallet, WalletSpent};
+
+#[cfg(test)]
+mod vectors;

@@ -1,0 +1,204 @@
+"""The devices for programs, in Go and Rust, pass the vectors and the check.
+
+The device in Go was written from docs/reference/write_a_device.md and wire_format.md alone: its author had not seen our code,
+so they are sufficient. The reports' seed is fixed. With another seed, the check of a correct device would fail with probability
+at most 0.001. Planted faults are the controls.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from deploy.local.cache import cache_dir
+from devices.conformance import listener
+from devices.conformance.calls import read_calls
+from devices.conformance.conformance import check_device
+from devices.conformance.listener import LEAST, listening
+from ldpstream.surveys import Cohort, Survey
+from tests.conftest import give_up
+from tests.producers.samples import level, make_survey, one_question
+
+ROOT = Path(__file__).parents[2]
+VECTORS = ROOT / "devices" / "vectors"
+
+
+COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
+MORE = ("values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
+RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,signed,relay"]
+
+
+class Language(NamedTuple):
+    """A device, the commands in a copy of its folder, and a fault.
+
+    Attributes:
+        test: runs the vectors, and prints the number of cases of each file of `vectors`.
+        life: runs the program that writes calls or sends reports; `{survey}` stands for the file of the device survey.
+        fault: a file, a text in it, and the text of a device that draws a fresh memo for each report.
+    """
+
+    source: Path
+    environment: dict[str, str]
+    test: list[str]
+    life: list[str]
+    vectors: tuple[str, ...]
+    fault: tuple[str, str, str]
+
+
+GO = Language(
+    source=Path(__file__).parent / "go",
+    environment={"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},  # no network
+    test=["go", "test", "-count=1", "-vet=off", "-v", "."],
+    life=["go", "run", "./life", "-survey", "{survey}"],
+    vectors=COMMON,
+    fault=("device.go", "if !known {", "if !known || memo != nil {"),
+)
+RUST = Language(
+    source=ROOT / "devices" / "rust",
+    environment={},
+    test=["cargo", "test", *RUST_OPTIONS, "--lib", "--", "--nocapture", "--test-threads=1"],
+    life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
+    vectors=(*COMMON, *MORE),
+    fault=("src/device.rs", "if !known {", "if known || !known {"),
+)
+
+
+def output(command: list[str], folder: Path, **environment: str) -> str:
+    """Runs a command, and returns its output. A failure of the command fails the test."""
+    done = subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    return done.stdout
+
+
+class Program(NamedTuple):
+    """A copy of a device's folder, in which a test may plant a fault."""
+
+    language: Language
+    folder: Path
+
+    def plant(self) -> None:
+        name, text, fault = self.language.fault
+        file = self.folder / name
+        source = file.read_text()
+        assert source.count(text) == 1
+        file.write_text(source.replace(text, fault))
+
+    def live(self, survey: Survey, *arguments: str) -> None:
+        path = self.folder / "survey.json"
+        path.write_bytes(msgspec.json.encode(survey.device_survey))
+        command = [part.format(survey=path) for part in self.language.life]
+        output([*command, *arguments], self.folder, **self.language.environment)
+
+
+def copied(source: Path, folder: Path) -> Path:
+    return Path(shutil.copytree(source, folder, ignore=shutil.ignore_patterns("target")))
+
+
+def require_tools(*tools: str) -> None:
+    if lacking := [tool for tool in tools if shutil.which(tool) is None]:
+        give_up(f"no {' and no '.join(lacking)} on this machine")
+
+
+def require_packages(folder: Path) -> None:
+    """Fetches the packages of a Rust program."""
+    fetched = subprocess.run(["cargo", "fetch", "--locked"], cwd=folder, capture_output=True, text=True, check=False)
+    if fetched.returncode != 0:
+        give_up(f"cargo cannot fetch the packages of the device: {fetched.stderr[-500:]}")
+
+
+@pytest.fixture(params=[GO, RUST], ids=["Go", "Rust"])
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
+    language: Language = request.param
+    require_tools(language.test[0])
+    folder = copied(language.source, tmp_path / "device")
+    if language is RUST:
+        require_packages(folder)
+    return Program(language, folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rust_folders() -> Iterator[None]:
+    """Keeps compiled packages in the cache. Rustup finds its toolchains also if `HOME` is not the user's home."""
+    toolchains = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".rustup"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CARGO_TARGET_DIR", str(cache_dir() / "rust"))
+        if "RUSTUP_HOME" not in os.environ and toolchains.is_dir():
+            patch.setenv("RUSTUP_HOME", str(toolchains))
+        yield
+
+
+def test_the_device_passes_all_vectors(program: Program) -> None:
+    told = output(program.language.test, program.folder, VECTORS=str(VECTORS), **program.language.environment)
+    for name in program.language.vectors:
+        number = len(msgspec.json.decode((VECTORS / f"{name}.json").read_bytes()))
+        assert f"{number} {name}" in told
+
+
+@pytest.mark.parametrize("memos", [True, False], ids=["correct", "a fresh memo for each report"])
+def test_the_check_passes_the_device_and_finds_a_fault(program: Program, memos: bool) -> None:
+    survey = make_survey({"a": (4, [level("L-GRR")])})
+    survey = replace(survey, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
+    if not memos:
+        program.plant()
+    calls = program.folder / "calls.jsonl"
+    program.live(survey, "--seed", "7", "--calls", str(calls))
+    found = check_device(survey, read_calls(survey, calls))
+    assert bool(found.failures) is not memos, found.failures
+
+
+def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "RETRY_S", 0)
+    survey = one_question("L-OSUE", k=300)  # no two reports are equal
+    with listening(survey, "# toml\n", 0) as (sending, url):
+        program.live(survey, "--gateway", url, "--devices", str(2 * LEAST))
+        assert sending.verdict() == []
+        assert sending.requests == 2 * LEAST
+
+
+# ---- C and C++
+
+C = ROOT / "devices" / "c"
+WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
+
+
+@pytest.fixture(scope="module")
+def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> Path:
+    """A folder with the library and the compiled examples."""
+    require_tools("cargo", "gcc", "g++")
+    folder = tmp_path_factory.mktemp("devices")
+    copied(ROOT / "devices" / "rust", folder / "rust")
+    source = copied(C, folder / "c")
+    require_packages(source)
+    output(["cargo", "build", "--locked", "--quiet"], source)
+    shutil.copy(cache_dir() / "rust" / "debug" / "libldpstream_device.so", folder)
+    link = ["-I", str(C / "include"), "-L", str(folder), "-lldpstream_device", f"-Wl,-rpath,{folder}"]
+    output(["gcc", "-std=c11", *WARNINGS, str(C / "example" / "errors.c"), *link, "-o", "errors"], folder)
+    output(["g++", "-std=c++17", *WARNINGS, str(C / "example" / "count.cpp"), *link, "-o", "count"], folder)
+    return folder
+
+
+def test_the_header_and_each_error_in_c(c_programs: Path, tmp_path: Path) -> None:
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(one_question("L-OSUE", k=300).device_survey))
+    output([str(c_programs / "errors"), "survey.json", "person.device", "zone", "7"], tmp_path)
+
+
+def test_a_program_in_cpp_sends_while_its_event_loop_runs(
+    c_programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "RETRY_S", 0)
+    survey = one_question("L-OSUE", k=300)  # no two reports are equal
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+    with listening(survey, "# toml\n", 0) as (sending, url):
+        host, port = url.removeprefix("http://").rsplit(":", 1)
+        for number in range(LEAST):
+            told = output([str(c_programs / "count"), "survey.json", f"{number}.device", host, port, "zone", "7"], tmp_path)
+            assert told.startswith("counted\n1 reports")
+        assert sending.verdict() == []
+        assert sending.requests == LEAST
