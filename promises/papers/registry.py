@@ -1,19 +1,17 @@
-"""An entry of the public registry of deployments of differential privacy, in YAML. `registry.toml` has the texts.
+"""An entry of the public registry of deployments of differential privacy, in YAML. `check.toml` has the texts.
 
 Schema: github.com/opendp/deployments-registry-data.
 """
 
 import json
 import re
-import tomllib
 from datetime import UTC, datetime
-from pathlib import Path
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.device_chance import device_chance
-from ldpstream.promises.filling import Facts, facts_of, fill
+from ldpstream.promises.filling import Facts, facts_of, of_check
 from ldpstream.promises.label import label, of_100
 from ldpstream.promises.promise import TIME, duration
 from ldpstream.promises.statements import device_loss
@@ -32,14 +30,13 @@ def registry_entry(survey: Survey, version: str) -> str:
     Args:
         version: the version of the software.
     """
-    texts = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     year, n = survey.steps_a_year, survey.n_steps
     bounded = n is not None or all(m.lifetime_reports for *_, m in survey.levels)
     steps = n or (MAX_COUNT if bounded else year)
     eps = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(steps)).value)
-    levels = [line for level in survey.levels for line in fill(texts["level"], _of_level(survey, *level))]
+    levels = [line for level in survey.levels for line in of_check("registry_level", _of_level(survey, *level))]
     told: Facts = {line.name: line.text for line in label(survey, None).lines}
-    return "\n".join(fill(texts["entry"], facts_of(survey) | told | {
+    return "\n".join(of_check("registry", facts_of(survey) | told | {
         "slug": "-".join(re.findall(r"[a-z0-9]+", f"{survey.name} {survey.start.year}".lower())),
         "title": _quoted(survey.title or survey.name), "owner": _quoted(survey.owner or UNKNOWN),
         "purpose": _quoted(survey.purpose or UNKNOWN), "asked": ", ".join(a.name for a in survey.attributes),

@@ -10,10 +10,13 @@ from xml.etree import ElementTree
 import pytest
 from fastapi.testclient import TestClient
 
+from ldpstream.mechanisms.wording import up
 from ldpstream.planning.signing import draft
+from ldpstream.promises.check_document import check_document
 from ldpstream.promises.label import LINES, NO_LIMIT, Label, label
 from ldpstream.promises.label_picture import picture
-from ldpstream.promises.statements import checked_level
+from ldpstream.promises.promise import promise
+from ldpstream.promises.statements import checked_level, device_loss
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import EmbeddedService
@@ -21,10 +24,11 @@ from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.life.signed import signed_at
 from ldpstream.surveys.signatures import FILE
 from tests.ldpstream.conftest import RunCommand, run_command
-from tests.ldpstream.test_assessment import FRESH, SURVEYS
+from tests.ldpstream.test_assessment import FRESH, SURVEYS, written
 from tests.small_survey import small_survey
 
 __all__ = ["run_command"]
+DOCS = Path(__file__).parents[2] / "docs" / "howto"
 COMMUTE = Path(__file__).parents[2] / "surveys" / "samples" / "commute.toml"
 
 
@@ -121,6 +125,27 @@ def test_the_picture_is_xml_whatever_the_words_are() -> None:
     assert "D D D" in texts
     lowest = max(float(found.get("y", 0)) for found in root.iter("{http://www.w3.org/2000/svg}text"))
     assert lowest < float(root.get("height", 0))
+
+
+def test_every_place_names_variant_unit_and_neighbouring_data() -> None:
+    survey, papers, page = SURVEYS["commute"], written("crowd"), (DOCS / "promise.md").read_text(encoding="utf-8")
+    check, lines = " ".join(promise(survey)), " ".join(line.text for line in label(survey, None).lines)
+    for said in (check, lines, papers["assessment"], page):
+        assert all(word in said.lower() for word in ("ε-dp", "change of a value", "one enrolment"))
+    for said in (check, papers["assessment"], page):
+        assert all(word in said.lower() for word in ("event level", "user level"))
+    assert "w-event" in check
+    second = " ".join(check_document(SURVEYS["crowd"]).promise)
+    assert all("(ε, δ)-DP in the shuffle model" in one for one in (second, papers["assessment"], page))
+
+
+@pytest.mark.parametrize(("name", "of_day"), [("commute", ["1"]), ("demo", ["4", "554.6"])])
+def test_the_documents_have_the_loss_of_a_day(name: str, of_day: list[str]) -> None:
+    survey, page = SURVEYS[name], (DOCS / "promise.md").read_text(encoding="utf-8")
+    row, day = next(line for line in page.split("\n") if f"sample `{name}` |" in line), 86_400 // survey.step_seconds
+    same = device_loss(survey, lambda m: m.eps_t(m.reports_in(day)))
+    any_values = device_loss(survey, lambda m: m.eps_sequence(m.reports_in(day)).value)
+    assert list(dict.fromkeys((up(same), up(any_values)))) == of_day == re.findall(r"[\d.]+", row.split("|")[-2])
 
 
 @pytest.mark.parametrize(
