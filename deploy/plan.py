@@ -134,7 +134,7 @@ def plan(survey: Survey, devices: float, every_s: float | None = None, *, batch:
 
 
 def envelope_bytes(survey: Survey, attribute: int, m: Mechanism) -> int:
-    return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.report_dtype.itemsize), 0))
+    return len(seal_rows(survey, attribute, 0, 100_000, 1, bytes(m.row_bytes), 0))
 
 
 @app.command()

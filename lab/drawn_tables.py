@@ -9,7 +9,7 @@ from ldpstream.mechanisms.arguments import IntArray
 def tabulate(m: Mechanism, values: IntArray, rng: np.random.Generator, steps: int = 1) -> CountTable:
     """Count table of `steps` drawn reports of each value, made in parts that fit into memory."""
     table = m.empty_table()
-    for part in np.array_split(values, max(1, len(values) * steps * m.report_dtype.itemsize // 2**23)):
+    for part in np.array_split(values, max(1, len(values) * steps * m.row_bytes // 2**23)):
         table += m.tabulate(m.simulate(part, rng, steps))
     return table
 

@@ -1,12 +1,12 @@
 """Checks of arguments."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.wording import did_you_mean
 
 MAX_EPS = 700.0  # exp(700) does not overflow a double
@@ -14,23 +14,26 @@ MIN_EPS = 1e-9  # at this ε, the rounding of p and q leaves about seven digits 
 MAX_K = 2**31 - 1
 MAX_COUNT = 2**62  # largest number of reports, people or bytes; the sum of two smaller numbers fits in an int64
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
+if TYPE_CHECKING:
+    IntArray = npt.NDArray[np.int64]
+    FloatArray = npt.NDArray[np.float64]
+    Reports = npt.NDArray[Any]  # (n,) or (n, row) of the mechanism's report_dtype; one row is one report in the wire format
+else:
+    IntArray = FloatArray = Reports = Any  # the types would load NumPy
 
 
 def integer(name: str, value: object, low: int, high: int) -> int:
     """Returns `value` as an int in [low, high]; raises ValueError for other values, also booleans and fractions."""
     if type(value) is int and low <= value <= high:  # the usual case; the tests below are slow
         return value
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= int(value) <= high:
         raise ValueError(f"{name} must be an integer in [{low}, {high}], got {value!r}")
     return int(value)
 
 
 def real(name: str, value: object, low: float, high: float) -> float:
     """Returns `value` as a float in [low, high]; raises ValueError for other values, also booleans, NaN and infinities."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real) or not _within(value, low, high):
+    if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, low, high):
         raise ValueError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
     return float(value)
 
@@ -72,6 +75,13 @@ def user_values(values: npt.ArrayLike, k: int) -> IntArray:
             f"values must be integers in [0, {k}), got {int(wrong.sum())} outside, the first at position {int(wrong.argmax())}"
         )
     return array.astype(np.int64, copy=False)
+
+
+def logaddexp(x: float, y: float) -> float:
+    """ln(e^x + e^y), with the same bits as NumPy's function."""
+    if x == y:
+        return x + math.log(2)
+    return max(x, y) + math.log1p(math.exp(-abs(x - y)))
 
 
 def log1mexp(x: float) -> float:

@@ -1,15 +1,15 @@
 """Base class of all mechanisms: the local randomizer on the device, and the evaluation of reports on the server."""
 
+from __future__ import annotations
+
 import copy
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_K, FloatArray, IntArray, Reports, integer, real, user_values
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.counts.reading import Reading
@@ -70,7 +70,6 @@ class Mechanism(ABC):
         eps_inf: bound over infinitely many reports of an unchanged value, in nats (ε∞); infinite for a one-time mechanism.
         p: Pr[report supports v | the value (for sets, the drawn member) is v].
         q: Pr[report supports v | the value (for sets, the drawn member) is not v].
-        report_dtype: NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload.
         table_shape: shape of the count table.
         signature: the mechanism's name and all parameters that affect the counts.
         marks: number of counts that every report raises by one; None if this number varies.
@@ -99,7 +98,6 @@ class Mechanism(ABC):
     eps_inf: float
     p: float
     q: float
-    report_dtype: np.dtype[Any]
     table_shape: tuple[int, ...]
     signature: str
     marks: int | None = 1
@@ -116,16 +114,16 @@ class Mechanism(ABC):
     choices: int | None = None
 
     fakes: int = 1  # d: one device in d encodes its true value; the others encode a uniform value (`with_fake_data`)
-    _device: "Mechanism | None" = None
+    _device: Mechanism | None = None
 
     # ---- on the device
 
     @property
-    def device(self) -> "Mechanism":
+    def device(self) -> Mechanism:
         """This mechanism without the fake data."""
         return self._device or self
 
-    def with_fake_data(self, d: int) -> "Mechanism":
+    def with_fake_data(self, d: int) -> Mechanism:
         """The server's view under RS+FD: a device encodes its true value with probability 1/d, else a uniform value.
 
         The support probabilities become
@@ -174,7 +172,7 @@ class Mechanism(ABC):
         return Parameters(
             mechanism=m.name,
             k=m.k,
-            row_bytes=m.report_dtype.itemsize,
+            row_bytes=m.row_bytes,
             every_steps=m.every_steps,
             lifetime_reports=m.lifetime_reports,
             eps=None if m.memoized else m.eps_1,
@@ -183,6 +181,16 @@ class Mechanism(ABC):
             coins=m.coins(),
             **m.device_fields(),
         )
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Size of one report in an envelope, in bytes. A mechanism that sets it needs no NumPy on a device."""
+        return self.report_dtype.itemsize
+
+    @cached_property
+    def report_dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of one report, fixed width and little-endian, as in the envelope's payload; by default an integer."""
+        return np.dtype(f"<u{self.row_bytes}")
 
     def enroll(self, n: int, rng: np.random.Generator) -> IntArray:
         """(n,) enrolments, in [0, n_enrolments): each device's permanent choice, such as the number of its hash function."""
@@ -241,7 +249,7 @@ class Mechanism(ABC):
         return {"eps_inf": self.eps_inf, "eps_1": self.eps_1} if self.memoized else {"eps": self.eps_1}
 
     @abstractmethod
-    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> "Mechanism":
+    def spaced(self, every_steps: int, lifetime_reports: int | None = None) -> Mechanism:
         """The same mechanism on devices that report less often (`OneTime.spaced`); memoized mechanisms raise ValueError."""
 
     # ---- its privacy
@@ -416,7 +424,7 @@ class Mechanism(ABC):
         numbers = np.frombuffer(blob, "<i8")
         return self.table(int(numbers[0]), numbers[1:].reshape(self.table_shape))
 
-    def separating_part(self, table: CountTable) -> "tuple[Mechanism, CountTable]":
+    def separating_part(self, table: CountTable) -> tuple[Mechanism, CountTable]:
         """Returns the mechanism and the table of those reports that distinguish values; by default, this mechanism and the
         whole table.
         """

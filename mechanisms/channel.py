@@ -3,17 +3,17 @@
 A[x, z] = Pr[report z | value x]
 """
 
+from __future__ import annotations
+
 import math
 from functools import cached_property
 from typing import NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.counts.reading import SMALLEST, Reading
 from ldpstream.mechanisms.counts.terms import ChannelTerm, DenseTerm, Term
-from ldpstream.mechanisms.families.grr import unsigned
+from ldpstream.mechanisms.devices import least_bytes
 from ldpstream.mechanisms.families.score_moments import MAX_DENSE_K, channel_moments
 from ldpstream.mechanisms.kinds import OneTime
 from ldpstream.mechanisms.table import CountTable
@@ -25,7 +25,7 @@ class ChannelReading(Reading):
     unbiased = False
 
     @property
-    def true(self) -> "ChannelReading":
+    def true(self) -> ChannelReading:
         found = super().true
         assert isinstance(found, ChannelReading)
         return found
@@ -141,7 +141,7 @@ class ChannelMechanism(OneTime):
     def _set_domain(self, k: int, outputs: int | None = None) -> None:
         self.k = k
         self.table_shape = (outputs or k,)
-        self.report_dtype = unsigned(outputs or k)
+        self.row_bytes = least_bytes(outputs or k)
 
     # ---- on the server
 

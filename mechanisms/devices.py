@@ -9,13 +9,12 @@ from fractions import Fraction
 from typing import Protocol, Self
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from ldpstream.mechanisms.families.finite_field import FiniteField
 
-BitArray = npt.NDArray[np.bool_]
+BitArray = bytes | bytearray  # for each bit, a byte of 0 or 1
 VALUE_BYTES = 4
+_DIGITS, _BITS = bytes.maketrans(b"\0\1", b"01"), bytes.maketrans(b"01", b"\0\1")
 
 
 class Coin(msgspec.Struct, frozen=True):
@@ -131,7 +130,7 @@ class DeviceRandom(Protocol):
         """Returns a uniform integer in [0, n)."""
 
     def toss(self, coin: Coin, n: int) -> BitArray:
-        """Returns n independent tosses of the coin, (n,)."""
+        """Returns n independent tosses of the coin, 1 for yes."""
 
 
 class Randomizer(ABC):
@@ -196,8 +195,10 @@ def symbol_row(n_symbols: int, symbol: int) -> bytes:
 
 
 def bits_row(bits: BitArray) -> bytes:
-    return np.packbits(bits, bitorder="little").tobytes()
+    """Returns k bits as a row: bit v is bit v mod 8, least significant first, of byte ⌊v/8⌋."""
+    number = int(bits[::-1].translate(_DIGITS), 2)
+    return number.to_bytes(-(-len(bits) // 8), "little")
 
 
 def row_bits(k: int, row: bytes) -> BitArray:
-    return np.unpackbits(np.frombuffer(row, np.uint8), count=k, bitorder="little").astype(np.bool_)
+    return f"{int.from_bytes(row, 'little'):0{k}b}"[::-1].encode().translate(_BITS)

@@ -1,14 +1,14 @@
 """The two kinds of mechanisms."""
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from typing import NoReturn, Self
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, Reports, integer
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
@@ -18,7 +18,7 @@ from ldpstream.mechanisms.claims.ratios import Ratios
 
 
 class OneTimeClaims(Claims):
-    m: "OneTime"
+    m: OneTime
 
     @property
     def eps_per_report(self) -> float:
@@ -114,7 +114,7 @@ class OneTime(Mechanism):
 
 
 class LongitudinalClaims(Claims):
-    m: "Longitudinal"
+    m: Longitudinal
 
     @abstractmethod
     def memo_ratios(self) -> Ratios: ...

@@ -206,13 +206,13 @@ def choose(
         raise ValueError(
             f"guess_at_most must be at least {_up(least)} for auto with k={built[0].k} and {loss}, got {guess_at_most}"
         )
-    short = [m for m in allowed if m.report_dtype.itemsize <= MOST_BYTES]
+    short = [m for m in allowed if m.row_bytes <= MOST_BYTES]
     noise = {m: m.variance(steps=span) for m in short or allowed}
     chosen = lightest(list(noise.items()))
     others = ", ".join(f"{m.name} {noise[m] / noise[chosen]:.3g}" for m in noise if m is not chosen)
     reason = f"{chosen.name}: smallest variance {f'of a window of {span} steps' if span > 1 else 'of a step'} to within 1 %"
     reason += f" (others relative to it: {others})" if others else ""
-    return chosen, f"{reason}; {plural(chosen.report_dtype.itemsize, 'byte')} a report"
+    return chosen, f"{reason}; {plural(chosen.row_bytes, 'byte')} a report"
 
 
 def _memoized(k: int, losses: dict[str, Any], calibration: str, steps: int, limit: float | None) -> list[Mechanism]:

@@ -4,14 +4,14 @@ The code of a set has bit i set if the set has the value i. A set of c values is
 the symbols n … n + m - 1.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from itertools import combinations
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arrays import np, npt
 
 MAX_SET_VALUES = 30  # codes fit 32 bits in every language
 

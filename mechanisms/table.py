@@ -1,10 +1,11 @@
 """The count table."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arrays import np
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # `__eq__` below compares arrays, so tables have no hash
@@ -24,7 +25,7 @@ class CountTable:
     n: int
     counts: IntArray
 
-    def __add__(self, other: "CountTable") -> "CountTable":
+    def __add__(self, other: CountTable) -> CountTable:
         if not isinstance(other, CountTable):
             return NotImplemented
         if other.mechanism != self.mechanism:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, Context
-from difflib import get_close_matches
 
 
 def plural(number: int | str, one: str, many: str | None = None) -> str:
@@ -38,5 +37,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zone", ["name", "collection"])
     ''
     """
+    from difflib import get_close_matches  # slow to load, and only for errors
+
     close = get_close_matches(word, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]}?" if close else ""

@@ -49,7 +49,7 @@ def produce_step(
     """
     sent = {}
     for pane in population.reports(step if turn is None else turn):
-        row_bytes = survey.mechanisms[pane.attribute][pane.level].report_dtype.itemsize
+        row_bytes = survey.mechanisms[pane.attribute][pane.level].row_bytes
         size = reports_per_envelope(row_bytes, envelope_bytes)
         for first in range(0, len(pane.reports), size):
             sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size], pane.cohort))

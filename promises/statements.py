@@ -168,7 +168,7 @@ def checked_level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLev
     return CheckedLevel(
         **msgspec.structs.asdict(spent(m, survey.window_steps)), name=name, memoized=m.memoized,
         lifetime_reports=m.lifetime_reports, reports_a_year=m.reports_in(survey.steps_a_year),
-        report_bytes=m.report_dtype.itemsize, eps_survey=survey.loss_until_end(m), max_memos=m.max_memos,
+        report_bytes=m.row_bytes, eps_survey=survey.loss_until_end(m), max_memos=m.max_memos,
         hash_functions=m.n_enrolments,
         false_report=weight(survey, m),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),

@@ -8,15 +8,19 @@ of the text changes, or if reports change their meaning and the text does not.
 A device must refuse a format that it does not know.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import rfc8785
 
-from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.devices import Coin
 from ldpstream.surveys.questions import Attribute, Level, Recipe
+
+if TYPE_CHECKING:
+    from ldpstream.mechanisms import Mechanism
 
 FORMAT, RELAY_FORMAT, PAIR_FORMAT, SET_FORMAT, RECIPE_FORMAT = 3, 4, 5, 6, 7
 # keys of a level that follow from the other keys

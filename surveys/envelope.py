@@ -29,9 +29,9 @@ The envelope carries no identity of a device: no id, no address, no key. These f
 from typing import Final, Literal, get_args
 
 import msgspec
-import numpy as np
 
-from ldpstream.mechanisms import Reports
+from ldpstream.mechanisms.arguments import Reports
+from ldpstream.mechanisms.arrays import np
 from ldpstream.surveys.survey import Survey
 
 VERSION: Final = 1
@@ -135,7 +135,7 @@ def seal_rows(survey: Survey, attribute: int, level: int, step: int, n: int, pay
 
 def largest_envelope(survey: Survey) -> int:
     """Size in bytes of the survey's largest envelope with one report, at any step below 2^64."""
-    rows = [[m.report_dtype.itemsize for m in levels] for levels in survey.mechanisms]
+    rows = [[m.row_bytes for m in levels] for levels in survey.mechanisms]
     cohort, step = survey.n_cohorts - 1, 2**64 - 1
     sealed = (seal_rows(survey, a, i, step, 1, bytes(n), cohort) for a, levels in enumerate(rows) for i, n in enumerate(levels))
     return max(map(len, sealed))
@@ -188,7 +188,7 @@ def _check_header(survey: Survey, envelope: AnyEnvelope, appended_ms: int) -> No
         raise Rejected("unknown attribute or level")
     if (survey.cohort is None) != isinstance(envelope, Envelope) or not 0 <= envelope.cohort < survey.n_cohorts:
         raise Rejected("unknown cohort")
-    row = survey.mechanisms[envelope.attribute][envelope.level].report_dtype.itemsize
+    row = survey.mechanisms[envelope.attribute][envelope.level].row_bytes
     if envelope.n < 1 or len(envelope.payload) != envelope.n * row:
         raise Rejected("wrong length")
     if envelope.n > MAX_ENVELOPE_REPORTS:

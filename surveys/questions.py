@@ -1,18 +1,22 @@
 """The questions of a survey: attributes with their values, privacy levels with their mechanisms, and the cohort."""
 
+from __future__ import annotations
+
 import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct, field, structs
 
-from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, code_of
 from ldpstream.surveys.texts import require_apart
+
+if TYPE_CHECKING:
+    from ldpstream.mechanisms import Mechanism
 
 MAX_VALUES = 100_000  # of an attribute; limits the bytes of a report, of a publication and of the API's answers
 MAX_COHORTS = 64
@@ -85,6 +89,8 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
         Raises:
             ValueError: if there is no such mechanism, or the level's keys do not fit it.
         """
+        from ldpstream.mechanisms import mechanism  # loads all mechanisms
+
         eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
         built = mechanism(
             self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, memo_size=self.memo_size,
@@ -275,7 +281,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         if given:
             raise ValueError(f"{given[0]} is not for a pair: its two attributes decide this")
 
-    def of_pair(self, first: "Attribute", second: "Attribute") -> "Attribute":
+    def of_pair(self, first: Attribute, second: Attribute) -> Attribute:
         """This pair with its values: all combinations of the two attributes' values.
 
         The combination of the values i and j has the index i k₂ + j, and the text "label × label".

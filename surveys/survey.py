@@ -84,19 +84,23 @@ Unknown keys are rejected. A `SurveyError` names the key and the fault. The clas
 times in ms since 1970 UTC, as in Kafka.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field, structs
 
-from ldpstream.mechanisms import NUMERIC, Mechanism
 from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.surveys.questions import DAY_S, LABEL, MAX_RECIPE_DAYS, Attribute, Cohort, Level, Name, distinct
+
+if TYPE_CHECKING:
+    from ldpstream.mechanisms import Mechanism
 
 MAX_OPEN_BYTES = 2**27  # for all count tables of open steps; one commit may write all, in a second: docs/explained/counting.md
 MAX_COHORT_NUMBERS = 100_000  # cohorts times values of all attributes; limits the time and the bytes of a step's estimates
@@ -182,6 +186,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     attributes: Annotated[tuple[Attribute, ...], Meta(min_length=1, max_length=1000)] = field(name="attribute")
 
     def __post_init__(self) -> None:
+        from ldpstream.mechanisms import NUMERIC  # loads all mechanisms
+
         if self.start.tzinfo is None:
             raise ValueError("start must have a time zone, as in 2026-01-05T00:00:00Z")
         if not 1970 < self.start.year < 9000:

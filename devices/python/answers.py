@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 ACCEPTED: Final = 202
@@ -36,6 +35,8 @@ def retry_after_s(told: str, date: str = "") -> float:
     """
     if told.isascii() and told.isdecimal():
         return min(float(told), DAY_S)
+    from email.utils import parsedate_to_datetime  # slow to load
+
     try:
         until = parsedate_to_datetime(told)
         now = parsedate_to_datetime(date) if date else datetime.now(UTC)

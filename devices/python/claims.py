@@ -12,9 +12,12 @@ The attributes' bounds add up under spl; otherwise the largest one counts.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ldpstream.mechanisms import Mechanism
 from ldpstream.surveys import Survey
+
+if TYPE_CHECKING:
+    from ldpstream.mechanisms import Mechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def added(losses: Iterable[float]) -> float:
     return total
 
 
-def _reports_in(m: Mechanism, steps: float) -> float:
+def _reports_in(m: "Mechanism", steps: float) -> float:
     if steps == math.inf:
         return math.inf if m.lifetime_reports is None else m.lifetime_reports
     return m.reports_in(int(steps)) if steps else 0

@@ -20,13 +20,11 @@ import math
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from ldpstream.device.claims import largest_loss
 from ldpstream.device.errors import (
@@ -316,12 +314,13 @@ class Device:
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
 
+        For some memoized mechanisms, the bounds are closer if NumPy and SciPy are installed (the extra ``simulation``).
+
         If the survey splits the budget (spl), the attributes' losses add up. With sampling plus fake data (rs+fd), the loss of
         all attributes together is at most the largest loss of an attribute.
 
         Raises:
             ValueError: if there is no such attribute.
-            ModuleNotFoundError: if the loss of memoized reports needs SciPy, and SciPy is not installed.
             DeviceError: as for `report`.
         """
         a = self.survey.index(attribute)
@@ -331,10 +330,8 @@ class Device:
             t, memos = memory.counts(a)
         if t == 0:
             return Spent(0, 0.0, 0.0)
-        try:
-            return Spent(t, m.eps_t(t) if memos <= 1 else None, m.eps_sequence(t).value)
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"the privacy loss of {m.name} needs SciPy: pip install scipy", name=error.name) from None
+        unchanged = _closest(lambda: m.eps_t(t), m.eps_inf) if memos <= 1 else None
+        return Spent(t, unchanged, _closest(lambda: m.eps_sequence(t).value, t * m.claims.eps_per_report))
 
     def forget(self, *, confirm: str) -> None:
         """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
@@ -435,6 +432,14 @@ class Device:
                 )
 
 
+def _closest(calculate: Callable[[], float], bound: float) -> float:
+    """Returns a loss; the bound if a package for its calculation is missing."""
+    try:
+        return calculate()
+    except ModuleNotFoundError:
+        return bound
+
+
 def _require_pin(survey: Survey, pin: str) -> None:
     if re.fullmatch("[0-9a-f]{64}", pin) is None:
         raise ValueError(f"pin must have 64 lower-case hexadecimal digits, as `ldpstream check` prints it, got {pin[:80]!r}")
@@ -477,7 +482,7 @@ def _find(attribute: Attribute, value: Any) -> tuple[int, bool]:
     try:
         if isinstance(value, str):
             return attribute.find(value)
-        if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+        if isinstance(value, Real) and not isinstance(value, bool):
             number = int(value) if isinstance(value, Integral) else float(value)
             if attribute.values is None:
                 found = attribute.of_number(number)

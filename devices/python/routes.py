@@ -4,13 +4,9 @@ Through a relay, all requests with the same survey, gateway and token have the s
 travel inside the encryption (RFC 9458).
 """
 
-import http.client
 import re
-import ssl
-import urllib.error
-import urllib.request
 from base64 import b64decode
-from email.message import Message
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,8 +17,12 @@ from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
 if TYPE_CHECKING:
+    from email.message import Message
+    from urllib.request import OpenerDirector
+
     from ldpstream.device.relay.capsules import Exchange
 
+OK: Final = 200
 ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
 MAX_ANSWER_BYTES: Final = 2**20
 AGENT: Final = "ldpstream"  # the same User-Agent for all devices: the default names the Python version
@@ -33,15 +33,10 @@ STALE_KEY: Final = "the gateway has no such key: the application needs its prese
 NOT_INSTALLED: Final = "a relay needs the package pyhpke: in your checkout, pip install '.[relay]'"
 TIMEOUT: Final = "timeout"
 NOT_OWN: Final = "an answer that is not the gateway's"
-_READ_ERRORS = (OSError, http.client.HTTPException)
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_opener: Final = urllib.request.build_opener(_NoRedirects)
+class NoAnswer(Exception):
+    """There is no HTTP answer; the text is the reason, without a host."""
 
 
 class Answer(NamedTuple):
@@ -83,8 +78,8 @@ class Direct:
         headers = {"User-Agent": AGENT} | _headers(key, self._token, kind)
         try:
             status, given, said = _exchange(self._url, body, headers, self._wait_s)
-        except _READ_ERRORS as error:
-            return Answer(0, reason=_reason(error)), b""
+        except NoAnswer as error:
+            return Answer(0, reason=str(error)), b""
         return _answer(status, _wait_s(status, given), said), said
 
 
@@ -142,9 +137,9 @@ class ThroughRelay:
         try:
             headers = {"User-Agent": AGENT, "Content-Type": REQUEST_TYPE}
             status, given, body = _exchange(self._relay.url, capsule, headers, self._wait_s)
-        except _READ_ERRORS as error:
-            return Answer(0, from_gateway=False, reason=_reason(error))
-        if status != http.HTTPStatus.OK:
+        except NoAnswer as error:
+            return Answer(0, from_gateway=False, reason=str(error))
+        if status != OK:
             reason = STALE_KEY if document(body).get("type") == STALE_KEY_TYPE else ""
             return Answer(status, _wait_s(status, given), False, reason)
         try:
@@ -159,7 +154,7 @@ def _answer(status: int, wait_s: float, body: bytes) -> Answer:
     return Answer(status, wait_s) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
 
 
-def _wait_s(status: int, given: Message) -> float:
+def _wait_s(status: int, given: "Message") -> float:
     return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
 
 
@@ -181,18 +176,36 @@ def _split(url: str, name: str) -> SplitResult:
     raise ValueError(f"{name} must be {told}")
 
 
-def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, Message, bytes]:
-    request = urllib.request.Request(url, body, headers)
+@cache
+def _opener() -> "OpenerDirector":
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class NoRedirects(HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    return build_opener(NoRedirects)
+
+
+def _exchange(url: str, body: bytes, headers: dict[str, str], wait_s: float) -> tuple[int, "Message", bytes]:
+    from http.client import HTTPException  # these modules take longer to load than all others of a device
+    from urllib.error import HTTPError, URLError
+    from urllib.request import Request
+
     try:
-        with _opener.open(request, timeout=wait_s) as answer:
-            return answer.status, answer.headers, answer.read(MAX_ANSWER_BYTES)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers, error.read(MAX_ANSWER_BYTES)
+        try:
+            with _opener().open(Request(url, body, headers), timeout=wait_s) as answer:
+                return answer.status, answer.headers, answer.read(MAX_ANSWER_BYTES)
+        except HTTPError as error:
+            with error:
+                return error.code, error.headers, error.read(MAX_ANSWER_BYTES)
+    except (OSError, HTTPException) as error:
+        raise NoAnswer(_reason(error.reason if isinstance(error, URLError) else error)) from None
 
 
-def _reason(error: OSError | http.client.HTTPException) -> str:
-    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+def _reason(reason: str | BaseException) -> str:
+    import ssl
+
     match reason:
         case ssl.SSLCertVerificationError():
             return f"certificate refused: {reason.verify_message.partition(',')[0].lower()}"  # the host's name follows a comma

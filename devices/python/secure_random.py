@@ -16,9 +16,7 @@ Realised loss: if each stated probability has a relative error of at most δ, th
 A draw does not take constant time: its duration may reveal something about the draw.
 """
 
-import secrets
-
-import numpy as np
+import os
 
 from ldpstream.mechanisms.devices import BitArray, Coin
 
@@ -28,7 +26,7 @@ class SecureRandom:
 
     def bytes(self, n: int) -> bytes:
         """Returns n uniform bytes."""
-        return secrets.token_bytes(n)
+        return os.urandom(n)
 
     def below(self, n: int) -> int:
         """Returns a uniform integer in [0, n)."""
@@ -39,13 +37,16 @@ class SecureRandom:
                 return drawn
 
     def toss(self, coin: Coin, n: int) -> BitArray:
-        """Returns (n,) independent tosses of the coin."""
-        smaller = np.zeros(n, np.bool_)
-        undecided = np.arange(n)
+        """Returns n independent tosses of the coin, 1 for yes."""
+        tossed, undecided = bytearray([coin.inverted]) * n, list(range(n))
         for digit in bytes.fromhex(coin.digits):
-            if not undecided.size:
+            if not undecided:
                 break
-            drawn = np.frombuffer(self.bytes(undecided.size), np.uint8)
-            smaller[undecided[drawn < digit]] = True
-            undecided = undecided[drawn == digit]
-        return smaller ^ coin.inverted
+            equal = []
+            for place, drawn in zip(undecided, self.bytes(len(undecided)), strict=True):
+                if drawn < digit:
+                    tossed[place] = not coin.inverted
+                elif drawn == digit:
+                    equal.append(place)
+            undecided = equal
+        return tossed

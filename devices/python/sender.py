@@ -5,7 +5,6 @@ that is due when the attempt ends gets a new random moment, so that the end of a
 """
 
 import random
-import secrets
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -19,6 +18,7 @@ from ldpstream.mechanisms.arguments import real
 LONGEST_PAUSE_S: Final = 300.0
 SHORTEST_RANGE_S: Final = 1.0
 MIN_WAIT_S: Final = 1e-3
+_random: Final = random.SystemRandom()
 
 
 class Attempt(NamedTuple):
@@ -79,7 +79,7 @@ class Sender:
         if self._relayed:
             return self._attempt_one()
         reports = self._device.waiting()
-        random.SystemRandom().shuffle(reports)  # the order of arrival then shows no order of steps or attributes
+        _random.shuffle(reports)  # the order of arrival then shows no order of steps or attributes
         answers = list[Answer]()
         for report in reports:
             answers.append(self._send(report))
@@ -99,7 +99,7 @@ class Sender:
         attempts = 0
         while (outcome := self.attempt()).waiting:
             range_s = 0.0 if self._relayed else min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
-            pause(outcome.retry_after_s + _share() * range_s)
+            pause(outcome.retry_after_s + _random.random() * range_s)
             attempts += 1
 
     def _send(self, report: Waiting) -> Answer:
@@ -115,13 +115,13 @@ class Sender:
         due = [report for report in reports if self._moment(report) <= now]
         answers = list[Answer]()
         if due:
-            sent = random.SystemRandom().choice(due)
+            sent = _random.choice(due)
             answers = [self._send(sent)]
             now, reports = _now_ms(), self._device.waiting()  # also the reports that became due or were made meanwhile
             for report in reports:
                 if self._moment(report) <= now:
                     wait_s = answers[0].retry_after_s if report.key == sent.key else 0.0
-                    self._next_ms[report.key] = now + 1000 * (wait_s + self._range_s(report, now) * _share())
+                    self._next_ms[report.key] = now + 1000 * (wait_s + self._range_s(report, now) * _random.random())
         self._next_ms = {report.key: at for report in reports if (at := self._next_ms.get(report.key)) is not None}
         next_ms = min(map(self._moment, reports), default=now)
         return _outcome(answers, len(reports), max(0.0, (next_ms - now) / 1000))
@@ -145,10 +145,6 @@ def _outcome(answers: list[Answer], waiting: int, retry_after_s: float) -> Attem
     reasons = dict.fromkeys(answer.reason for answer in answers if answer.reason)
     accepted = final.count(ACCEPTED)
     return Attempt(accepted, len(final) - accepted, waiting, retry_after_s, tuple(statuses), tuple(reasons))
-
-
-def _share() -> float:
-    return secrets.randbelow(2**32) / 2**32
 
 
 def _now_ms() -> int:

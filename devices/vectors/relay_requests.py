@@ -34,7 +34,7 @@ def relay_requests(survey: Survey) -> Iterator[dict[str, Any]]:
         a, level = places[number % len(places)]
         secret, ephemeral = (sha256(f"{name} {number}".encode()).digest() for name in ("gateway", "device"))
         keys = b64encode(encode_configs([KeyConfig(200 + number, public_key(load_key(secret)))])).decode()
-        row = survey.mechanisms[a][level].report_dtype.itemsize
+        row = survey.mechanisms[a][level].row_bytes
         envelope = seal_rows(survey, a, level, step, 1, bytes(row), number % survey.n_cohorts)
         gateway = GATEWAYS[number % 2]
         relay = Relay(RELAY, gateway=gateway, keys=keys)

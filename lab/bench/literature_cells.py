@@ -137,7 +137,7 @@ def rows(k: int, eps_inf: float, eps_1: float) -> list[Row]:
 
 def _ours(m: Mechanism) -> Row:
     one, window = (m.variance(0, 1, steps) for steps in (1, WINDOW))
-    return Row(m.name, one, window, float(m.guess(1)), float(m.guess(math.inf)), m.outweighs(), m.report_dtype.itemsize)
+    return Row(m.name, one, window, float(m.guess(1)), float(m.guess(math.inf)), m.outweighs(), m.row_bytes)
 
 
 NOTE = (

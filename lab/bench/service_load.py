@@ -47,7 +47,7 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
     each = max(1, most // len(attributes))
     pool = []
     for attribute in attributes:
-        row_bytes = survey.mechanisms[attribute][0].report_dtype.itemsize
+        row_bytes = survey.mechanisms[attribute][0].row_bytes
         size = reports_per_envelope(row_bytes, envelope_bytes) if envelope_bytes else 1
         reports = random_reports(survey, attribute, each * size, rng)
         pool += [seal(survey, attribute, 0, 0, reports[i : i + size]) for i in range(0, len(reports), size)]

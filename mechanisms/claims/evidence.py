@@ -13,15 +13,16 @@ Sources: Dong, Roth and Su 2022, Gaussian Differential Privacy (f-DP, compositio
 h = 1/(1+e^{-ε}) is the worst ε-DP pair).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Self
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np
 
 MAX_ROUNDS = 10**5  # with more rounds, a guess counts as certain
 GRID, FAR = 0.001, 30.0  # nats: grid of the losses of several attributes, and the loss that counts as certainty
@@ -154,7 +155,7 @@ class _OnGrid:
     chances: FloatArray
     sure: float
 
-    def join(self, other: "_OnGrid") -> "_OnGrid":
+    def join(self, other: _OnGrid) -> _OnGrid:
         mine = np.fft.rfft(self.chances, FFT)
         theirs = mine if other is self else np.fft.rfft(other.chances, FFT)
         both = np.maximum(np.fft.irfft(mine * theirs, FFT), 0.0)

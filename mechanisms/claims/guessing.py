@@ -17,15 +17,15 @@ The **largest chance** is another number: the largest posterior probability that
 at most `bound`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np, npt
 
 MAX_EXACT_REPORTS = 100  # largest number of reports of symbols for which the exact chance is computed
 MAX_EXACT_BITS = 10**5  # the same number for reports of bits
@@ -39,12 +39,19 @@ class Chance(float):
     ('47.5 %', 'at most 47.6 %')
     """
 
-    exact: bool
+    _exact: bool | Callable[[], bool]
 
-    def __new__(cls, value: float, *, exact: bool = True) -> Self:
+    def __new__(cls, value: float, *, exact: bool | Callable[[], bool] = True) -> Self:
+        """A function `exact` is called when somebody first asks."""
         chance = super().__new__(cls, min(value, 1.0))
-        chance.exact = exact
+        chance._exact = exact
         return chance
+
+    @property
+    def exact(self) -> bool:
+        if not isinstance(self._exact, bool):
+            self._exact = self._exact()
+        return self._exact
 
     def __str__(self) -> str:
         return percent(self) if self.exact else f"at most {percent_up(self)}"
@@ -92,7 +99,7 @@ def of_memo(t: float, known: float, chance: Callable[[int], float], most: int) -
         The exact chance up to `most` reports; beyond, `known`, exact if the chance from `most` reports equals it (`SAME`), else
             an upper bound.
     """
-    return Chance(chance(int(t))) if t <= most else Chance(known, exact=known - chance(most) < SAME * known)
+    return Chance(chance(int(t))) if t <= most else Chance(known, exact=lambda: known - chance(most) < SAME * known)
 
 
 @lru_cache(maxsize=64)
@@ -122,6 +129,12 @@ def among_bits(k: int, one: npt.ArrayLike, zero: npt.ArrayLike) -> float:
         some = -np.expm1(k * np.log1p(-np.minimum(np.cumsum(cold[::-1])[::-1], 1.0)))  # Pr[any value has evidence j or more]
         best = (some - np.append(some[1:], 0.0)) * hot / cold
     return float(np.where(cold > 0, best, k * hot).sum() / k)
+
+
+def among_memos(k: int, p: float, not_p: float, q: float, not_q: float) -> float:
+    """`among_bits` for a single bit of each value, in plain Python."""
+    log_none = k * math.log1p(-q)  # ln Pr[k bits of other values are zero]
+    return (-math.expm1(log_none) * p / q + math.exp(log_none) * not_p / not_q) / k
 
 
 @lru_cache(maxsize=1024)

@@ -1,15 +1,15 @@
 """The privacy of a mechanism: losses of reports, and the chances of a right guess that follow from them."""
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -25,9 +25,9 @@ class ClaimedMechanism(CountedMechanism, Protocol):
     memoized: bool
 
     @property
-    def device(self) -> "ClaimedMechanism": ...
+    def device(self) -> ClaimedMechanism: ...
     @property
-    def claims(self) -> "Claims": ...
+    def claims(self) -> Claims: ...
 
 
 class Claims(ABC):
@@ -104,13 +104,13 @@ class Claims(ABC):
         if t != math.inf:
             integer("t", t, 1, MAX_COUNT)
         chance = self.m.device.claims._guess(t)
-        return Chance(chance, exact=chance.exact and self.no_fakes)
+        return chance if self.no_fakes else Chance(chance, exact=False)
 
     def guess_any_values(self, t: int) -> Chance:
         """Chance of a right guess of the value at one step, from t reports of any values."""
         integer("t", t, 1, MAX_COUNT)
         chance = self.m.device.claims.guess(1) if t == 1 else self.m.device.claims._guess_any_values(t)
-        return Chance(chance, exact=chance.exact and self.no_fakes)
+        return chance if self.no_fakes else Chance(chance, exact=False)
 
     def guess_known(self, shares: FloatArray, t: float = 1) -> Chance:
         """Upper bound of the chance of a right guess of a value that never changes, from t reports, for a guesser who knows the
@@ -135,7 +135,7 @@ class Claims(ABC):
         """
         integer("n", n, 1, 100)
         chance = self.m.device.claims._guess(math.inf) if n == 1 else self.m.device.claims._guess_memos(n)
-        return Chance(chance, exact=chance.exact and self.no_fakes)
+        return chance if self.no_fakes else Chance(chance, exact=False)
 
     def _guess_memos(self, n: int) -> Chance:
         memo = self.evidence(math.inf)

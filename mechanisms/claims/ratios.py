@@ -14,13 +14,14 @@ j):
 A round is written (p₁, q₁), and a chain of two rounds (p₁, q₁, p₂, q₂).
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np
 from ldpstream.mechanisms.ledger.sequence_loss import partitions
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, loss_of_counts
 

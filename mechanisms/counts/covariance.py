@@ -1,10 +1,11 @@
 """Covariance matrices that are a diagonal matrix plus outer products of few vectors."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,15 +29,15 @@ class Covariance:
     def matrix(self) -> FloatArray:
         return np.asarray(np.diag(self.own) + (self.rows.T * self.signs) @ self.rows)
 
-    def __add__(self, other: "Covariance") -> "Covariance":
+    def __add__(self, other: Covariance) -> Covariance:
         rows, signs = np.concatenate([self.rows, other.rows]), np.concatenate([self.signs, other.signs])
         return Covariance(self.own + other.own, rows, signs)
 
-    def minus(self, rows: FloatArray) -> "Covariance":
+    def minus(self, rows: FloatArray) -> Covariance:
         """C - rowsᵀ rows, for further vectors, (n, k)."""
         return self + Covariance(np.zeros(self.own.size), rows, -np.ones(len(rows)))
 
-    def scaled(self, weights: FloatArray | float) -> "Covariance":
+    def scaled(self, weights: FloatArray | float) -> Covariance:
         """The covariance after each entry is multiplied by its weight."""
         return Covariance(self.own * np.square(weights), self.rows * weights, self.signs)
 

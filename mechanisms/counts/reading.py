@@ -1,19 +1,20 @@
 """The server's statistics of a mechanism's counts: likelihood, inversion, and the errors of estimates."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol, TypeVar
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.terms import ChannelTerm, FakeDataTerm, SupportTerm, Term
 from ldpstream.mechanisms.table import CountTable
 
 SMALLEST = 1e-12  # smallest variance in units of 1/n; a smaller one is a rounding error
 
+Shares = TypeVar("Shares", float, "FloatArray")  # a device calculates one variance without NumPy
 Variance = Callable[[FloatArray], FloatArray]  # maps shares in [0, 1] to variances
 
 
@@ -28,9 +29,9 @@ class CountedMechanism(Protocol):
     signature: str
 
     @property
-    def device(self) -> "CountedMechanism": ...
+    def device(self) -> CountedMechanism: ...
     @property
-    def reading(self) -> "Reading": ...
+    def reading(self) -> Reading: ...
     @property
     def supported(self) -> tuple[int, int]: ...
     def rounds(self) -> tuple[float, float, float, float]: ...
@@ -61,7 +62,7 @@ class Reading:
         self.m = m
 
     @property
-    def true(self) -> "Reading":
+    def true(self) -> Reading:
         """The reading without fake data."""
         return self.m.device.reading
 
@@ -176,7 +177,12 @@ class Reading:
 
     def bin_variance(self, f: float, n: int, steps: int) -> float:
         """See `Mechanism.variance`."""
-        return float(self.inversion_variances(np.array([f]), n, steps)[0])
+        m, d = self.m.device, self.m.fakes
+        hit, p2, q2 = self.true.given_memo((f + (d - 1) / m.k) / d)
+        fresh = hit * p2 * (1 - p2) + (1 - hit) * q2 * (1 - q2)
+        kept = (p2 - q2) ** 2 * hit * (1 - hit)
+        scale = n * (m.p - m.q) ** 2
+        return d**2 * float(fresh / steps + kept) / scale if scale else math.inf
 
     def outweighs(self, values: int) -> float:
         """See `Mechanism.outweighs`."""
@@ -236,7 +242,7 @@ class Reading:
         """
         return [(-1, steps * (self.m.p - self.m.q) * frequencies)]
 
-    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+    def given_memo(self, frequencies: Shares) -> tuple[Shares, float, float]:
         """(π, p₂, q₂) for a mechanism without fake data: π = Pr[the memo supports v] for a person drawn at random, p₂ and q₂ of
         `rounds`."""
         memo_p, memo_q, p2, q2 = self.m.rounds()

@@ -13,14 +13,14 @@ A group of reports with a channel A of shape (k, outputs) has
     L(f) = Σ_z c_z ln m_z,   m = Aᵀ f        gradient A (c/m)
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arrays import np, npt
 
 TINY = 1e-130  # smallest probability of a support; a count divided by TINY² does not overflow
 FLOOR = 1e-140  # smallest m in the gradient of a channel, so that c/m cannot overflow

@@ -5,17 +5,17 @@ integer's base-r digits, least significant first. Sums and products are taken mo
 polynomial of degree e. This polynomial is the smallest one, if the low coefficients are read as a base-r number.
 """
 
+from __future__ import annotations
+
 from functools import cache
 from itertools import accumulate, product
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arrays import np, npt
 
 MAX_FIELD = 1024
-FieldTable = npt.NDArray[np.uint16]
 
 
 class FiniteField(msgspec.Struct, frozen=True):
@@ -30,6 +30,25 @@ class FiniteField(msgspec.Struct, frozen=True):
     characteristic: int
     degree: int
     polynomial: tuple[int, ...]
+
+    def plus(self, a: int, b: int) -> int:
+        """The sum of two elements."""
+        return self._element([x + y for x, y in zip(self._digits(a), self._digits(b), strict=True)])
+
+    def times(self, a: int, b: int) -> int:
+        """The product of two elements."""
+        e, low = self.degree, self.polynomial[:-1]
+        product = list(_times(self._digits(a), self._digits(b), self.characteristic))
+        for power in range(2 * e - 2, e - 1, -1):  # x^power = -x^(power-e) times the polynomial's low part
+            for i, c in enumerate(low, power - e):
+                product[i] -= product[power] * c
+        return self._element(product[:e])
+
+    def _digits(self, element: int) -> tuple[int, ...]:
+        return tuple(element // self.characteristic**i % self.characteristic for i in range(self.degree))
+
+    def _element(self, digits: list[int]) -> int:
+        return sum(digit % self.characteristic * self.characteristic**i for i, digit in enumerate(digits))
 
 
 def prime_power(g: int) -> tuple[int, int] | None:
@@ -73,7 +92,7 @@ def _multiples(add: IntArray, elements: IntArray, r: int) -> IntArray:
 
 
 @cache
-def field(g: int) -> tuple[FieldTable, FieldTable]:
+def field(g: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
     """Addition and multiplication tables of GF(g), each (g, g) uint16.
 
     Raises:

@@ -11,10 +11,9 @@ and (p₂, q₂) and with E = e^{ε₂} = p₂/q₂,
 `calibration="paper"` uses the solution for k = 2 for every k, as equation 13 of Arcolezi et al. (ALLOMFREE).
 """
 
-import math
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+import math
 
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import (
@@ -27,9 +26,11 @@ from ldpstream.mechanisms.arguments import (
     epsilon,
     integer,
     log1mexp,
+    logaddexp,
     one_of,
     user_values,
 )
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
@@ -58,7 +59,7 @@ def probabilities(k: int, eps: float) -> tuple[float, float]:
 def second_round_eps(k: int, eps_inf: float, eps_1: float) -> float:
     """The ε₂ = ln(p₂/q₂) that gives one report of GRR∘GRR on k symbols a loss of exactly eps_1."""
     log_excess = math.log1p((k - 1) * math.exp(-eps_inf)) + eps_1 + log1mexp(eps_1) - log1mexp(eps_inf - eps_1)
-    return float(np.logaddexp(0.0, log_excess))
+    return logaddexp(0.0, log_excess)
 
 
 def chain(k: int, p1: float, q1: float, p2: float, q2: float) -> tuple[float, float]:
@@ -128,7 +129,7 @@ class SymbolReading(Reading):
 
 
 class SymbolsClaims(Claims):
-    m: "Symbols"
+    m: Symbols
 
     symmetric = True
     loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
@@ -160,7 +161,7 @@ class Symbols(Mechanism):
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, MAX_K)
-        self.report_dtype = unsigned(self.k)
+        self.row_bytes = least_bytes(self.k)
         self.table_shape = (self.k,)
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
@@ -185,7 +186,7 @@ class Symbols(Mechanism):
 
 
 class GRRClaims(SymbolsClaims, OneTimeClaims):
-    m: "GRR"
+    m: GRR
 
     def _guess_once(self) -> Chance:
         return Chance(self.m.p)
@@ -229,7 +230,7 @@ class GRR(Symbols, OneTime):
 
 
 class LongitudinalGRRClaims(SymbolsClaims, LongitudinalClaims):
-    m: "LongitudinalGRR"
+    m: LongitudinalGRR
 
     def memo_ratios(self) -> Ratios:
         return SymbolRatios(self.m.k, (1.0, 0.0, self.m.p1, self.m.q1))

@@ -1,7 +1,6 @@
 """The device's code of local hashing (`mechanisms.families.local_hashing`)."""
 
 from ldpstream.mechanisms.devices import DeviceRandom, Parameters, Randomizer, least_bytes, symbol_row
-from ldpstream.mechanisms.families.finite_field import field
 from ldpstream.mechanisms.families.grr import draw_symbol
 
 
@@ -48,9 +47,9 @@ def hashed(p: Parameters, function: int, value: int) -> int:
     """The symbol H_a(v) of `mechanisms.families.linear_pool`, from the parameters of a device."""
     assert p.g is not None
     assert p.stride is not None
-    add, multiply = field(p.g)
+    assert p.field is not None
     total, place = 0, value * p.stride % p.k
     while place:
-        total = int(add[total, multiply[function % p.g, place % p.g]])
+        total = p.field.plus(total, p.field.times(function % p.g, place % p.g))
         function, place = function // p.g, place // p.g
     return total

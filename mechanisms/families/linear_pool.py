@@ -21,12 +21,13 @@ Sources: projective geometry response (Feldman, Nelson, Nguyen and Talwar 2022) 
 response); Bolker, "The finite Radon transform", 1987, for the transform.
 """
 
+from __future__ import annotations
+
 import math
 from functools import cached_property
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.families.finite_field import field
 
 
@@ -46,10 +47,17 @@ class LinearPool:
 
     def __init__(self, k: int, g: int) -> None:
         self.k, self.g = k, g
-        self.add, self.multiply = field(g)
         self.m, self.size = digits_needed(k, g)
         self.stride = spread(k) if self.m > 1 else 1
         self.cells = g * (self.size - 1) // (g - 1) + 2
+
+    @property
+    def add(self) -> npt.NDArray[np.uint16]:
+        return field(self.g)[0]
+
+    @property
+    def multiply(self) -> npt.NDArray[np.uint16]:
+        return field(self.g)[1]
 
     def hash(self, functions: IntArray, values: IntArray) -> IntArray:
         """(n,) symbols H_a(v) for function numbers in [0, S) and int64 values in [0, k); if m = 1, for values in [0, g)."""

@@ -12,13 +12,13 @@ A report is the function's number a in [0, S), then the symbol in [0, g), both a
 `least_bytes`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import (
@@ -32,6 +32,7 @@ from ldpstream.mechanisms.arguments import (
     one_of,
     user_values,
 )
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
@@ -41,7 +42,7 @@ from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import ChannelTerm
-from ldpstream.mechanisms.devices import Coins
+from ldpstream.mechanisms.devices import Coins, least_bytes
 from ldpstream.mechanisms.families.finite_field import MAX_FIELD, FiniteField, modulus, prime_power, prime_powers
 from ldpstream.mechanisms.families.grr import (
     CALIBRATIONS,
@@ -153,7 +154,7 @@ class HashReading(Reading):
     128 values. For more values, the standard error of a sum of many shares is right within a few per cent.
     """
 
-    m: "Hashing"
+    m: Hashing
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         together = math.sqrt(self._together(steps) * self.m.pool.collinear)
@@ -226,7 +227,7 @@ class HashReading(Reading):
 
 
 class HashingClaims(Claims):
-    m: "Hashing"
+    m: Hashing
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(self.m.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
@@ -279,8 +280,12 @@ class Hashing(Mechanism):
         if not fits(self.k, self.g):
             raise ValueError(f"g = {self.g} for k = {self.k} needs a count table of more than {MAX_TABLE} counts")
         self.pool = LinearPool(self.k, self.g)
-        self.report_dtype = np.dtype([("function", unsigned(self.pool.size)), ("symbol", unsigned(self.g))])
+        self.row_bytes = least_bytes(self.pool.size) + least_bytes(self.g)
         self.table_shape = (self.pool.size, self.g)
+
+    @cached_property
+    def report_dtype(self) -> np.dtype[Any]:
+        return np.dtype([("function", unsigned(self.pool.size)), ("symbol", unsigned(self.g))])
 
     def coins(self) -> Coins:
         return self.symbols.coins()
@@ -327,7 +332,7 @@ class Hashing(Mechanism):
 
 
 class LocalHashingClaims(HashingClaims, OneTimeClaims):
-    m: "LocalHashing"
+    m: LocalHashing
 
     def ratios(self) -> GainRatios:
         return GainRatios(self.m.p / self.m.other_symbol)  # fresh functions: a report can support two values
@@ -376,7 +381,7 @@ class LocalHashing(Hashing, OneTime):
 
 
 class LongitudinalHashingClaims(HashingClaims, LongitudinalClaims):
-    m: "LongitudinalHashing"
+    m: LongitudinalHashing
 
     @property
     def symbols(self) -> LongitudinalGRRClaims:

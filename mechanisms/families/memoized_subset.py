@@ -11,16 +11,16 @@ is right with the chance e^{ε∞} / (m e^{ε∞} + k - m). With m = w = 1 the m
 We know of no publication of this mechanism. Sources of subset selection: Ye and Barg 2018; Wang et al. 2016.
 """
 
+from __future__ import annotations
+
 import math
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, chain_epsilons, integer, user_values
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -72,9 +72,11 @@ class MemoizedSubsetRandomizer(Randomizer):
         inside = row_bits(self.k, memo)
         drawn = random.below(self._sums[-1])
         overlap = next(j for j, total in enumerate(self._sums) if drawn < total)
-        out = np.zeros(self.k, np.bool_)
-        for members, size in ((np.flatnonzero(inside), overlap), (np.flatnonzero(~inside), self._omega - overlap)):
-            out[members[list(draw_places(members.size, size, random))]] = True
+        out = bytearray(self.k)
+        for of_memo, size in ((1, overlap), (0, self._omega - overlap)):
+            values = [value for value, bit in enumerate(inside) if bit == of_memo]
+            for place in draw_places(len(values), size, random):
+                out[values[place]] = 1
         return bits_row(out)
 
 
@@ -114,7 +116,7 @@ def least_memo_size(k: int, eps_inf: float, guess: float) -> int:
 
 
 class MemoizedSubsetReading(Reading):
-    m: "LongitudinalSubset"
+    m: LongitudinalSubset
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         """Within a step the covariance of a report's members; between steps (p₂-q₂)² times that of a memo's members."""
@@ -124,7 +126,7 @@ class MemoizedSubsetReading(Reading):
 
 
 class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
-    m: "LongitudinalSubset"
+    m: LongitudinalSubset
 
     def ratios(self) -> OverlapRatios:
         return OverlapRatios(self.m._rounds)
@@ -175,9 +177,11 @@ class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
         k, m = self.m.k, self.m.memo_size
         if t == 1:
             return Chance(self.m.p / self.m.omega)
+        if t == math.inf:
+            return Chance(self.m.p1 / m)
         swapped, rest = self._swapped(t), math.exp(-self.m.eps_inf)
         apart = swapped.favours * math.expm1(-swapped.eps / 2) ** 2
-        if t == math.inf or (k - m) * (1 - apart) ** t < guessing.SAME:
+        if (k - m) * (1 - apart) ** t < guessing.SAME:
             return Chance(self.m.p1 / m)
         member = evidence.guess_bound(k, swapped, members=m)
         of_member = (rest + (1 - rest) * member) / (k * rest + (1 - rest) * m)
@@ -246,7 +250,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
         self.memo = RandomSubset(self.k, self.memo_size, self.eps_inf)
         self._set_report(RandomSubset(self.k, w, self.eps_1))
         self.n_keys = self.max_memos = self.k
-        overlap = float(self._rounds.overlaps @ np.arange(self._rounds.overlaps.size))
+        overlap = self._rounds.mean_overlap
         self.p1, self.q1 = self.memo.p, self.memo.q
         self.p2, self.q2 = overlap / self.memo_size, (w - overlap) / (self.k - self.memo_size)
         self.signature = (

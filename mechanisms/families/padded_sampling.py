@@ -20,20 +20,20 @@ itemset mining" (the larger loss ε'); Wang et al. 2018, PrivSet. The exact cali
 are ours.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, FloatArray, IntArray, Reports, chain_epsilons, epsilon, integer
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import Ratios
-from ldpstream.mechanisms.counts.reading import SMALLEST
+from ldpstream.mechanisms.counts.reading import SMALLEST, Shares
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
@@ -138,14 +138,14 @@ class SetRatios(Ratios):
 
 
 class SetReading(SymbolReading):
-    m: "SetMechanism"
+    m: SetMechanism
 
     def outweighs(self, values: int) -> float:
         return self.m.choices * super().outweighs(values)
 
 
 class SetClaims(SymbolsClaims):
-    m: "SetMechanism"
+    m: SetMechanism
 
     loss_to_all = False
 
@@ -243,7 +243,7 @@ class SetMechanism(Symbols):
 class SampledReading(SetReading):
     """The device draws a member anew for each report."""
 
-    def given_memo(self, frequencies: FloatArray) -> tuple[FloatArray, float, float]:
+    def given_memo(self, frequencies: Shares) -> tuple[Shares, float, float]:
         """The memo is the set: the device draws a member anew for each report."""
         return np.minimum(self.m.choices * frequencies, 1.0), *self.m.symbol_chances()
 
@@ -284,7 +284,7 @@ class SampledReading(SetReading):
 
 
 class PaddedSamplingClaims(SetClaims, OneTimeClaims):
-    m: "PaddedSampling"
+    m: PaddedSampling
 
     def ratios(self) -> SetRatios:
         return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, None, math.log(self.m.member / self.m.other))
@@ -334,7 +334,7 @@ class PaddedSampling(SetMechanism, OneTime):
 class KeptReading(SetReading):
     """The device draws a member once."""
 
-    m: "LongitudinalPaddedSampling"
+    m: LongitudinalPaddedSampling
 
     def values_variance(self, shares: FloatArray, steps: int) -> float:
         m = self.m
@@ -345,7 +345,7 @@ class KeptReading(SetReading):
 
 
 class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
-    m: "LongitudinalPaddedSampling"
+    m: LongitudinalPaddedSampling
 
     def ratios(self) -> SetRatios:
         return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, self.m.eps_2, self.m.eps_1)

@@ -1,10 +1,11 @@
 """Covariance matrices of a likelihood's score, for mechanisms whose covariance has no exact formula in a few vectors."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np
 from ldpstream.mechanisms.families.linear_pool import LinearPool
 
 MAX_DENSE_K = 128

@@ -16,14 +16,14 @@ Source: Li, Wang, Lopuhaä-Zwakenberg, Skoric and Li 2020, "Estimating Numerical
 arXiv:1912.01051, §5.
 """
 
+from __future__ import annotations
+
 import math
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Answers
 from ldpstream.mechanisms.channel import ChannelMechanism, ChannelReading
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -93,7 +93,7 @@ class WaveRandomizer(OneTimeRandomizer):
 
 
 class WaveReading(ChannelReading):
-    m: "SquareWave"
+    m: SquareWave
 
     def fit_tests(self, table: CountTable, steps: int) -> dict[str, tuple[float, int] | None]:
         from ldpstream.mechanisms.counts.fit_tests import classes  # slow to load; only estimates need it
@@ -130,7 +130,7 @@ class WaveReading(ChannelReading):
 
 
 class SquareWaveClaims(OneTimeClaims):
-    m: "SquareWave"
+    m: SquareWave
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         """(n,) true where report i is one of the L cells near value i."""

@@ -7,6 +7,8 @@ Each set with the value is e^ε times as likely as each set without the value. W
 Barg 2018; Wang et al. 2016.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +16,8 @@ from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
@@ -125,13 +125,14 @@ def draw_places(n: int, size: int, random: DeviceRandom) -> set[int]:
 def draw_subset(value: int, k: int, size: int, with_value: Coin, random: DeviceRandom) -> BitArray:
     """k bits with `size` ones: tosses whether the value is in the set, then draws the other values."""
     inside = bool(random.toss(with_value, 1)[0])
-    bits = np.zeros(k, np.bool_)
-    bits[[other + (other >= value) for other in draw_places(k - 1, size - inside, random)]] = True
+    bits = bytearray(k)
+    for other in draw_places(k - 1, size - inside, random):
+        bits[other + (other >= value)] = 1
     bits[value] = inside
     return bits
 
 
-def has_ones(rows: Reports, k: int, size: int) -> BitArray:
+def has_ones(rows: Reports, k: int, size: int) -> npt.NDArray[np.bool_]:
     """(n,) true for rows of k bits with exactly `size` ones and clear padding bits."""
     clean = rows[:, -1] & ~np.uint8(padding_mask(k)) == 0
     return np.asarray(clean & (row_ones(rows) == size))
@@ -148,7 +149,7 @@ class SubsetRandomizer(OneTimeRandomizer):
 
 
 class SubsetsClaims(BitsClaims):
-    m: "Subsets"
+    m: Subsets
 
     def pair_chances(self) -> tuple[float, float]:
         return self.m.drawn.pair_chances()
@@ -189,7 +190,7 @@ class Subsets(Bits):
 
 
 class SubsetReading(Reading):
-    m: "SubsetSelection"
+    m: SubsetSelection
 
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         """Within a step the covariance of a set's members; between steps -d² f_u f_v, with d = p - q."""
@@ -198,7 +199,7 @@ class SubsetReading(Reading):
 
 
 class SubsetSelectionClaims(SubsetsClaims, OneTimeClaims):
-    m: "SubsetSelection"
+    m: SubsetSelection
 
     def ratios(self) -> GainRatios:
         return self.m.drawn.ratios

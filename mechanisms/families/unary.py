@@ -12,10 +12,11 @@ and (p₂, q₂) a report's bits have p = p₁p₂ + (1-p₁)q₂ and q = q₁p�
     ln[p(1-q) / ((1-p)q)] = ε₁
 """
 
-import math
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+import math
+from functools import cached_property
+from typing import Any
 
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import (
@@ -30,6 +31,7 @@ from ldpstream.mechanisms.arguments import (
     one_of,
     user_values,
 )
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -132,18 +134,19 @@ def draw_bits(ones: BitArray, coins: dict[str, Coin], random: DeviceRandom) -> B
     """Tosses a coin for each 1 bit, then for each 0 bit. Without coins, returns the bits unchanged."""
     if not coins:
         return ones
-    out = np.empty_like(ones)
-    n_ones = int(np.count_nonzero(ones))
-    out[ones] = random.toss(coins["one"], n_ones)
-    out[~ones] = random.toss(coins["zero"], ones.size - n_ones)
-    return out
+    n_ones = ones.count(1)
+    of_ones = iter(random.toss(coins["one"], n_ones))
+    of_zeros = iter(random.toss(coins["zero"], len(ones) - n_ones))
+    return bytes(next(of_ones if bit else of_zeros) for bit in ones)
 
 
 class BitRandomizer(Randomizer):
     """The device's code of unary encodings: each memo and each report has k bits."""
 
     def memoize(self, key: int, function: int, random: DeviceRandom) -> bytes:
-        return bits_row(draw_bits(np.arange(self.k) == key, self._first, random))
+        ones = bytearray(self.k)
+        ones[key] = 1
+        return bits_row(draw_bits(ones, self._first, random))
 
     def is_memo(self, memo: bytes, function: int) -> bool:
         return len(memo) == self.parameters.row_bytes and int.from_bytes(memo, "little") < 1 << self.k
@@ -153,7 +156,7 @@ class BitRandomizer(Randomizer):
 
 
 class BitsClaims(Claims):
-    m: "Bits"
+    m: Bits
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         byte = reports[np.arange(len(reports)), values >> 3]
@@ -169,8 +172,12 @@ class Bits(Mechanism):
 
     def _set_domain(self, k: object) -> None:
         self.k = integer("k", k, 2, self.most_values)
-        self.report_dtype = np.dtype(("u1", (row_bytes(self.k),)))
+        self.row_bytes = row_bytes(self.k)
         self.table_shape = (self.k,)
+
+    @cached_property
+    def report_dtype(self) -> np.dtype[Any]:
+        return np.dtype(("u1", (self.row_bytes,)))
 
     def valid(self, reports: Reports) -> npt.NDArray[np.bool_]:
         return np.asarray(reports[:, -1] & (0xFF ^ padding_mask(self.k)) == 0)
@@ -187,7 +194,7 @@ class BitReading(Reading):
 
 
 class IndependentBitsClaims(BitsClaims):
-    m: "_IndependentBits"
+    m: _IndependentBits
 
     independent_bits = True
 
@@ -230,7 +237,7 @@ class _IndependentBits(Bits):
 
 
 class UnaryEncodingClaims(IndependentBitsClaims, OneTimeClaims):
-    m: "UnaryEncoding"
+    m: UnaryEncoding
 
     @property
     def favours(self) -> float:
@@ -238,7 +245,7 @@ class UnaryEncodingClaims(IndependentBitsClaims, OneTimeClaims):
 
     def _guess_once(self) -> Chance:
         r = self.m.report_round
-        return Chance(guessing.among_bits(self.m.k, (r.not_p, r.p), (r.not_q, r.q)))
+        return Chance(guessing.among_memos(self.m.k, r.p, r.not_p, r.q, r.not_q))
 
     def _guess(self, t: float) -> Chance:
         if 1 < t <= guessing.MAX_EXACT_BITS:
@@ -282,7 +289,7 @@ class UnaryEncoding(_IndependentBits, OneTime):
 
 
 class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
-    m: "LongitudinalUnary"
+    m: LongitudinalUnary
 
     def memo_ratios(self) -> BitRatios:
         return BitRatios((1.0, 0.0, self.m.p1, self.m.q1))
@@ -306,7 +313,7 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
             one, zero = guessing.binomial(n, self.m.p2), guessing.binomial(n, self.m.q2)
             return guessing.among_bits(self.m.k, r.p * one + r.not_p * zero, r.q * one + r.not_q * zero)
 
-        known = guessing.among_bits(self.m.k, (r.not_p, r.p), (r.not_q, r.q))
+        known = guessing.among_memos(self.m.k, r.p, r.not_p, r.q, r.not_q)
         return guessing.of_memo(t, known, chance, guessing.MAX_EXACT_BITS)
 
     def distance(self, t: float) -> float:

@@ -3,24 +3,26 @@
 A row of k bits has ⌈k/8⌉ bytes. Bit v of the row is bit v mod 8 (least significant first) of byte ⌊v/8⌋. Padding bits are zero.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from ldpstream.mechanisms.arguments import IntArray
+from ldpstream.mechanisms.arrays import np, npt
 
-Rows = npt.NDArray[np.uint8]
-Words = npt.NDArray[np.uint64]
+if TYPE_CHECKING:
+    Rows = npt.NDArray[np.uint8]
+    Words = npt.NDArray[np.uint64]
 MANY_BYTES = 2**15  # from this many bytes of rows on, the compiled loop saves more time than its loading costs
 LINE = 2**7  # bytes that the compiled loop counts side by side
 PLACES = 8  # binary digits of a probability that are drawn word by word
 PART = 2**19  # bytes of rows that are drawn together, half of the second-level cache
 ROUNDING = 1e-15
-ALL = ~np.uint64(0)
+ALL = 2**64 - 1
 
 
 def row_bytes(k: int) -> int:

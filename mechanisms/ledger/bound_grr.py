@@ -12,13 +12,13 @@ with the symbols numbered in descending order of n_m. There are three choices of
 - For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.ledger.sequence_loss import TOLERANCE
 
 PROGRAMME_K = 16

@@ -10,9 +10,7 @@ Memoization does not hide *when* a value changed.
 
 import math
 
-import numpy as np
-
-from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, integer, log1mexp, real
+from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, integer, log1mexp, logaddexp, real
 from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY
 from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
 
@@ -46,8 +44,8 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     first, second = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)
     # E₁E^t + k-1 exceeds the denominator by (E₁-1)(E^t-1)
     excess = first + log1mexp(first) + log1mexp(reports * second)
-    others = float(np.logaddexp(first + log1mexp(first), math.log(symbols - 1)))  # ln(E₁+k-2)
-    return float(np.logaddexp(0.0, excess - np.logaddexp(0.0, others - reports * second)))
+    others = logaddexp(first + log1mexp(first), math.log(symbols - 1))  # ln(E₁+k-2)
+    return logaddexp(0.0, excess - logaddexp(0.0, others - reports * second))
 
 
 def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
@@ -77,6 +75,6 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
     ones, zeros, memo = reports * rounds.second.alpha, reports * rounds.second.beta, rounds.first
     p, not_p, q, not_q = (math.log(x) for x in (memo.p, memo.not_p, memo.q, memo.not_q))
     apart = p + log1mexp(memo.alpha)  # ln(p₁-q₁)
-    own = apart + log1mexp(ones) - np.logaddexp(q, not_q - ones)
-    other = apart + log1mexp(zeros) - np.logaddexp(not_p, p - zeros)
-    return float(np.logaddexp(0.0, own) + np.logaddexp(0.0, other))
+    own = apart + log1mexp(ones) - logaddexp(q, not_q - ones)
+    other = apart + log1mexp(zeros) - logaddexp(not_p, p - zeros)
+    return logaddexp(0.0, own) + logaddexp(0.0, other)

@@ -23,12 +23,13 @@ where f_v is convex and f_v(0) = 0.
 4. For larger t, `mechanisms.ledger.bound_grr` has upper bounds.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.arrays import np
 from ldpstream.mechanisms.ledger.bound_grr import (
     DENSE,
     PROGRAMME_K,

@@ -14,15 +14,16 @@ u_h(αa - βb) <= u_h(αa) + u_h(-βb).
    further report's bit is 1 with a probability in [q₂, p₂], whatever the values are. One bit therefore loses at most max(α, β).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import MAX_K, FloatArray, IntArray, integer
+from ldpstream.mechanisms.arrays import np
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, partitions
 from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
 

@@ -25,14 +25,16 @@ The convolution of the loss distributions of all tables bounds the loss of all t
 `joined_loss` convolves the loss distributions of independent observations, such as the tables of several attributes.
 """
 
+from __future__ import annotations
+
 import math
+import sys
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Self
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arrays import np
 
 CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
@@ -44,7 +46,7 @@ MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or 
 FAR = 60.0  # nats: a larger loss of other observations counts as certainty
 JOINED_POINTS = 2048  # points of the curves that `joined_loss` convolves, divided among the observations
 MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
-UNIT, SMALL = float(np.finfo(np.float64).eps), 1e-300
+UNIT, SMALL = sys.float_info.epsilon, 1e-300
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,13 +31,15 @@ inequality for each memo, it is at least (θ^{w q₁} / N)^t, with w q₁ the me
 the report does not have. t equal reports come near this ratio, for a value in their set against t different values outside.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
-
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer, log1mexp
+from ldpstream.mechanisms.arrays import np
 from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between
 
 SAME = 1e-10  # relative difference of losses that counts as none
@@ -47,7 +49,11 @@ MOST_CELLS = 10**8  # numbers that a search for the worst reports computes, in a
 
 def log_binomials(n: int, top: int) -> FloatArray:
     """ln C(n, i) for i = 0 … top, with top <= n."""
-    return np.array([math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1) for i in range(top + 1)])
+    return np.array([_log_binomial(n, i) for i in range(top + 1)])
+
+
+def _log_binomial(n: int, i: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
 
 
 def largest_eps_1(k: int, m: int, w: int, eps_inf: float) -> float:
@@ -69,7 +75,7 @@ class SubsetRounds:
     log_theta: float
 
     @classmethod
-    def calibrated(cls, k: int, m: int, w: int, eps_inf: float, eps_1: float) -> "SubsetRounds":
+    def calibrated(cls, k: int, m: int, w: int, eps_inf: float, eps_1: float) -> SubsetRounds:
         """The rounds with which one report has a loss of eps_1, or less by a rounding error; eps_1 is below `largest_eps_1`."""
         a, back = math.expm1(eps_inf), math.exp(-eps_1)
         total, gain = w + (k - w) * back, -math.expm1(-eps_1)
@@ -81,15 +87,14 @@ class SubsetRounds:
             below = w * (k - w) * excess * back / (-math.expm1(-eps_inf) * total)  # min(m,w) - μ
         else:
             below = w * (back * (k - w) * (1 + 1 / a) - (k - w) / a - (m - w)) / total
-        log_ways, j = _ways(k, m, w)
+        top = min(m, w)
 
         def too_large(x: float) -> bool:
-            log = log_ways + x * j
-            weights = np.exp(log - log.max())
+            weights = _weights(k, m, w, x)
             if above < below:  # without cancellation, since the weights for x = 0 have the mean mw/k
-                change = weights * -np.expm1(-x * j)
-                return float(change @ (j - m * w / k)) > above * float(weights.sum())
-            return float(weights @ (j[-1] - j)) < below * float(weights.sum())
+                moved = _added(weight * -math.expm1(-x * j) * (j - m * w / k) for j, weight in enumerate(weights))
+                return moved > above * _added(weights)
+            return _added(weight * (top - j) for j, weight in enumerate(weights)) < below * _added(weights)
 
         low, high = 0.0, 1.0
         while not too_large(high):
@@ -98,19 +103,22 @@ class SubsetRounds:
             low, high = (low, middle) if too_large(middle) else (middle, high)
         return cls(k, m, w, eps_inf, eps_1, low)
 
+    @property
+    def mean_overlap(self) -> float:
+        """μ."""
+        weights = _weights(self.k, self.m, self.w, self.log_theta)
+        return _added(weight * j for j, weight in enumerate(weights)) / _added(weights)
+
     @cached_property
     def overlaps(self) -> FloatArray:
         """h_j for j = 0 … min(m, w)."""
-        log_ways, j = _ways(self.k, self.m, self.w)
-        log = log_ways + self.log_theta * j
-        weights = np.exp(log - log.max())
+        weights = np.array(_weights(self.k, self.m, self.w, self.log_theta))
         return np.asarray(weights / weights.sum())
 
     @cached_property
     def log_sum(self) -> float:
         """ln N."""
-        log_ways, j = _ways(self.k, self.m, self.w)
-        return float(np.logaddexp.reduce(log_ways + self.log_theta * j))
+        return float(np.logaddexp.reduce([ways + self.log_theta * j for j, ways in enumerate(_ways(self.k, self.m, self.w))]))
 
     @cached_property
     def memo_chances(self) -> tuple[float, float]:
@@ -135,9 +143,24 @@ class SubsetRounds:
 
 
 @lru_cache(maxsize=256)
-def _ways(k: int, m: int, w: int) -> tuple[FloatArray, FloatArray]:
-    top = min(m, w)
-    return log_binomials(m, top) + log_binomials(k - m, w)[w - top :][::-1], np.arange(top + 1.0)
+def _ways(k: int, m: int, w: int) -> tuple[float, ...]:
+    """ln C(m,j) C(k-m,w-j) for j = 0 … min(m, w)."""
+    return tuple(_log_binomial(m, j) + _log_binomial(k - m, w - j) for j in range(min(m, w) + 1))
+
+
+def _weights(k: int, m: int, w: int, log_theta: float) -> list[float]:
+    """h_j up to a common factor, in plain Python, since a device computes it."""
+    log = [ways + log_theta * j for j, ways in enumerate(_ways(k, m, w))]
+    top = max(log)
+    return [math.exp(x - top) for x in log]
+
+
+def _added(numbers: Iterable[float]) -> float:
+    """The sum, rounded after each number: the built-in function gives other bits from Python 3.12 on."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
 
 
 def loss_of_counts(rounds: SubsetRounds, of_v: int, of_u: int, others: IntArray) -> FloatArray:

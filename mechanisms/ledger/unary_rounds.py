@@ -1,12 +1,12 @@
 """The rounds of unary encodings."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arrays import np, npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Round:
     q: float
     not_q: float
 
-    def then(self, second: "Round") -> "Round":
+    def then(self, second: Round) -> Round:
         return Round(
             self.p * second.p + self.not_p * second.q,
             self.p * second.not_p + self.not_p * second.not_q,

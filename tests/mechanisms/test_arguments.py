@@ -12,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism, registry
-from ldpstream.mechanisms.arguments import MAX_K
+from ldpstream.mechanisms.arguments import MAX_K, logaddexp
+from ldpstream.mechanisms.devices import bits_row, row_bits
 from ldpstream.mechanisms.families.finite_field import prime_powers
 from ldpstream.mechanisms.families.grr import GRR
 from ldpstream.mechanisms.families.local_hashing import MAX_HASH_K, papers_g
@@ -279,3 +280,14 @@ def test_lolohas_g_follows_the_printed_formula(eps_inf: float, share: float) -> 
         inner = a**4 - 14 * a**2 + 12 * a * b * (1 - a * b) + 12 * a**3 * b + 1
         printed = 1 + max(1, math.floor((1 - a**2 + inner.sqrt()) / (6 * (a - b))))
     assert papers_g(5, eps_inf, eps_1) == max(g for g in prime_powers(1024) if g <= printed)
+
+
+def test_the_plain_functions_of_a_device_have_the_bits_of_numpy() -> None:
+    rng = np.random.default_rng(20260105)
+    for x, y in rng.normal(0, rng.choice([1e-3, 1.0, 40.0, 800.0], 4000)[:, None], (4000, 2)).tolist():
+        assert logaddexp(x, y) == np.logaddexp(x, y)
+        assert logaddexp(x, x) == np.logaddexp(x, x)
+    for k in (1, 7, 8, 9, 64, 1000):
+        bits = rng.integers(0, 2, k, np.uint8)
+        assert (row := bits_row(bits.tobytes())) == np.packbits(bits, bitorder="little").tobytes()
+        assert row_bits(k, row) == bits.tobytes()

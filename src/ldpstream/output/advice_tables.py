@@ -23,7 +23,7 @@ def option_table(advice: Advice) -> Table:
         errors = ("> 100" if error > 1 else f"{100 * error:.3g}" for error in option.errors)
         guesses = (str(chance).replace("at most", "≤") for chance in (option.guess_one, option.guess_all))
         shown.add_row(
-            m.name + mark, *errors, *guesses, f"{m.outweighs():.3g}", f"{m.report_dtype.itemsize:,}",
+            m.name + mark, *errors, *guesses, f"{m.outweighs():.3g}", f"{m.row_bytes:,}",
             style="dim" if option.dominated else None,
         )  # fmt: skip
     of = f"of a share of {_share(question)}, in percentage points"
@@ -74,7 +74,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
         {
             "mechanism": option.m.name, "eps_1": option.m.eps_1, "errors": dict(zip(names, option.errors, strict=True)),
             "guess_one": _chance(option.guess_one), "guess_all": _chance(option.guess_all), "weight": option.m.outweighs(),
-            "report_bytes": option.m.report_dtype.itemsize, "dominated_by": option.dominated or None,
+            "report_bytes": option.m.row_bytes, "dominated_by": option.dominated or None,
         }
         for option in advice.options
     ]  # fmt: skip

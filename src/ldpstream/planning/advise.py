@@ -49,7 +49,7 @@ class Option:
 
     @property
     def costs(self) -> tuple[float, ...]:
-        return *self.errors, self.guess_one, self.guess_all, self.m.outweighs(), self.m.report_dtype.itemsize
+        return *self.errors, self.guess_one, self.guess_all, self.m.outweighs(), self.m.row_bytes
 
     def dominates(self, other: "Option") -> bool:
         pairs = list(zip(self.costs, other.costs, strict=True))

@@ -61,7 +61,8 @@ def test_the_program_counts_its_report_once(
     commute: Survey, gateway: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first answer is lost. A program that has finished is started once more."""
-    monkeypatch.setattr(routes, "_opener", LosesTheFirst(gateway.url))
+    loses = LosesTheFirst(gateway.url)
+    monkeypatch.setattr(routes, "_opener", lambda: loses)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
@@ -102,7 +103,8 @@ def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyP
     rehearse(ROOT / "surveys" / "samples" / "travel.toml", folder / "now.toml", 86_400, time.time())
     survey = reporting_at_each_step(folder / "now.toml")
     with closing(Served(survey=survey, now_ms=now_ms)) as served:
-        monkeypatch.setattr(routes, "_opener", LosesTheFirst(served.url))
+        loses = LosesTheFirst(served.url)
+        monkeypatch.setattr(routes, "_opener", lambda: loses)
         program = program.replace("http://127.0.0.1:8081", served.url)
         exec(program, {})  # our own documentation
         assert Device(survey, folder / "me.device").waiting()

@@ -105,9 +105,9 @@ def test_many_tosses_at_once_equal_single_tosses() -> None:
     two_digits = Coin("4080", False)
     # tosses with a tie draw their second digit after all first digits
     script = bytes([0x40, 0x3F, 0x40, 0x41, 0x40]) + bytes([0x7F, 0x80, 0x81])
-    assert Scripted(script).toss(two_digits, 5).tolist() == [True, True, False, False, False]
-    assert Scripted(script).toss(Coin("4080", True), 5).tolist() == [False, False, True, True, True]
-    assert not Scripted(b"").toss(two_digits, 0).size
+    assert Scripted(script).toss(two_digits, 5) == bytes([1, 1, 0, 0, 0])
+    assert Scripted(script).toss(Coin("4080", True), 5) == bytes([0, 0, 1, 1, 1])
+    assert not Scripted(b"").toss(two_digits, 0)
 
 
 def test_an_integer_takes_the_low_bits_of_big_endian_bytes() -> None:
@@ -153,7 +153,7 @@ class Decisions(SecureRandom):
 
     def toss(self, coin: Coin, n: int) -> BitArray:
         p = probability(coin)
-        return np.array([self._decide([1 - p, p]) for _ in range(n)], np.bool_)
+        return bytes(self._decide([1 - p, p]) for _ in range(n))
 
 
 def outcomes(draw: Callable[[SecureRandom], Reports], ends: list[int]) -> Iterator[tuple[Reports, Fraction]]:
@@ -233,7 +233,7 @@ class Recorder(SecureRandom):
 
     def toss(self, coin: Coin, n: int) -> BitArray:
         self.coins.append(coin)
-        return np.zeros(n, np.bool_)
+        return bytes(n)
 
     def below(self, n: int) -> int:
         return 0

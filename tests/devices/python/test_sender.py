@@ -142,7 +142,7 @@ def test_a_silent_network_holds_an_attempt_for_one_wait(
         waits.append(timeout)
         raise TimeoutError
 
-    monkeypatch.setattr(routes._opener, "open", silent)
+    monkeypatch.setattr(routes._opener(), "open", silent)
     device = device_with_reports(survey, tmp_path, 0, 1, 2)
     assert Sender(device, "http://127.0.0.1:9", wait_s=0.5).attempt() == Attempt(0, 0, 3, 0, (0,), ("timeout",))
     assert waits == [0.5]
@@ -185,7 +185,7 @@ def test_the_outcome_says_why_there_was_no_answer(
     def fail(request: Request, timeout: float) -> None:
         raise error
 
-    monkeypatch.setattr(routes._opener, "open", fail)
+    monkeypatch.setattr(routes._opener(), "open", fail)
     device = device_with_reports(survey, tmp_path, 0, 1)
     assert Sender(device, "http://127.0.0.1:9/secret").attempt() == Attempt(0, 0, 2, 0, (0,), (reason,))
 

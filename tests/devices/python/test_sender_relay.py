@@ -320,13 +320,13 @@ def test_a_report_is_named_by_no_relay_header(site: RelaySite, tmp_path: Path) -
 def test_nothing_leaves_but_to_the_relay(site: RelaySite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the relay is unreachable, the sender connects to no other address."""
     device, asked = device_with_reports(tmp_path, 5, 6), list[str]()
-    opened = routes._opener.open
+    opened = routes._opener().open
 
     def opens(request: Any, timeout: float) -> object:
         asked.append(request.full_url)
         return opened(request, timeout=timeout)
 
-    monkeypatch.setattr(routes._opener, "open", opens)
+    monkeypatch.setattr(routes._opener(), "open", opens)
     url = site.relay.url
     sender = Sender(device, site.relay.device_side())
     site.relay.close()
