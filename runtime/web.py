@@ -52,7 +52,7 @@ class SecurityHeaders:
     """Middleware that adds headers to every response.
 
     Args:
-        headers: the headers; the application must set none of them.
+        headers: the headers; one that the application sets stays.
     """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
@@ -62,7 +62,8 @@ class SecurityHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *self._headers]
+                own = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(header for header in self._headers if header[0] not in own)]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

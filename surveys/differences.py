@@ -9,7 +9,7 @@ from ldpstream.surveys.survey import Survey
 
 # Devices need none of these keys: the first are keys of a survey, the second of an attribute.
 FOR_PEOPLE = ("title", "description", "purpose", "owner", "contact", "retention_steps", "replaces", "crowd")
-FOR_ESTIMATES = ("ordered", "aliases")
+FOR_ESTIMATES = ("ordered", "unit", "aliases")
 
 
 class Difference(NamedTuple):

@@ -180,7 +180,7 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """One question: its values, in the order of their indices 0 … k-1, and its levels.
 
-    `ordered` and `aliases` change only the estimates and their history, and not the survey's fingerprint.
+    `ordered`, `unit` and `aliases` change only the estimates and their history, and not the survey's fingerprint.
 
     Attributes:
         name: unique within the survey.
@@ -196,6 +196,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             ``"refuse"`` to report nothing.
         recipe: how a device computes its value from the use of the application; by default the application gives the value.
         ordered: whether neighbouring values have similar shares; bins always are ordered.
+        unit: for `size` and `bins`, the unit of the numbers, such as ``"km"``, which people read after each number.
         aliases: label in the survey that this survey replaces -> label of the same value here.
         levels: the privacy levels.
     """
@@ -210,6 +211,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     outside: Outside | None = None
     recipe: Recipe | None = None
     ordered: bool = False
+    unit: Label | None = None
     aliases: dict[Label, Label] = {}
     levels: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=32)] = field(name="level")
 
@@ -295,6 +297,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
                 f"pair: {first.k} values of {first.name} times {second.k} values of {second.name} must be at most "
                 f"{MAX_PAIR_VALUES}, got {k}: use fewer values or wider bins"
             )
+        first, second = (structs.replace(attribute, unit=None) for attribute in (first, second))
         values = tuple(PAIRED.format(one, other) for one in first.labels for other in second.labels)
         if len(set(values)) < k:
             twice = next(text for i, text in enumerate(values) if text in values[:i])
@@ -307,6 +310,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return structs.replace(self, values=values, aliases=aliases)
 
     def _check_rest(self) -> None:
+        if self.unit is not None and self.bins is None and self.size is None:
+            raise ValueError("unit is for numbers (size or bins)")
         if self.values is not None and self.outside is not None:
             raise ValueError("outside is for numbers (size or bins); for values give unlisted")
         if self.values is None and self.unlisted is not None:
@@ -375,7 +380,9 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return self.bins
 
     def label(self, index: int) -> str:
-        """The text of the value with this index: the value itself, the number, or the bin ``[a, b)``, the last ``[a, b]``.
+        """The text of the value with this index: the value itself, the number, or the bin ``a to b``, each with the `unit`.
+
+        A bin does not contain its upper edge, except the last bin.
 
         With `choices`, the last labels are ``at most m-1`` … ``at most 1``, ``none of these``.
         """
@@ -384,9 +391,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             return f"at most {few}" if few else "none of these"
         if self.values is not None:
             return self.values[index]
-        if self.bins is None:
-            return str(index)
-        return f"[{_short(self.bins[index])}, {_short(self.bins[index + 1])}{']' if index == self.k - 1 else ')'}"
+        text = str(index) if self.bins is None else f"{_short(self.bins[index])} to {_short(self.bins[index + 1])}"
+        return text if self.unit is None else f"{text} {self.unit}"
 
     @cached_property
     def labels(self) -> tuple[str, ...]:

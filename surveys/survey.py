@@ -43,6 +43,7 @@
     [[attribute]]                       # numbers
     name = "distance_km"
     bins = [0, 5, 10, 20, 50]           # or size = 100 for the integers from 0 to 99
+    unit = "km"
     outside = "refuse"
     [[attribute.level]]
     name = "standard"
@@ -140,8 +141,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     """A checked survey.
 
     A change of a key gives the survey a new fingerprint. You may change the keys that devices need not know at any time:
-    `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`; of an attribute, `ordered`
-    and `aliases`; of a level with a named mechanism, `guess_at_most`.
+    `title`, `description`, `purpose`, `owner`, `contact`, `retention_steps`, `replaces` and `crowd`; of an attribute,
+    `ordered`, `unit` and `aliases`; of a level with a named mechanism, `guess_at_most`.
 
     Attributes:
         name: letters, digits and ``. _ -``, at most 64 characters.

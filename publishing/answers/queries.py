@@ -92,5 +92,5 @@ class SeriesQuery(NumbersQuery, IntervalQuery):
     """Selects values of several steps."""
 
     values: str | None = Field(
-        None, max_length=200, description="comma-separated indices of values; default: the five most frequent"
+        None, max_length=4000, description="comma-separated labels or indices of values; default: the five most frequent"
     )

@@ -47,6 +47,7 @@ from ldpstream.publishing.estimates.publication import (
 )
 from ldpstream.publishing.progress import Progress, Source
 from ldpstream.surveys import Attribute, Reason, Survey
+from ldpstream.surveys.life.notes import Note
 
 MAX_LINES = 20
 Truths = Callable[[Publication], TrueAnswers]
@@ -80,8 +81,8 @@ class ApiResponses:
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
         self._cards = lru_cache(maxsize=4)(self._read_cards)
 
-    def survey_info(self, signed: datetime | None = None) -> SurveyInfo:
-        return survey_info(self._survey, simulated=self._truth is not None, signed=signed)
+    def survey_info(self, signed: datetime | None = None, notes: Sequence[Note] = ()) -> SurveyInfo:
+        return survey_info(self._survey, simulated=self._truth is not None, signed=signed, notes=notes)
 
     def latest_step(self) -> int | None:
         progress = self._source.progress()
@@ -292,7 +293,7 @@ class ApiResponses:
         if query.values is None:
             shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
-            shown = _indices(query.values, attribute.k)
+            shown = _indices(query.values, attribute)
         results = [result_of(p, chosen, attribute.k) for p in found]
         drawn = lines(results, [Shown(v, attribute.label(v), v) for v in shown], confidence)
         changes = [p.change for p in found if p.change is not None]
@@ -432,8 +433,9 @@ def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, fl
     return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
 
 
-def _indices(values: str, k: int) -> list[int]:
-    parts = values.split(",")
-    if len(parts) > MAX_LINES or not all(part.isascii() and part.isdigit() and int(part) < k for part in parts):
-        raise NotAllowed(f"values must be at most {MAX_LINES} comma-separated indices below {k}, got {values!r}")
-    return [int(part) for part in parts]
+def _indices(values: str, attribute: Attribute) -> list[int]:
+    parts, places = values.split(","), {str(v): v for v in range(attribute.k)}
+    places |= {label: v for v, label in enumerate(attribute.labels)}
+    if len(parts) > MAX_LINES or not all(part in places for part in parts):
+        raise NotAllowed(f"values must be at most {MAX_LINES} labels, or indices below {attribute.k}, got {values!r}")
+    return [places[part] for part in parts]

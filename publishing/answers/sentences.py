@@ -46,7 +46,8 @@ def change(
         clearest: all indices, in the order in which clear differences are named.
         verb: what one difference did, and what several did: "changed", or "differs" and "differ".
     """
-    if np.isnan(low).all():
+    known = ~np.isnan(low)
+    if not known.any():
         return "there are no intervals, so nothing can be said."
 
     def shown(i: int) -> str:
@@ -54,8 +55,8 @@ def change(
 
     first = [i for i in clearest if clear[i]]
     if not first:
-        largest = int(np.nanargmax(np.where(np.isnan(low), np.nan, np.abs(differences))))
-        return f"nothing {verb[0]} beyond chance. The largest difference is {shown(largest)}."
+        largest = int(np.argmax(np.where(known, np.abs(differences), -1)))
+        return f"nothing {verb[0]} beyond chance. The largest of {known.sum()} differences is {shown(largest)}."
     parts = [shown(i) for i in first[:MOST]] + [f"{len(first) - MOST} more"] * (len(first) > MOST)
     listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
     return f"{listed} {verb[len(first) > 1]} beyond chance."

@@ -1,6 +1,7 @@
 """The API's description of a survey: its structs, and the function that fills them."""
 
 import math
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -14,6 +15,7 @@ from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Span, number_names, spans
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
+from ldpstream.surveys.life.notes import Note
 
 
 class LevelInfo(Losses, frozen=True, kw_only=True):
@@ -105,6 +107,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     `title`, `description`, `purpose`, `owner` and `contact` are the survey's own words; None if it has none. `retention_steps`:
     number of steps whose estimates the API keeps. `relay` is "required" if devices send only through a relay, else None.
     `crowd`: number of honest people that the second promise assumes at each step; None for none. `label`: the privacy label.
+    `notes`: the operator's notes at a time, in order.
     """
 
     name: str
@@ -128,10 +131,11 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     post_methods: list[str]
     thresholds: Thresholds
     label: Label
+    notes: list[Note]
     simulated: bool
 
 
-def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None) -> SurveyInfo:
+def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None, notes: Sequence[Note] = ()) -> SurveyInfo:
     attributes = [
         AttributeInfo(
             name=a.name,
@@ -169,5 +173,5 @@ def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None) -
             )
             for row in catalogue.ESTIMATORS
         ] + [JOINT_INFO] * any(a.pair is not None for a in s.attributes),
-        post_methods=list(POST_NAMES), thresholds=Thresholds(), label=label(s, signed), simulated=simulated,
+        post_methods=list(POST_NAMES), thresholds=Thresholds(), label=label(s, signed), simulated=simulated, notes=list(notes),
     )  # fmt: skip

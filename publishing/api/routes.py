@@ -23,16 +23,18 @@ from ldpstream.publishing.answers.queries import (
     StatusQuery,
     TableQuery,
 )
-from ldpstream.publishing.answers.responses import ApiResponses, Truths
+from ldpstream.publishing.answers.responses import ApiResponses, NotFound, Truths
 from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Status, Table
 from ldpstream.publishing.answers.summaries import Summarizer
 from ldpstream.publishing.answers.survey_info import SurveyInfo
+from ldpstream.publishing.api.card import card
 from ldpstream.publishing.api.csv_answers import Csv, Estimates, csv_of, file_name
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.progress import Source
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.versions import running_version
 from ldpstream.surveys import Reason, Survey
+from ldpstream.surveys.life.notes import Note
 
 PAGE = FilePath(page.__file__).parent / "static"
 
@@ -42,7 +44,15 @@ OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
 
 
 class Svg(Response):
+    """A picture that other pages may embed."""
+
     media_type = "image/svg+xml"
+
+    def __init__(self, text: str, status_code: int = 200) -> None:
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        super().__init__(
+            text, status_code, headers={"Content-Security-Policy": policy, "Cross-Origin-Resource-Policy": "cross-origin"}
+        )
 
 
 class Served:
@@ -53,6 +63,7 @@ class Served:
         truth: returns the true answers in a publication's span; only for a simulation.
         largest_client: returns `Status.largest_client`.
         signed: returns the time of the survey's latest signature; None if it has none.
+        notes: returns the operator's notes, which the page shows in curves.
     """
 
     def __init__(
@@ -65,8 +76,9 @@ class Served:
         replaced: Callable[[], Sequence[Replaced]] = tuple,
         largest_client: Callable[[], float | None] = lambda: None,
         signed: Callable[[], datetime | None] = lambda: None,
+        notes: Callable[[], list[Note]] = list,
     ) -> None:
-        self.largest_client, self.signed = largest_client, signed
+        self.largest_client, self.signed, self.notes = largest_client, signed, notes
         self.survey, self.source, self.rejected, self.clock = survey, source, rejected, clock
         self.responses = ApiResponses(survey, source, truth, replaced)
         self.summarizer = Summarizer(survey, source, self.responses)
@@ -84,7 +96,7 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     @api.get("/api/v1/survey", responses=describe(SurveyInfo))
     def get_survey(of: Served = found) -> Response:
         """The survey's attributes and their privacy levels."""
-        return _json(of.responses.survey_info(of.signed()))
+        return _json(of.responses.survey_info(of.signed(), of.notes()))
 
     @api.get("/api/v1/label.svg", response_class=Svg, responses=FAILURES)
     def get_label(of: Served = found) -> Response:
@@ -109,6 +121,15 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         if request.headers.get("If-None-Match") == known["ETag"]:
             return Response(status_code=304, headers=known)
         return _answer(request, of.responses.overview(query), known)
+
+    @api.get(OF_ATTRIBUTE + "/card.svg", response_class=Svg, responses=FAILURES)
+    def get_card(attribute: Attribute, query: Annotated[OverviewQuery, Query()], of: Served = found) -> Response:
+        """An attribute of the overview as a picture that other pages can embed."""
+        overview = of.responses.overview(query)
+        one = next((one for one in overview.attributes if one.attribute == attribute), None)
+        if one is None:
+            raise NotFound(f"no attribute {attribute!r} in this overview")
+        return Svg(card(overview, one))
 
     @api.get(OF_ATTRIBUTE + "/histogram", responses=describe(Histogram))
     @api.get(OF_ATTRIBUTE + "/histogram.csv", response_class=Csv, responses=FAILURES)

@@ -22,6 +22,7 @@ from ldpstream.runtime.clock import ClockJumped, now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.folder import SurveyFolder
+from ldpstream.surveys.life.notes import notes_beside
 from ldpstream.surveys.life.signed import signed_at
 from ldpstream.surveys.life.watch import LOOK_S
 
@@ -151,6 +152,7 @@ class EstimatorLoop:
             replaced=partial(self.replaced, survey),
             largest_client=partial(self._largest_client, survey.name),
             signed=partial(signed_at, survey, path),
+            notes=partial(notes_beside, path),
         )
 
     def replaced(self, survey: Survey) -> list[Replaced]:

@@ -18,16 +18,22 @@ if TYPE_CHECKING:
         quantiles,
     )
     from ldpstream.mechanisms import ledger, mechanism
+    from ldpstream.publishing.history.frame import read
     from ldpstream.surveys import load_survey
 
 __version__ = "0.1.0"
 
 __all__ = [
     "empirical_bayes", "ems", "ibu", "ledger", "load_survey", "matrix_inversion", "mean", "mechanism", "mle", "post_process",
-    "quantiles",
+    "quantiles", "read",
 ]  # fmt: skip
 
-_HOMES = {"mechanism": "mechanisms", "ledger": "mechanisms.ledger", "load_survey": "surveys"}
+_HOMES = {
+    "mechanism": "mechanisms",
+    "ledger": "mechanisms.ledger",
+    "load_survey": "surveys",
+    "read": "publishing.history.frame",
+}
 
 
 def __dir__() -> list[str]:

@@ -48,7 +48,8 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_promtool_accepts_the_alerts_and_their_tests() -> None:
-    assert promtool("check", "rules", PROMETHEUS / "alerts.yaml").returncode == 0
+    assert promtool("check", "rules", PROMETHEUS / "alerts.yaml", PROMETHEUS / "changes.yaml").returncode == 0
+    assert promtool("check", "config", PROMETHEUS / "serve.yml").returncode == 0
     tested = promtool("test", "rules", PROMETHEUS / "alerts_test.yaml")
     assert tested.returncode == 0, tested.stderr
 
@@ -134,7 +135,7 @@ def test_columns_of_tables_have_the_names_of_their_queries() -> None:
 
 
 def test_variables_are_sorted_by_number() -> None:
-    """By name, Grafana's menu would list "[100, 150)" before "[20, 30)"."""
+    """By name, Grafana's menu would list "100 to 150" before "20 to 30"."""
     boards = [json.loads(path.read_text()) for path in (GRAFANA / "dashboards").glob("*.json")]
     assert {v["sort"] for board in boards for v in board["templating"]["list"] if v["type"] == "query"} == {NUMERICAL}
 

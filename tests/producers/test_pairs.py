@@ -51,7 +51,7 @@ def test_the_memo_of_a_pair_is_that_of_its_combination(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"mode": "car", "mode_by_zone": "car × [0, 2)"}, "mode_by_zone is a pair: give the values of mode and zone"),
+        ({"mode": "car", "mode_by_zone": "car × 0 to 2"}, "mode_by_zone is a pair: give the values of mode and zone"),
         ({"mode": "walk-secret", "zone": 1}, "not a value of the attribute mode"),
         ({"mode": "car", "zone": float("nan")}, "not a value of the attribute zone"),
         ({"modes": "car"}, "attribute must be one of mode, zone, mode_by_zone"),
@@ -66,7 +66,7 @@ def test_wrong_answers_are_refused_before_the_first_report(tmp_path: Path, value
 
 
 @pytest.mark.parametrize(
-    "value", ["car × [0, 2)", 3, ["car"], ["car", 1, 1], {"mode": "car"}, ["secret-7", 1], ["car", "x"], None]
+    "value", ["car × 0 to 2", 3, ["car"], ["car", 1, 1], {"mode": "car"}, ["secret-7", 1], ["car", "x"], None]
 )
 def test_the_value_of_a_pair_is_a_list_of_two_values(value: object) -> None:
     with pytest.raises(ValueError, match=r"a pair|not a value") as refused:

@@ -122,7 +122,7 @@ def test_post_processing_applies_only_to_the_raw_inversion(client: TestClient, d
 
 
 def test_a_series_has_one_entry_per_step(client: TestClient, demo: Demo) -> None:
-    query: dict[str, str | int] = {"values": "2,0", "last": 3, "estimator": "mi"}
+    query: dict[str, str | int] = {"values": "map,0", "last": 3, "estimator": "mi"}
     found = client.get("/api/v1/attributes/screen/series", params=query).json()
     assert found["steps"] == [1, 2, 3]
     assert [line["value"] for line in found["lines"]] == [2, 0]
@@ -304,7 +304,7 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/screen/histogram?span=year", 422, "got 'year'"),
         ("attributes/screen/histogram?estimator=guess", 422, f"one of {', '.join(OF_A_STEP)}, got"),
         ("attributes/screen/histogram?confidence=nan", 422, "got 'nan'"),
-        ("attributes/screen/series?values=0,6", 422, "below 6"),
+        ("attributes/screen/series?values=0,6", 422, "indices below 6, got '0,6'"),
         ("attributes/screen/series?values=" + ",".join("0" * 21), 422, "at most 20"),
         ("attributes/latency_ms/series?estimator=guess", 422, f"one of {', '.join(OF_A_STEP)}, got"),
         ("attributes/screen/histogram?span=filtered&estimator=ibu", 422, "one of filter, got 'ibu'"),

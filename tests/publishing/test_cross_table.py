@@ -96,7 +96,7 @@ def test_the_api_shows_the_table_and_the_truth() -> None:
         "name": "mode", "kind": "attribute", "labels": ["car", "bus", "bicycle"], "reports": p.table.first_reports,
         "shares": stored["rows"],
     }  # fmt: skip
-    assert found["columns"]["labels"] == ["[0, 2)", "[2, 5)", "[5, 50]"]
+    assert found["columns"]["labels"] == ["0 to 2", "2 to 5", "5 to 50"]
     assert found["independence"] == stored["independence"]
     assert found["truth"] == demo().truth.of(p).shares
     info = client().get("/api/v1/survey").json()["attributes"]
@@ -109,7 +109,7 @@ def test_the_csv_file_has_a_line_for_each_cell() -> None:
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     found = client().get(PATH, params={"span": "step"}).json()
     assert [(row["row_label"], row["column_label"]) for row in rows[:4]] == [
-        ("car", "[0, 2)"), ("car", "[2, 5)"), ("car", "[5, 50]"), ("bus", "[0, 2)")
+        ("car", "0 to 2"), ("car", "2 to 5"), ("car", "5 to 50"), ("bus", "0 to 2")
     ]  # fmt: skip
     assert [float(row["share"]) for row in rows] == found["cells"]["shares"]
     assert [float(row["within_column_high"]) for row in rows] == found["within_columns"]["high"]

@@ -3,21 +3,28 @@
 import csv
 import io
 import re
+from contextlib import closing
+from urllib.parse import quote
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.stats import binom
 
+from ldpstream import read
 from ldpstream.estimators.differences import beyond_chance, chances
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers import sentences
 from ldpstream.publishing.answers.overview import Changes, cards_of
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import Diagnostics, Publication
+from ldpstream.publishing.page.server import PageServer
 from tests.small_survey import small_survey
 
-from .cohort_rig import ATTRIBUTES, COHORT, client
+from .cohort_rig import ATTRIBUTES, COHORT, SURVEY, client, demo
 
 NUMBER = r"([+−]?[0-9.]+)"
 SHARE = re.compile(rf"v([0-9]+) \({NUMBER} %, {NUMBER} to {NUMBER}\)")
@@ -50,7 +57,7 @@ def true_of_differences(text: str, differences: FloatArray, low: FloatArray, hig
     """Checks what a sentence claims about differences, by Holm's thresholds."""
     named, order = said(DIFFERENCE, text, differences, low, high), np.sort(p)
     clear = next((i for i, one in enumerate(order) if one > 0.05 / (p.size - i)), p.size)
-    if text.startswith("nothing changed beyond chance. The largest difference is "):
+    if text.startswith(f"nothing changed beyond chance. The largest of {p.size} differences is "):
         return clear == 0 and [abs(differences[v]) for v in named] == [np.abs(differences).max()]
     more = re.search(r" and ([0-9]+) more changed beyond chance\.$", text)
     assert more or text.endswith(" changed beyond chance.")
@@ -144,3 +151,33 @@ def test_a_search_finds_the_rest_and_changes_no_number() -> None:
     assert [len(found["changes"]), len(everything["changes"])] == [2, 4 + 4 + 12]
     tag = client().get("/api/v1/overview").headers["etag"]
     assert client().get("/api/v1/overview", headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_a_card_is_a_picture_for_other_pages() -> None:
+    answer = client().get(f"/api/v1/attributes/screen/card.svg?cohort={COHORT.values[0]}&against=&top=2")
+    assert (answer.headers["content-type"], answer.headers["cross-origin-resource-policy"]) == ("image/svg+xml", "cross-origin")
+    overview = client().get(f"/api/v1/overview?cohort={COHORT.values[0]}&against=&top=2").json()["attributes"][0]
+    drawn = [text for _, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", answer.text)]
+    assert [text for text in drawn if text in overview["labels"]] == overview["labels"]
+    assert f"{100 * overview['frequencies'][0]:.0f} %" in " ".join(drawn)
+    few = client().get("/api/v1/attributes/screen/card.svg", params={"cohort": COHORT.values[3]}).text
+    assert "Too few reports to tell these values apart." in few
+    assert client().get("/api/v1/attributes/screen/card.svg?find=nobody").status_code == 404
+
+
+def test_a_frame_has_typed_columns_and_labels_as_texts() -> None:
+    """The cohort without people has no shares: its columns are numbers and texts all the same."""
+    api = Served(SURVEY, demo().service.results, dict)
+    with closing(PageServer(create_api(api), "127.0.0.1", 0)) as server:
+        everything = read(server.url)
+        series = read(
+            f"{server.url}api/v1/attributes/latency_ms/series.csv?cohort={quote(COHORT.values[3])}&values=0%20to%2010"
+        )
+        with pytest.raises(OSError, match="404"):
+            read(f"{server.url}api/v1/attributes/nobody/series.csv")
+    assert everything["attribute"].unique(maintain_order=True).to_list() == ATTRIBUTES
+    assert everything.schema["start"] == pl.Datetime("us", "UTC")
+    assert [str(everything[name].dtype) for name in ("difference", "clear")] == ["Float64", "Boolean"]
+    assert series.select("label", "cohort", "frequency").row(0) == ("0 to 10", COHORT.values[3], None)
+    with pytest.raises(ValueError, match="url must begin with http"):
+        read("survey.toml")

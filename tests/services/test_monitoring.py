@@ -202,7 +202,7 @@ def unanswered(running: Running) -> list[tuple[str, str, str]]:
     for board, panel, query in queries():
         for estimator, span in (("eb", "window"), ("mi", "step"), ("eb", "filtered")):
             asked = filled_in(query, running.survey, estimator, span)
-            asked = asked.replace('"screen"', '"latency_ms"').replace('"home"', '"[0, 10)"')  # this attribute has two levels
+            asked = asked.replace('"screen"', '"latency_ms"').replace('"home"', '"0 to 10"')  # this attribute has two levels
             if listed := re.fullmatch(r"label_values\((.*), (\w+)\)", asked):
                 answers = running.ask(f"label/{listed[2]}/values", **{"match[]": listed[1]})
             else:

@@ -16,7 +16,7 @@ from tests.small_survey import small_survey
 def test_a_pair_has_a_value_for_each_combination() -> None:
     survey = pair_survey()
     pair = survey.attributes[2]
-    assert pair.labels == tuple(f"{one} × {other}" for one in MODE["values"] for other in ("[0, 2)", "[2, 5)", "[5, 50]"))
+    assert pair.labels == tuple(f"{one} × {other}" for one in MODE["values"] for other in ("0 to 2", "2 to 5", "5 to 50"))
     assert (pair.k, survey.members(2), survey.members(0)) == (9, (0, 1), None)
     assert [m.k for (m,) in survey.mechanisms] == [3, 3, 9]
     assert pair.rest == (
@@ -49,8 +49,8 @@ WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "ordered": ({"ordered": True}, ["ordered is not for a pair"]),
     "aliases": ({"aliases": {"a": "b"}}, ["aliases is not for a pair"]),
     "aliases of its own values": (
-        {"values": [f"{one} × {other}" for one in MODE["values"] for other in ("[0, 2)", "[2, 5)", "[5, 50]")],
-         "aliases": {"bike × [0, 2)": "bicycle × [0, 2)"}},
+        {"values": [f"{one} × {other}" for one in MODE["values"] for other in ("0 to 2", "2 to 5", "5 to 50")],
+         "aliases": {"bike × 0 to 2": "bicycle × 0 to 2"}},
         ["attribute[2] (mode_by_zone): aliases must not be given for a pair"],
     ),
     "mechanism of numbers": (

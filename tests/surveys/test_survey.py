@@ -227,7 +227,10 @@ def test_values_are_found_by_text_and_not_shown() -> None:
     document = changed("attribute.1", {"name": "b", "bins": [0, 10, 20.5], "level": DOCUMENT["attribute"][1]["level"]})
     (listed, binned), sized = parse_survey(document).attributes, parse_survey(DOCUMENT).attributes[1]
     assert [binned.index(v) for v in ("0", "9.99", "10", "20.5")] == [0, 0, 1, 1]
-    assert binned.labels == ("[0, 10)", "[10, 20.5]")
+    assert binned.labels == ("0 to 10", "10 to 20.5")
+    with_unit = parse_survey(changed("attribute.1", document["attribute"][1] | {"unit": "km"}))
+    assert with_unit.attributes[1].labels == ("0 to 10 km", "10 to 20.5 km")
+    assert with_unit.fingerprint == parse_survey(document).fingerprint
     fine = changed("attribute.1", {"name": "b", "bins": [1000000, 1000001, 1000002, 1000003], "level": LEVEL})
     assert len(set(parse_survey(fine).attributes[1].labels)) == 3
     strict = structs_replace(binned, outside="refuse"), structs_replace(sized, outside="refuse")

@@ -53,7 +53,7 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     assert isinstance(table, CrossTable)
     expect(page.locator("#cross-title")).to_have_text("Mode and zone together")
     assert page.locator("#cross-table thead th").all_inner_texts() == [
-        "mode ↓ zone →", "[0, 2)", "[2, 5)", "[5, 50]", "all"
+        "mode ↓ zone →", "0 to 2", "2 to 5", "5 to 50", "all"
     ]  # fmt: skip
     first = page.locator("#cross-table tbody tr").nth(0).locator("td").nth(0)
     low, high = table.cells.low[0], table.cells.high[0]

@@ -1,0 +1,51 @@
+"""An attribute of the overview as an SVG picture, which other pages can embed."""
+
+from html import escape
+
+from ldpstream.promises.label_picture import STYLE
+from ldpstream.publishing.answers.schema import AttributeOverview, Overview
+from ldpstream.publishing.answers.sentences import percent, points
+
+WIDTH, LEFT, ROW_PX, TOP = 660, 20, 24, 64  # of the picture, its margin, a row, and the first row, in pixels
+BAR_LEFT, BAR_PX, SHARE_LEFT, CHANGE_LEFT = 190, 120, 325, 480
+LETTERS = 22  # of a label
+WHISKER = ".whisker { stroke: #1b1f24 } @media (prefers-color-scheme: dark) { .whisker { stroke: #fff } }"
+
+
+def card(overview: Overview, one: AttributeOverview) -> str:
+    """Returns the card of an attribute as the text of an SVG file, light or dark as the reader prefers."""
+    lead = f"{overview.sentences[0].lead}, at least {one.people_at_least:,} people"
+    height = TOP + ROW_PX * max(len(one.values), 1) + 14
+    drawn = [f'<text class="heading title" x="{LEFT}" y="30">{escape(one.attribute)}</text>', _text(LEFT, 50, lead)]
+    if one.too_few or all(share is None for share in one.frequencies):
+        drawn.append(_text(LEFT, TOP + 14, "Too few reports to tell these values apart." if one.reports else "No reports."))
+    else:
+        drawn += [part for i in range(len(one.values)) for part in _row(one, i, TOP + ROW_PX * i)]
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img">',
+        f"<title>{escape(one.attribute)}</title>", f"<style>{STYLE}{WHISKER}</style>",
+        f'<rect class="card" x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="6"/>', *drawn, "</svg>",
+    ])  # fmt: skip
+
+
+def _row(one: AttributeOverview, i: int, y: int) -> list[str]:
+    share, low, high = one.frequencies[i], one.low[i], one.high[i]
+    label = one.labels[i] if len(one.labels[i]) <= LETTERS else f"{one.labels[i][: LETTERS - 1]}…"
+    drawn = [_text(LEFT, y + 14, label), _bar("track", y, 1), _bar("bar", y, share or 0)]
+    if share is None or low is None or high is None:
+        return drawn
+    begin, end = (BAR_LEFT + BAR_PX * min(max(x, 0), 1) for x in (low, high))
+    drawn.append(f'<path class="whisker" stroke-width="2" d="M{begin:.1f} {y + 9}H{end:.1f}"/>')
+    drawn.append(_text(SHARE_LEFT, y + 14, percent(share, low, high)))
+    change, least, most = one.differences[i], one.difference_low[i], one.difference_high[i]
+    if change is not None and least is not None and most is not None:
+        drawn.append(_text(CHANGE_LEFT, y + 14, points(change, least, most), "heading" if one.clear[i] else ""))
+    return drawn
+
+
+def _bar(kind: str, y: int, share: float) -> str:
+    return f'<rect class="{kind}" x="{BAR_LEFT}" y="{y + 4}" width="{BAR_PX * min(max(share, 0), 1):.1f}" height="10"/>'
+
+
+def _text(x: int, y: int, text: str, kind: str = "") -> str:
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(text)}</text>'
