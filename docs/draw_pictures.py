@@ -15,6 +15,8 @@ from lab.pictures import STYLE
 from ldpstream.estimators import matrix_inversion
 from ldpstream.mechanisms import CountTable, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.promises.label import label
+from ldpstream.promises.label_picture import picture
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.filtering import conclude_filtered
 from ldpstream.publishing.estimates.publication import Jump
@@ -222,7 +224,15 @@ def accuracy() -> None:
     draw_ratios(views, HERE / "accuracy.svg")
 
 
-DRAWN = {"idea": idea, "eps_t": losses, "window": windows, "year": year, "promises": promises, "accuracy": accuracy}
+def privacy_label() -> None:
+    survey = load_survey(ROOT / "surveys" / "samples" / "commute.toml")
+    (HERE / "label.svg").write_text(picture(label(survey, None)))
+
+
+DRAWN = {
+    "label": privacy_label, "idea": idea, "eps_t": losses, "window": windows, "year": year, "promises": promises,
+    "accuracy": accuracy,
+}  # fmt: skip
 
 if __name__ == "__main__":
     plt.rcParams.update(STYLE)
