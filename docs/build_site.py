@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 INDEX, GLOSSARY = ROOT / "docs" / "README.md", ROOT / "docs" / "reference" / "glossary.md"
 PAGES = (
-    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "devices/typescript/README.md", "surveys/samples",
-    "promises/papers",
+    "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "devices/typescript/README.md", "devices/rust/README.md",
+    "devices/c/README.md", "surveys/samples", "promises/papers",
 )  # fmt: skip
 
 
