@@ -31,7 +31,7 @@ VECTORS = ROOT / "devices" / "vectors"
 
 
 COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
-MORE = ("values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
+MORE = ("recipes", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
 RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,signed,relay"]
 
 
@@ -63,7 +63,7 @@ GO = Language(
 RUST = Language(
     source=ROOT / "devices" / "rust",
     environment={},
-    test=["cargo", "test", *RUST_OPTIONS, "--lib", "--", "--nocapture", "--test-threads=1"],
+    test=["cargo", "test", *RUST_OPTIONS, "--lib", "--test", "store", "--", "--nocapture", "--test-threads=1"],
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
     vectors=(*COMMON, *MORE),
     fault=("src/device.rs", "if !known {", "if known || !known {"),

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod claims;
 mod device;
 mod encoding;
@@ -29,6 +30,7 @@ mod store;
 mod survey;
 mod wallet;
 
+pub use activity::Activity;
 pub use device::{Device, Options, Silence, Spent, Waiting};
 pub use error::{Error, Result};
 pub use mechanism::draws::{Random, SystemRandom};

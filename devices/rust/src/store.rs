@@ -3,7 +3,8 @@
 pub(crate) mod state;
 
 use crate::error::{Error, Result};
-use crate::store::state::State;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -50,22 +51,22 @@ impl Store {
         }
     }
 
-    /// Runs a transaction on the state: an error or an unchanged text writes nothing.
-    pub(crate) fn transaction<T>(&self, run: impl FnOnce(&mut Option<State>) -> Result<T>) -> Result<T> {
+    /// Runs a transaction on the store's document, or on nothing: an error or an unchanged document writes nothing.
+    pub(crate) fn transaction<D: Document, T>(&self, run: impl FnOnce(&mut Option<D>) -> Result<T>) -> Result<T> {
         match &self.0 {
             Kind::Memory(text) => {
                 let mut text = text.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let mut state = State::read(&text, "memory")?;
-                let result = run(&mut state)?;
-                *text = state.map(|state| state.text()).unwrap_or_default();
+                let mut document = read(&text, "memory")?;
+                let result = run(&mut document)?;
+                *text = written(&document);
                 Ok(result)
             }
             Kind::File { path, wait } => {
                 let _held = hold(path, *wait)?;
                 let before = load(path)?;
-                let mut state = State::read(&before, &path.display().to_string())?;
-                let result = run(&mut state)?;
-                let after = state.map(|state| state.text()).unwrap_or_default();
+                let mut document = read(&before, &path.display().to_string())?;
+                let result = run(&mut document)?;
+                let after = written(&document);
                 if after != before {
                     save(path, &after)?;
                 }
@@ -73,6 +74,54 @@ impl Store {
             }
         }
     }
+}
+
+/// What a store keeps.
+pub(crate) trait Document: Serialize + DeserializeOwned {
+    /// What the text of the store is.
+    const KIND: &'static str;
+    /// The latest format of the text.
+    const FORMAT: u32;
+}
+
+#[derive(Serialize)]
+struct Framed<'a, D> {
+    kind: &'a str,
+    format: u32,
+    content: &'a D,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    kind: String,
+    format: u32,
+}
+
+#[derive(Deserialize)]
+struct Content<D> {
+    content: D,
+}
+
+/// Reads a store's text; nothing for an empty store.
+fn read<D: Document>(text: &[u8], place: &str) -> Result<Option<D>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let damaged = |_| Error::Store(format!("{place}: the file is damaged"));
+    let head: Head = serde_json::from_slice(text).map_err(damaged)?;
+    if head.kind != D::KIND {
+        return Err(Error::Store(format!("{place}: the file of {}, expected that of {}", head.kind, D::KIND)));
+    }
+    if head.format > D::FORMAT {
+        return Err(Error::Store(format!("{place}: the file has the later format {}, expected {}", head.format, D::FORMAT)));
+    }
+    let read: Content<D> = serde_json::from_slice(text).map_err(damaged)?;
+    Ok(Some(read.content))
+}
+
+fn written<D: Document>(document: &Option<D>) -> Vec<u8> {
+    let framed = document.as_ref().map(|content| Framed { kind: D::KIND, format: D::FORMAT, content });
+    framed.map_or_else(Vec::new, |framed| serde_json::to_vec(&framed).expect("only texts, numbers and lists"))
 }
 
 /// Another file beside the store's file.

@@ -1,5 +1,6 @@
 //! A survey, and the checks that a device makes before it answers: the device must not trust the server for its privacy.
 
+pub(crate) mod recipe;
 pub(crate) mod signatures;
 pub(crate) mod value;
 
@@ -8,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::mechanism::draws::Coin;
 use crate::mechanism::field::Field;
 use crate::mechanism::{Family, Odds, integer_bytes};
+use crate::survey::recipe::Recipe;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +78,7 @@ pub struct Attribute {
     pub(crate) choices: Option<i64>,
     pub(crate) unlisted: Option<String>,
     pub(crate) outside: Option<String>,
+    pub(crate) recipe: Option<Recipe>,
     pub(crate) level: Vec<Level>,
     #[serde(skip)]
     pub(crate) parts: Option<Box<(Attribute, Attribute)>>, // of a pair
@@ -188,6 +191,7 @@ impl Survey {
                 other => other,
             };
             attribute.check().map_err(place)?;
+            attribute.recipe.as_ref().map_or(Ok(()), |recipe| recipe.check(attribute, &text))?;
             if attribute.level.is_empty() || attribute.level.len() != given.len() {
                 return Err(place(Error::UnsafeSurvey("another number of levels".into())));
             }
@@ -248,12 +252,9 @@ impl Canonical {
     fn check(&self) -> Result<()> {
         let any = |has: fn(&Attribute) -> bool| self.attribute.iter().any(has);
         let sets = any(|one| one.choices.is_some());
-        let format = match (sets, any(|one| one.pair.is_some()), &self.relay) {
-            (true, ..) => 6,
-            (_, true, _) => 5,
-            (.., Some(_)) => 4,
-            _ => 3,
-        };
+        let formats =
+            [(any(|one| one.recipe.is_some()), 7), (sets, 6), (any(|one| one.pair.is_some()), 5), (self.relay.is_some(), 4)];
+        let format = formats.into_iter().find(|(has, _)| *has).map_or(3, |(_, format)| format);
         if self.format != format {
             return Err(Error::UnknownSurvey(format!("the canonical text has the format {}, expected {format}", self.format)));
         }

@@ -459,3 +459,42 @@ fn relay_requests() {
         }
     }
 }
+
+#[derive(Deserialize)]
+struct History {
+    survey: serde_json::Value,
+    calls: Vec<(i64, String, Option<f64>)>,
+    steps: Vec<StepOf>,
+}
+
+#[derive(Deserialize)]
+struct StepOf {
+    step: u64,
+    indices: BTreeMap<String, u64>,
+}
+
+thread_local! {
+    static CALL_MS: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
+}
+
+#[test]
+fn recipes() {
+    for case in cases::<History>("recipes") {
+        let survey = Survey::from_json(case.survey.to_string().as_bytes()).unwrap();
+        let activity = crate::activity::Activity::with(Store::memory(), || CALL_MS.get()).unwrap();
+        for (now_ms, event, seconds) in case.calls {
+            CALL_MS.set(now_ms);
+            match (event.as_str(), seconds) {
+                ("", _) => activity.seen().unwrap(),
+                (event, None) => activity.used(event).unwrap(),
+                (event, Some(seconds)) => activity.took(event, seconds).unwrap(),
+            }
+        }
+        for step in case.steps {
+            let values = activity.log().unwrap().values(&survey, step.step);
+            let index =
+                |(name, value)| (String::clone(name), survey.text.attribute[survey.place(name).unwrap()].index(value).unwrap());
+            assert_eq!(values.iter().map(index).collect::<BTreeMap<_, _>>(), step.indices, "step {}", step.step);
+        }
+    }
+}

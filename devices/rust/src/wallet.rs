@@ -82,7 +82,7 @@ impl Wallet {
     /// # Errors
     /// `StoreCleared`, `StoreHeld`, `StoreFull` or `Store` for the store.
     pub fn spent(&self) -> Result<WalletSpent> {
-        self.store.transaction(|state| {
+        self.store.transaction(|state: &mut Option<State>| {
             let state = state.as_ref().ok_or_else(|| {
                 Error::StoreCleared(format!("{}: the file is empty, but the wallet had been made", self.store.place()))
             })?;

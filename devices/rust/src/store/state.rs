@@ -1,17 +1,14 @@
 //! What a store keeps: the enrolments, memos and envelopes of one person, and a wallet's charges.
 
-use crate::error::{Error, Result};
+use crate::store::Document;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The format of the store's text.
-const FORMAT: u32 = 1;
 /// More dropped steps than these are forgotten, with all steps before them.
 const MOST_DROPPED: usize = 10_000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
-    format: u32,
     pub(crate) budget: Option<Budget>, // of a wallet
     pub(crate) surveys: Vec<Enrolled>,
 }
@@ -71,30 +68,14 @@ pub(crate) struct Sealed {
     pub(crate) due_ms: i64,
 }
 
+impl Document for State {
+    const KIND: &str = "a device or wallet";
+    const FORMAT: u32 = 1;
+}
+
 impl State {
     pub(crate) fn new(budget: Option<Budget>) -> State {
-        State { format: FORMAT, budget, surveys: Vec::new() }
-    }
-
-    /// Reads a store's text; nothing for an empty store.
-    pub(crate) fn read(text: &[u8], place: &str) -> Result<Option<State>> {
-        if text.is_empty() {
-            return Ok(None);
-        }
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
-        }
-        let damaged = |_| Error::Store(format!("{place}: the store is damaged"));
-        let head: Head = serde_json::from_slice(text).map_err(damaged)?;
-        if head.format > FORMAT {
-            return Err(Error::Store(format!("{place}: the store has the later format {}, expected {FORMAT}", head.format)));
-        }
-        serde_json::from_slice(text).map(Some).map_err(damaged)
-    }
-
-    pub(crate) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a state has only texts, numbers and lists")
+        State { budget, surveys: Vec::new() }
     }
 
     /// The present enrolment in a survey.
