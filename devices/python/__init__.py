@@ -1,4 +1,4 @@
-"""Names for an application that embeds a device: device, wallet for several surveys, sender to the gateway, errors.
+"""Names for an application that embeds a device: device, wallet for several surveys, consent, sender to the gateway, errors.
 
 Python loads the module of a name on the name's first use.
 """
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ldpstream.device.activity import Activity
+    from ldpstream.device.consent.consent import Consent, ConsentMode, switched_off
+    from ldpstream.device.consent.journal import read_journal
+    from ldpstream.device.consent.preview import Preview
     from ldpstream.device.device import Device, Silence, Spent, Waiting
     from ldpstream.device.errors import (
         ClockWentBack,
@@ -23,21 +26,25 @@ if TYPE_CHECKING:
         WalletFull,
         WrongSurvey,
     )
+    from ldpstream.device.files.memo_file import Left
     from ldpstream.device.files.wallet_file import Budget, SurveySpent
-    from ldpstream.device.routes import Relay
+    from ldpstream.device.routes import LOCAL, Relay
     from ldpstream.device.sender import Attempt, Sender
     from ldpstream.device.wallet import Wallet, WalletSpent
 
 __all__ = [
-    "Activity", "Attempt", "Budget", "ClockWentBack", "CostlySurvey", "Device", "DeviceError", "NotSigned", "Relay",
-    "RelayRequired", "Sender", "Silence", "Spent", "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent",
-    "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent", "WrongSurvey",
+    "LOCAL", "Activity", "Attempt", "Budget", "ClockWentBack", "Consent", "ConsentMode", "CostlySurvey", "Device",
+    "DeviceError", "Left", "NotSigned", "Preview", "Relay", "RelayRequired", "Sender", "Silence", "Spent", "StepForgotten",
+    "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent",
+    "WrongSurvey", "read_journal", "switched_off",
 ]  # fmt: skip
 
 _HOMES = {  # every other name is an error
-    "Activity": "activity", "Attempt": "sender", "Budget": "files.wallet_file", "Device": "device", "Relay": "routes",
-    "Sender": "sender", "Silence": "device", "Spent": "device", "SurveySpent": "files.wallet_file", "Waiting": "device",
-    "Wallet": "wallet", "WalletSpent": "wallet",
+    "LOCAL": "routes", "Activity": "activity", "Attempt": "sender", "Budget": "files.wallet_file",
+    "Consent": "consent.consent", "ConsentMode": "consent.consent", "Device": "device", "Left": "files.memo_file",
+    "Preview": "consent.preview", "Relay": "routes", "Sender": "sender", "Silence": "device", "Spent": "device",
+    "SurveySpent": "files.wallet_file", "Waiting": "device", "Wallet": "wallet", "WalletSpent": "wallet",
+    "read_journal": "consent.journal", "switched_off": "consent.consent",
 }  # fmt: skip
 
 if not TYPE_CHECKING:  # with this function, a type checker would accept every name

@@ -1,12 +1,15 @@
 """The device: one person's client, which an application embeds.
 
-    device = Device(load_survey("commute.toml"), "answers.device")  # the first use enrolls the device permanently
+    device = Device(load_survey("commute.toml"), "answers.device")
+    if device.to_ask() and agrees(device.question()):         # your application shows the text and asks the person
+        device.give_consent()                                 # enrolls the device permanently
     device.answer({"mode": "bicycle", "zone": 17})            # also pairs; under smp a device answers one attribute
     for report in device.waiting():                           # includes reports from before a restart
         if post(report.envelope, report.key):                 # retry freely: the key makes all attempts count once
             device.settle(report)
 
-Until `Device.forget`:
+Without the person's consent, and while a switch turns devices off (`consent`), the device draws, stores and sends nothing.
+Until `Device.forget` or `Device.withdraw_consent`:
 
 1. a memo key gets one memo, which is on the disk before the device returns a report from it;
 2. a step has at most one report of an attribute, despite repeated calls, crashes and parallel processes;
@@ -27,13 +30,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ldpstream.device.claims import largest_loss
+from ldpstream.device.consent.consent import ConsentMode, Consents, NoConsent
+from ldpstream.device.consent.consenting import Consenting, Values
 from ldpstream.device.errors import (
     ClockWentBack,
     CostlySurvey,
     DeviceError,
     NotSigned,
     StepForgotten,
-    StoreCleared,
     UnknownSurvey,
     WrongSurvey,
 )
@@ -53,7 +57,7 @@ TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
 AHEAD_REPORTS = 24  # so many reports of future steps, made while the clock runs ahead, displace no report of a true step
 
-Silence = Literal["other attribute", "other phase", "lifetime reports made", "survey ended"]
+Silence = Literal[NoConsent, "other attribute", "other phase", "lifetime reports made", "survey ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ class Waiting:
     due_ms: int = 0
 
 
-class Device:
+class Device(Consenting):
     """A person's device, which answers a survey with sanitized reports.
 
     Objects, processes and threads that share one file are one device.
@@ -108,6 +112,9 @@ class Device:
         also_signed_by: other keys, one of which must also have signed the survey; None for no second signature.
         wait_s: how long a call waits for another transaction on the file, in seconds, in [0, 86 400].
         signature: with `signed_by`: the survey's signatures, each as JSON in one line, such as the text of `signatures.jsonl`.
+        consent: "asked": the device keeps the person's answer in its file, and does nothing before `give_consent`. "given": the
+            application has asked the person in another way, and the person agreed. "simulated": there is no person, so the
+            switches that turn devices off do not count. A withdrawal in the file counts always.
 
     Raises:
         ValueError: if an argument is invalid, `signature` is given without `signed_by`, or a key of `also_signed_by` is also in
@@ -138,6 +145,7 @@ class Device:
         also_signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
         wait_s: float = BUSY_S,
+        consent: ConsentMode = "asked",
     ) -> None:
         if pin is not None:
             _require_pin(survey, pin)
@@ -163,18 +171,22 @@ class Device:
         except TypeError as error:
             raise UnknownSurvey(f"{survey.name}: {error}") from None
         chosen = self._level_indices(levels or {})
+        self._levels = [chosen.get(a, 0) for a in range(len(survey.attributes))]
+        self._consents = Consents(survey, consent)
         if isinstance(path, (str, Path)):
-            path = MemoFile(Path(path), not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
+            lazy = not expect_enrolled and (consent == "asked" or self._consents.off)
+            path = MemoFile(Path(path), not expect_enrolled, real("wait_s", wait_s, 0, DAY_S), lazy=lazy)
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
-            if memory.pin() is None and not expect_enrolled:
-                every_level = [chosen.get(a, 0) for a in range(len(survey.attributes))]
-                self._require_at_most(allowed, every_level)
-                memory.enroll(survey.pin, every_level, lambda: self._choices(every_level))
-            else:
-                self._require_this_survey(memory)
+            muted = self._muted(memory, fresh=not expect_enrolled)
+            if memory.enrolled():
                 self._require_same_levels(memory, chosen)
-                self._require_at_most(allowed, [memory.enrolment(a).level for a in range(len(survey.attributes))])
+                self._levels[:] = [memory.enrolment(a).level for a in range(len(survey.attributes))]
+            self._require_at_most(allowed, self._levels)
+            if not memory.enrolled():
+                memory.require_room(self._levels)
+                if len(muted) < len(survey.attributes):
+                    self._enroll(memory)
 
     def __repr__(self) -> str:
         return "<Device>"
@@ -190,16 +202,19 @@ class Device:
         Raises:
             ValueError, StepForgotten, ClockWentBack, DeviceError: as for `report`; ValueError also for the name of a pair.
         """
+        indices = self._indices(values)
+        too_old, step = self._at(step)
+        made = {self.survey.attributes[a].name: self._report(a, index, step, too_old) for a, index in indices}
+        return {name: envelope for name, envelope in made.items() if envelope is not None}
+
+    def _indices(self, values: Values) -> list[tuple[int, int]]:
         attributes = self.survey.attributes
         for name in values:
             if (pair := attributes[self.survey.index(name)].pair) is not None:
                 raise ValueError(f"{name} is a pair: give the values of {pair[0]} and {pair[1]}, and the device derives it")
         given: dict[str, Any] = {a.name: values[a.name] for a in attributes if a.name in values}
         given |= {a.name: [values[x] for x in a.pair] for a in attributes if a.pair and all(x in values for x in a.pair)}
-        indices = {self.survey.index(name): index_of(self.survey, name, value) for name, value in given.items()}
-        too_old, step = self._at(step)
-        made = {attributes[a].name: self._report(a, index, step, too_old) for a, index in sorted(indices.items())}
-        return {name: envelope for name, envelope in made.items() if envelope is not None}
+        return sorted((self.survey.index(name), index_of(self.survey, name, value)) for name, value in given.items())
 
     def report(self, attribute: str, value: str | float | Sequence[str | float], step: int | None = None) -> bytes | None:
         """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
@@ -237,18 +252,19 @@ class Device:
 
     def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
         with self._file.transaction() as memory:
-            self._require_this_survey(memory)
-            enrolment = memory.enrolment(a)
-            randomizer = self._randomizers[a][enrolment.level]
-            envelope = memory.sent(a, step)
-            if self._silence(memory, a, enrolment, envelope, step) is not None:
+            if self._silence(memory, a, step) is not None:
                 return None
-            if envelope:
-                return envelope
-            if envelope is not None or step <= memory.forgotten(a):
-                every_steps = randomizer.parameters.every_steps
-                raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, every_steps))
-            return self._first_report(memory, a, randomizer, enrolment, index, step)
+            return self._report_of(memory, a, index, step, too_old)
+
+    def _report_of(self, memory: Transaction, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes:
+        enrolment, envelope = memory.enrolment(a), memory.sent(a, step)
+        randomizer = self._randomizers[a][enrolment.level]
+        if envelope:
+            return envelope
+        if envelope is not None or step <= memory.forgotten(a):
+            every_steps = randomizer.parameters.every_steps
+            raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, every_steps))
+        return self._first_report(memory, a, randomizer, enrolment, index, step)
 
     def silence(self, attribute: str, step: int | None = None) -> Silence | None:
         """Returns why the device makes no report of an attribute at a step, whatever the value; None if it makes a report.
@@ -259,9 +275,10 @@ class Device:
             step: as for `report`.
 
         Returns:
-            "other attribute": the device answers other attributes (smp); "other phase": it reports at other steps, which are
-            `every_steps` apart; "lifetime reports made": it has made all `lifetime_reports`; "survey ended": the step is after
-            the survey's last step.
+            "switched off": a switch turns devices off (`consent.switched_off`); "consent unknown": the person has not agreed;
+            "consent withdrawn": the person disagreed; "other attribute": the device answers other attributes (smp);
+            "other phase": it reports at other steps, which are `every_steps` apart; "lifetime reports made": it has made all
+            `lifetime_reports`; "survey ended": the step is after the survey's last step.
 
         Raises:
             ValueError: if there is no such attribute, or the step is out of range.
@@ -269,10 +286,15 @@ class Device:
         """
         a, (_, step) = self.survey.index(attribute), self._at(step)
         with self._file.transaction() as memory:
-            self._require_this_survey(memory)
-            return self._silence(memory, a, memory.enrolment(a), memory.sent(a, step), step)
+            return self._silence(memory, a, step)
 
-    def _silence(self, memory: Transaction, a: int, enrolment: Enrolment, envelope: bytes | None, step: int) -> Silence | None:
+    def _silence(self, memory: Transaction, a: int, step: int) -> Silence | None:
+        if (muted := self._muted(memory).get(self.survey.attributes[a].name)) is not None:
+            return muted
+        return self._own_silence(memory, a, step)
+
+    def _own_silence(self, memory: Transaction, a: int, step: int) -> Silence | None:
+        enrolment = memory.enrolment(a)
         p = self._randomizers[a][enrolment.level].parameters
         if not enrolment.answers:
             return "other attribute"
@@ -280,22 +302,27 @@ class Device:
             return "survey ended"
         if step % p.every_steps != enrolment.phase:
             return "other phase"
-        return "lifetime reports made" if not envelope and _finished(memory, a, p) else None
+        return "lifetime reports made" if not memory.sent(a, step) and _finished(memory, a, p) else None
 
     def waiting(self) -> list[Waiting]:
-        """Returns the kept reports that are not settled, in the order of steps.
+        """Returns the kept reports that are not settled, in the order of steps; without consent, none.
 
         The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute, and drops the others.
 
         Raises:
             DeviceError: as for `report`.
         """
+        names = [attribute.name for attribute in self.survey.attributes]
         with self._file.transaction() as memory:
-            self._require_this_survey(memory)
+            muted = self._muted(memory)
+            if len(muted) == len(names):
+                return []
             rows = memory.waiting()
             moments = memory.moments() if self.survey.relay is not None else {}
         return [
-            Waiting(self.survey.attributes[a].name, step, envelope, key, moments.get(key, 0)) for a, step, envelope, key in rows
+            Waiting(names[a], step, envelope, key, moments.get(key, 0))
+            for a, step, envelope, key in rows
+            if names[a] not in muted
         ]
 
     def settle(self, report: Waiting) -> None:
@@ -308,8 +335,9 @@ class Device:
             DeviceError: as for `report`.
         """
         with self._file.transaction() as memory:
-            self._require_this_survey(memory)
-            memory.settle(report.key, self._n_kept)
+            self._muted(memory)
+            if memory.enrolled():
+                memory.settle(report.key, self._n_kept)
 
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
@@ -325,32 +353,15 @@ class Device:
         """
         a = self.survey.index(attribute)
         with self._file.transaction() as memory:
-            self._require_this_survey(memory)
+            self._muted(memory)
+            if not memory.enrolled():
+                return Spent(0, 0.0, 0.0)
             m = self.survey.mechanisms[a][memory.enrolment(a).level].device
             t, memos = memory.counts(a)
         if t == 0:
             return Spent(0, 0.0, 0.0)
         unchanged = _closest(lambda: m.eps_t(t), m.eps_inf) if memos <= 1 else None
         return Spent(t, unchanged, _closest(lambda: m.eps_sequence(t).value, t * m.claims.eps_per_report))
-
-    def forget(self, *, confirm: str) -> None:
-        """Erases memos, enrolment, envelopes and counts permanently. The next `Device` on the file enrolls again.
-
-        SQLite overwrites the file's pages but deletes its rollback journal, so free disk space may hold old pages. The losses
-        of earlier reports remain: those of new reports add to them.
-
-        Args:
-            confirm: the survey's name, to prevent erasing by mistake.
-
-        Raises:
-            ValueError: if `confirm` differs from the survey's name. Nothing is erased.
-            DeviceError: as for `report`.
-        """
-        if confirm != self.survey.name:
-            raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
-        with self._file.transaction() as memory:
-            self._require_this_survey(memory)
-            memory.forget()
 
     # ---- a report
 
@@ -406,16 +417,6 @@ class Device:
                 raise ValueError(f"the level of {attribute} must be one of {', '.join(names)}, got {level!r}")
             indices[a] = names.index(level)
         return indices
-
-    def _require_this_survey(self, memory: Transaction) -> None:
-        kept = memory.pin()
-        if kept is None:
-            raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
-        if kept != self.survey.pin:
-            raise WrongSurvey(
-                f"{self._path}: belongs to the survey with the pin {kept}, not to {self.survey.name} with the pin"
-                f" {self.survey.pin}; each survey needs its own file and its own budget"
-            )
 
     def _require_at_most(self, allowed: float, levels: list[int]) -> None:
         asked = largest_loss(self.survey, levels)

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from ldpstream.device.answers import document, is_own, retry_after_s
+from ldpstream.device.answers import ACCEPTED, document, is_own, retry_after_s
 from ldpstream.device.device import Waiting
 from ldpstream.device.relay.binary_http import BinaryRequest, decode_response, encode_request
 from ldpstream.surveys import Survey
@@ -31,6 +31,7 @@ REQUEST_TYPE, RESPONSE_TYPE = "message/ohttp-req", "message/ohttp-res"
 STALE_KEY_TYPE: Final = "https://iana.org/assignments/http-problem-types#ohttp-key"
 STALE_KEY: Final = "the gateway has no such key: the application needs its present key configuration"
 NOT_INSTALLED: Final = "a relay needs the package pyhpke: in your checkout, pip install '.[relay]'"
+LOCAL: Final = "local"
 TIMEOUT: Final = "timeout"
 NOT_OWN: Final = "an answer that is not the gateway's"
 
@@ -126,6 +127,13 @@ class Relay:
 
     def seal(self, message: bytes) -> tuple[bytes, "Exchange"]:
         return self._capsules.seal_request(self._config, message)
+
+
+class Local:
+    """No way: nothing is sent, and each report counts as accepted."""
+
+    def post(self, report: Waiting) -> Answer:
+        return Answer(ACCEPTED)
 
 
 class ThroughRelay:

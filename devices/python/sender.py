@@ -1,5 +1,7 @@
 """Sends a device's reports to a gateway, directly or through a relay, and decides when.
 
+Before each attempt for a report, the device looks for the person's consent, and writes the report into its journal.
+
 If the survey requires a relay, an attempt sends at most one report, not before the report's random moment. Each other report
 that is due when the attempt ends gets a new random moment, so that the end of an attempt starts no other one.
 """
@@ -12,7 +14,7 @@ from typing import Final, NamedTuple
 from ldpstream.device.answers import ACCEPTED, DAY_S, NEVER_COUNTS
 from ldpstream.device.device import Device, Waiting
 from ldpstream.device.errors import RelayRequired
-from ldpstream.device.routes import ANSWER_S, TIMEOUT, Answer, Direct, Relay, ThroughRelay
+from ldpstream.device.routes import ANSWER_S, LOCAL, TIMEOUT, Answer, Direct, Local, Relay, ThroughRelay
 from ldpstream.mechanisms.arguments import real
 
 LONGEST_PAUSE_S: Final = 300.0
@@ -48,7 +50,8 @@ class Sender:
     """Sends the reports of one device to a gateway. All attempts for a report carry its key.
 
     Args:
-        to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway.
+        to: the gateway's URL, ``http[s]://host[:port][/path]``, without ``/v1/reports``; or the `Relay` before the gateway; or
+            `LOCAL`: then nothing is sent, and each report counts as accepted.
         token: the bearer token. Behind a relay, all devices must have the same token.
         wait_s: how long an attempt waits for a connection and for each part of an answer, in seconds, in [0.001, 86 400]. On a
             silent network an attempt ends after this time and the look-up of the host's name, for which the system has a limit
@@ -61,12 +64,16 @@ class Sender:
 
     def __init__(self, device: Device, to: str | Relay, token: str | None = None, *, wait_s: float = ANSWER_S) -> None:
         survey, wait_s = device.survey, real("wait_s", wait_s, MIN_WAIT_S, DAY_S)
-        if survey.relay is not None and not isinstance(to, Relay):
+        self._device, self._relayed, self._local = device, isinstance(to, Relay), to == LOCAL
+        if survey.relay is not None and not isinstance(to, Relay) and not self._local:
             raise RelayRequired(f"survey {survey.name} requires a relay: give the sender a Relay in place of the gateway's URL")
         if survey.relay is None and isinstance(to, Relay):
             raise ValueError(f'survey {survey.name} requires no relay: set relay = "required" in the survey, or give a URL')
-        self._device, self._relayed = device, isinstance(to, Relay)
-        self._way = ThroughRelay(to, survey, token, wait_s) if isinstance(to, Relay) else Direct(to, token, wait_s)
+        self._way: ThroughRelay | Direct | Local
+        if isinstance(to, Relay):
+            self._way = ThroughRelay(to, survey, token, wait_s)
+        else:
+            self._way = Local() if self._local else Direct(to, token, wait_s)
         self._next_ms: dict[str, float] = {}  # through a relay: idempotency key -> the new moment of a report that was due
 
     def attempt(self) -> Attempt:
@@ -80,13 +87,15 @@ class Sender:
             return self._attempt_one()
         reports = self._device.waiting()
         _random.shuffle(reports)  # the order of arrival then shows no order of steps or attributes
-        answers = list[Answer]()
+        answers, unsent = list[Answer](), len(reports)
         for report in reports:
-            answers.append(self._send(report))
-            if answers[-1].reason == TIMEOUT:
-                break
+            unsent -= 1
+            if self._leaves(report):
+                answers.append(self._send(report))
+                if answers[-1].reason == TIMEOUT:
+                    break
         waits_s = [answer.retry_after_s for answer in answers if not _final(answer)]
-        return _outcome(answers, len(reports) - len(answers) + len(waits_s), min(waits_s, default=0))
+        return _outcome(answers, unsent + len(waits_s), min(waits_s, default=0))
 
     def run(self, pause: Callable[[float], None] = time.sleep) -> None:
         """Calls `attempt` until no report waits.
@@ -102,6 +111,9 @@ class Sender:
             pause(outcome.retry_after_s + _random.random() * range_s)
             attempts += 1
 
+    def _leaves(self, report: Waiting) -> bool:
+        return self._device.leaves(report.key, report.attribute, local=self._local)
+
     def _send(self, report: Waiting) -> Answer:
         answer = self._way.post(report)
         if _final(answer):
@@ -116,11 +128,11 @@ class Sender:
         answers = list[Answer]()
         if due:
             sent = _random.choice(due)
-            answers = [self._send(sent)]
+            answers = [self._send(sent)] if self._leaves(sent) else []
             now, reports = _now_ms(), self._device.waiting()  # also the reports that became due or were made meanwhile
             for report in reports:
                 if self._moment(report) <= now:
-                    wait_s = answers[0].retry_after_s if report.key == sent.key else 0.0
+                    wait_s = answers[0].retry_after_s if answers and report.key == sent.key else 0.0
                     self._next_ms[report.key] = now + 1000 * (wait_s + self._range_s(report, now) * _random.random())
         self._next_ms = {report.key: at for report in reports if (at := self._next_ms.get(report.key)) is not None}
         next_ms = min(map(self._moment, reports), default=now)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ldpstream.device.claims import added
+from ldpstream.device.consent.consent import ConsentMode
 from ldpstream.device.device import Device
 from ldpstream.device.errors import DeviceError, StoreCleared
 from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
@@ -106,8 +107,10 @@ class Wallet:
         signed_by: str | Sequence[str] | None = None,
         also_signed_by: str | Sequence[str] | None = None,
         signature: str | None = None,
+        consent: ConsentMode = "asked",
     ) -> Device:
-        """Returns the device that answers a survey; charges the survey's claim if there is no enrolment.
+        """Returns the device that answers a survey. The enrolment charges the survey's claim: `Device.give_consent` enrolls, or
+        this method if `consent` is not "asked".
 
         The device reports no step before the step at which it enrolled.
 
@@ -115,14 +118,14 @@ class Wallet:
             expect_enrolled: true if the application knows that the person has enrolled in this survey before.
 
         Raises:
-            WalletFull: if the claim does not fit the budget.
+            WalletFull: if there is no enrolment, and the claim does not fit the budget.
             ValueError, NotSigned, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
             StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
         """
-        place = Place(self._file, survey, _now_ms)
+        place = Place(self._file, survey, _now_ms, consent == "asked")
         return Device(
             survey, place, levels, expect_enrolled=expect_enrolled, pin=pin, max_eps=max_eps, cohort=cohort,
-            signed_by=signed_by, also_signed_by=also_signed_by, signature=signature,
+            signed_by=signed_by, also_signed_by=also_signed_by, signature=signature, consent=consent,
         )  # fmt: skip
 
     def leave(self, pin: str) -> None:
@@ -146,6 +149,7 @@ class Wallet:
             if number is None:
                 raise ValueError(f"pin must be that of a survey in which the device is enrolled, got {pin!r}")
             accounts.leave(number)
+            accounts.drop_consent(pin)
 
     def spent(self) -> WalletSpent:
         """Returns the person's losses so far and the wallet's charges.

@@ -221,7 +221,7 @@ def _envelope(survey: Survey, attribute: int, level: int, step: int, rows: bytes
 class _Scripted(Device):
     def __init__(self, survey: Survey, folder: str, levels: dict[str, str], random: SecureRandom, cohort: str | None) -> None:
         self._random, self.cohort = random, cohort
-        super().__init__(survey, Path(folder) / "file", levels, cohort=cohort)
+        super().__init__(survey, Path(folder) / "file", levels, cohort=cohort, consent="simulated")
 
 
 LIVES: dict[str, list[dict[str, str]]] = {

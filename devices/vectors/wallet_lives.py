@@ -68,7 +68,7 @@ def _call(wallet: Wallet, devices: dict[str, Device], survey: Survey, hours: flo
     with patch.object(wallet_module, "_now_ms", lambda: now_ms):
         try:
             if what == "join":
-                devices[name] = wallet.device(survey)
+                devices[name] = wallet.device(survey, consent="simulated")
             elif what == "leave":
                 wallet.leave(survey.pin)
             else:

@@ -91,7 +91,7 @@ def device_reports(values: IntArray, n: int) -> Sent:
     survey, sent = spaced_survey(), np.full((n, len(values)), SILENT)
     with TemporaryDirectory(prefix="ldpstream-audit-", dir=MEMORY if os.path.isdir(MEMORY) else None) as folder:
         for i in range(n):
-            device = Device(survey, Path(folder) / "device")
+            device = Device(survey, Path(folder) / "device", consent="simulated")
             for step, value in enumerate(values.tolist()):
                 envelope = device.report("bit", value, step)
                 if envelope is not None:

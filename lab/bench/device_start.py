@@ -15,7 +15,8 @@ from ldpstream.output.terminal import table
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = "from ldpstream.device import Device; from ldpstream.surveys import load_survey"
 SURVEY = ROOT / "surveys" / "samples" / "ms_fimu.toml"
-REPORT = f"{IMPORTS}; Device(load_survey({str(SURVEY)!r}), 'new.device').report('visit_duration', 'Duration 3h', 0)"
+OPENED = f"{IMPORTS}; device = Device(load_survey({str(SURVEY)!r}), 'new.device', consent='simulated')"
+REPORT = f"{OPENED}; device.report('visit_duration', 'Duration 3h', 0)"
 PROGRAMS = {"nothing": "", "NumPy": "import numpy", "the device": IMPORTS, "the device, and one report": REPORT,
             "the command line": "import ldpstream.commands.cli"}  # fmt: skip
 MEASURE = """

@@ -113,7 +113,7 @@ def test_our_own_device_passes(seeded_devices: None) -> None:
     def own(folder: str) -> Iterator[Call]:
         for number in range(440):
             path = Path(folder) / "device"
-            device = Device(survey, path)
+            device = Device(survey, path, consent="simulated")
             identity, run = divmod(number, 2)
             values = [(identity + (step == 2)) % 4 for step in range(3)]
             for step, value in enumerate(values):

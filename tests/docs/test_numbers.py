@@ -89,7 +89,7 @@ def test_derived_numbers_are_the_codes() -> None:
 
 def test_a_devices_file_mode_and_envelopes_are_documented(tmp_path: Path) -> None:
     asked = make_survey()
-    device = Device(asked, tmp_path / "file")
+    device = Device(asked, tmp_path / "file", consent="simulated")
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == int(re.findall(r"mode (0\d+)", PLAIN["device.md"])[0], 8)
     assert (
         "the `lateness_steps` + 2 latest settled envelopes and up to `lateness_steps` + 26 that are not settled"

@@ -49,11 +49,13 @@ def test_a_demo_stops_after_the_last_step() -> None:
 
 def test_the_conformance_check_knows_the_end(tmp_path: Path) -> None:
     """Silence after the end is not a fault, and a report after the end is one. Without an end, silence is the fault."""
-    device = Device(SURVEY, tmp_path / "device")
+    device = Device(SURVEY, tmp_path / "device", consent="simulated")
     silent = [_call(device, step) for step in range(N_STEPS + 2)]
     assert check_rules(SURVEY, silent).faults == []
-    assert check_rules(ENDLESS, [_call(Device(ENDLESS, tmp_path / "endless"), 0), *silent[N_STEPS:]]).faults
-    late = Device(replace(SURVEY, ends=N_STEPS + 1), tmp_path / "late")
+    assert check_rules(
+        ENDLESS, [_call(Device(ENDLESS, tmp_path / "endless", consent="simulated"), 0), *silent[N_STEPS:]]
+    ).faults
+    late = Device(replace(SURVEY, ends=N_STEPS + 1), tmp_path / "late", consent="simulated")
     faults = check_rules(SURVEY, [_call(late, N_STEPS)]).faults
     assert any("wrong survey" in str(fault) for fault in faults)  # another end is another survey
 

@@ -70,7 +70,7 @@ def test_a_proposed_survey_runs_from_device_to_estimate(tmp_path: Path) -> None:
     answers = [[], ["chat", "mail"], ["maps"], ["maps", "mail", "chat"]]
     records, sent = [], []
     for i in range(240):
-        device = Device(survey, tmp_path / f"{i}.device")
+        device = Device(survey, tmp_path / f"{i}.device", consent="simulated")
         envelope = device.report("apps", answers[i % 4], 0)
         if envelope is not None:  # under smp, half of the devices answer the other attribute
             records.append(Record(i, survey.opens_ms(0), envelope))

@@ -71,12 +71,12 @@ def test_the_survey_of_the_document_needs_no_fresh_budget(tmp_path: Path, monkey
     now = old.start_ms
     monkeypatch.setattr("ldpstream.device.wallet._now_ms", lambda: now)
     wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
-    wallet.device(old)
+    wallet.device(old, consent="simulated")
     now = hurried.start_ms
     with pytest.raises(WalletFull):
-        wallet.device(hurried)
+        wallet.device(hurried, consent="simulated")
     now = later.start_ms
-    wallet.device(later)
+    wallet.device(later, consent="simulated")
 
 
 def test_the_request_of_the_document_finds_the_value() -> None:

@@ -25,7 +25,7 @@ def reported(envelope: bytes, step: int) -> tuple[str, int]:
 
 
 def test_the_device_derives_the_value_of_the_pair(tmp_path: Path) -> None:
-    device = Device(SPL, tmp_path / "file")
+    device = Device(SPL, tmp_path / "file", consent="simulated")
     made = device.answer({"mode": "bicycle", "zone": 3}, 5)
     assert {name: reported(envelope, 5) for name, envelope in made.items()} == {
         "mode": ("mode", 2), "zone": ("zone", 1), "mode_by_zone": ("mode_by_zone", 7)
@@ -37,7 +37,7 @@ def test_the_device_derives_the_value_of_the_pair(tmp_path: Path) -> None:
 
 def test_the_memo_of_a_pair_is_that_of_its_combination(tmp_path: Path) -> None:
     survey = pair_survey(collection="spl")
-    device = Device(survey, tmp_path / "file")
+    device = Device(survey, tmp_path / "file", consent="simulated")
     for step in range(6):
         device.answer({"mode": "car", "zone": 1}, step)
     assert device.spent("mode_by_zone").eps_t is not None
@@ -58,7 +58,7 @@ def test_the_memo_of_a_pair_is_that_of_its_combination(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_answers_are_refused_before_the_first_report(tmp_path: Path, values: dict[str, str | float], told: str) -> None:
-    device = Device(SPL, tmp_path / "file")
+    device = Device(SPL, tmp_path / "file", consent="simulated")
     with pytest.raises(ValueError, match=told) as refused:
         device.answer(values, 1)
     assert "secret" not in str(refused.value)

@@ -43,7 +43,7 @@ def test_the_value_of_a_set_is_a_list_of_its_values() -> None:
     ],
 )
 def test_a_device_refuses_too_many_values_duplicates_and_other_things(tmp_path: Path, given: Any, told: str) -> None:
-    device = Device(set_survey(), tmp_path / "file")
+    device = Device(set_survey(), tmp_path / "file", consent="simulated")
     with pytest.raises(ValueError, match=told) as refused:
         device.answer({"apps": given}, 1)
     assert "secret" not in str(refused.value)
@@ -53,7 +53,7 @@ def test_a_device_refuses_too_many_values_duplicates_and_other_things(tmp_path: 
 def test_reports_name_members_of_the_padded_set(tmp_path: Path) -> None:
     survey = set_survey(apps={"level": [CLEAR]})
     for given, padded in ((["chat", "maps"], {0, 2, 5}), ([], {5, 6, 7}), (["mail", "maps", "other"], {1, 2, 4})):
-        device, seen = Device(survey, tmp_path / f"{len(given)}"), set()
+        device, seen = Device(survey, tmp_path / f"{len(given)}", consent="simulated"), set()
         for step in range(60):
             envelope = device.answer({"apps": given}, step)["apps"]
             seen.add(check_envelope(survey, envelope, survey.opens_ms(step)).payload[0])
@@ -61,7 +61,7 @@ def test_reports_name_members_of_the_padded_set(tmp_path: Path) -> None:
 
 
 def test_a_memo_belongs_to_its_set_whatever_the_order(tmp_path: Path) -> None:
-    device = Device(set_survey(), tmp_path / "file")
+    device = Device(set_survey(), tmp_path / "file", consent="simulated")
     for step, given in enumerate((["chat", "maps"], ["maps", "chat"], ("maps", "chat"))):
         device.answer({"apps": given}, step)
     assert device.spent("apps").eps_t is not None

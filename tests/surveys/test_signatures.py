@@ -19,7 +19,8 @@ KNOWN = {survey.fingerprint.hex(): survey for survey in map(load_survey, SURVEYS
 
 def device(case: dict[str, Any], folder: Path, text: str | None = None) -> Device:
     given = case["signature"] and json.dumps(case["signature"])
-    return Device(survey_of(case), folder / "device", signed_by=case["signed_by"], signature=text or given)
+    keys = {"signed_by": case["signed_by"], "signature": text or given}
+    return Device(survey_of(case), folder / "device", **keys, consent="simulated")
 
 
 def survey_of(case: dict[str, Any]) -> Survey:
@@ -51,9 +52,9 @@ def test_a_wallet_checks_before_it_charges(tmp_path: Path) -> None:
     wallet = Wallet(tmp_path / "wallet", per_window=100.0, window_s=60)
     survey, keys = survey_of(CASES[0]), CASES[0]["signed_by"]
     with pytest.raises(NotSigned, match=f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()} is not signed"):
-        wallet.device(survey, signed_by=keys)
+        wallet.device(survey, signed_by=keys, consent="simulated")
     assert wallet.spent().surveys == ()
-    wallet.device(survey, signed_by=keys[0], signature=json.dumps(CASES[0]["signature"]))
+    wallet.device(survey, signed_by=keys[0], signature=json.dumps(CASES[0]["signature"]), consent="simulated")
     assert len(wallet.spent().surveys) == 1
 
 

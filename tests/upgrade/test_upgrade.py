@@ -131,7 +131,7 @@ def test_a_device_goes_on_or_refuses(state: Files, tmp_path: Path) -> None:
         envelopes = [bytes(row[0]) for row in connection.execute("SELECT envelope FROM sent ORDER BY step, attribute")]
     before = (tmp_path / "device").read_bytes()
     try:
-        device = Device(OURS, tmp_path / "device", expect_enrolled=True)
+        device = Device(OURS, tmp_path / "device", expect_enrolled=True, consent="simulated")
     except DeviceError as error:
         assert isinstance(error, WrongSurvey) != same_text(state)
         assert "\n" not in str(error)

@@ -140,9 +140,9 @@ def sqlite_files(survey: Survey, folder: Path) -> Files:
     """The files of a device and of a wallet that have reported three steps, as format and statements."""
     levels = {"zone": "cautious"}
     with patch.object(wallets, "_now_ms", lambda: survey.start_ms):
-        device = Device(survey, folder / "device", levels=levels)
+        device = Device(survey, folder / "device", levels=levels, consent="simulated")
         wallet = Wallet(folder / "wallet", for_ever=1000.0)
-        for each in (device, wallet.device(survey, levels=levels)):
+        for each in (device, wallet.device(survey, levels=levels, consent="simulated")):
             for step in range(3):
                 for attribute, value in (("mode", "bus"), ("zone", 7), ("speed", 12.5), ("set", 3)):
                     each.report(attribute, value, step)

@@ -7,20 +7,25 @@
     sent         the reported steps that are remembered, each with its envelope, and its idempotency key until the envelope is
                  settled or dropped; a dropped envelope is empty
     moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
+    consent      the survey's pin, and the person's answers (`consent`); after a withdrawal, the only table
+    journal      the latest reports that left or may have left; the key until the report is settled
 
-A wallet's file has one set of these tables, without the first one, for each survey (`wallet_file`).
+A wallet's file has one `consent` for all surveys, and for each survey one set of the other tables, without the first one
+(`wallet_file`).
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ldpstream.device.files.sqlite_file import BUSY_S, DEVICE, SQLiteFile, format_of
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
+MAX_JOURNAL = 200  # reports in a journal
 
 _TABLES = {
     "enrolment": "(attribute INTEGER PRIMARY KEY, level INTEGER NOT NULL, answers INTEGER NOT NULL, function INTEGER NOT NULL,"
@@ -49,26 +54,64 @@ class Enrolment:
     phase: int
 
 
+class Left(NamedTuple):
+    """A report that left, or may have left.
+
+    Attributes:
+        at_ms: time of the first attempt by the device's clock, in ms since 1970.
+        step: the report's step.
+        envelope: the bytes.
+        how: "answered": the gateway gave a final answer; "sent": it did not yet; "local": the report was only shown as sent.
+    """
+
+    at_ms: int
+    survey: str
+    attribute: str
+    step: int
+    envelope: bytes
+    how: str
+
+    def __str__(self) -> str:
+        """One line of the journal.
+
+        >>> print(Left(1_767_571_200_000, "commute", "mode", 3, bytes.fromhex("9701"), "sent"))
+        2026-01-05 00:00:00  commute  mode  step 3  sent  9701
+        """
+        time = datetime(1970, 1, 1) + timedelta(milliseconds=self.at_ms)
+        return f"{time:%Y-%m-%d %H:%M:%S}  {self.survey}  {self.attribute}  step {self.step}  {self.how}  {self.envelope.hex()}"
+
+
+def journal_of(connection: sqlite3.Connection, table: str) -> list[Left]:
+    how = "CASE WHEN local THEN 'local' WHEN key IS NULL THEN 'answered' ELSE 'sent' END"
+    rows = connection.execute(f"SELECT at_ms, survey, attribute, step, envelope, {how} FROM {table} ORDER BY number")
+    return [Left(*row) for row in rows]
+
+
 class Store(Protocol):
     """The memory of one device: a file of its own (`MemoFile`), or a part of a wallet (`wallet_file.Place`)."""
 
     @property
     def path(self) -> Path: ...
 
-    def transaction(self) -> AbstractContextManager["Transaction"]: ...
+    def transaction(self, create: bool = False) -> AbstractContextManager["Transaction"]: ...
 
 
 class MemoFile(SQLiteFile):
-    def __init__(self, path: Path, create: bool = True, wait_s: float = BUSY_S) -> None:
-        super().__init__(path, DEVICE, create, wait_s)
+    def __init__(self, path: Path, create: bool = True, wait_s: float = BUSY_S, *, lazy: bool = False) -> None:
+        super().__init__(path, DEVICE, create, wait_s, lazy=lazy)
 
     @contextmanager
-    def transaction(self) -> Iterator["Transaction"]:
+    def transaction(self, create: bool = False) -> Iterator["Transaction"]:
+        """Runs one transaction; with `create`, a lazy file is created if it is missing."""
+        if create and self.lazy:
+            self.prepare(True)
         with self.connection() as connection:
             yield Transaction(connection)
 
 
 class Transaction:
+    _format = DEVICE
+
     def __init__(self, connection: sqlite3.Connection, prefix: str = "") -> None:
         self._db = connection
         self._name_tables(prefix)
@@ -83,20 +126,36 @@ class Transaction:
         self._db.execute(f"PRAGMA user_version = {DEVICE}")
 
     def pin(self) -> str | None:
-        """Returns the survey's pin; None without an enrolment."""
+        """Returns the pin of the survey to which the file belongs; None for an empty file, or without a place in a wallet."""
         if format_of(self._db) == 0:
             return None
+        if not self._has("survey"):
+            return str(self._db.execute("SELECT pin FROM consent").fetchone()[0])
         return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0]).hex()
+
+    def enrolled(self) -> bool:
+        return self._has(self._enrolment)
+
+    def erase(self) -> None:
+        """Erases everything but the consent."""
+        self.drop()
+        self._db.execute("DROP TABLE IF EXISTS survey")
 
     def forget(self) -> None:
         """Erases everything."""
-        self.drop()
-        self._db.execute("DROP TABLE survey")
+        self.erase()
+        self._db.execute("DROP TABLE IF EXISTS consent")
         self._db.execute("PRAGMA user_version = 0")
+
+    def require_room(self, levels: list[int]) -> None:
+        """In a wallet: requires that the survey's claim fits the budget."""
+
+    def _has(self, table: str) -> bool:
+        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
 
     def _name_tables(self, prefix: str) -> None:
         self._enrolment, self._memo, self._sent = (prefix + table for table in _TABLES)
-        self._moment = f"{prefix}moment"
+        self._moment, self._journal = f"{prefix}moment", f"{prefix}journal"
 
     def _tables(self) -> tuple[str, ...]:
         return self._enrolment, self._memo, self._sent
@@ -112,14 +171,54 @@ class Transaction:
         )
 
     def drop(self) -> None:
-        for name in self._tables():
-            self._db.execute(f"DROP TABLE {name}")
-        self._db.execute(f"DROP TABLE IF EXISTS {self._moment}")
+        for name in (*self._tables(), self._moment, self._journal):
+            self._db.execute(f"DROP TABLE IF EXISTS {name}")
 
     def enrolment(self, attribute: int) -> Enrolment:
         read = f"SELECT level, answers, function, fake, phase FROM {self._enrolment} WHERE attribute = ?"
         level, answers, function, fake, phase = self._db.execute(read, (attribute,)).fetchone()
         return Enrolment(level, bool(answers), function, fake, phase)
+
+    # ---- consent
+
+    def consent(self, pin: str) -> str | None:
+        """Returns the kept answers to a survey, as JSON; None without an answer."""
+        if not self._has("consent"):
+            return None
+        row = self._db.execute("SELECT answers FROM consent WHERE pin = ?", (pin,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep_consent(self, pin: str, answers: str) -> None:
+        self._db.execute("CREATE TABLE IF NOT EXISTS consent (pin TEXT PRIMARY KEY, answers TEXT NOT NULL) WITHOUT ROWID")
+        self._db.execute("INSERT OR REPLACE INTO consent VALUES (?, ?)", (pin, answers))
+        self._db.execute(f"PRAGMA user_version = {self._format}")
+
+    def withdraw(self, attribute: int, name: str) -> None:
+        """Erases an attribute's memos, envelopes and journal. The reported steps stay, so that none gets a second report."""
+        self._db.execute(f"DELETE FROM {self._memo} WHERE attribute = ?", (attribute,))
+        self._db.execute(f"UPDATE {self._sent} SET envelope = x'', key = NULL WHERE attribute = ?", (attribute,))
+        if self._has(self._journal):
+            self._db.execute(f"DELETE FROM {self._journal} WHERE attribute = ?", (name,))
+
+    # ---- journal
+
+    def leaves(self, key: str, at_ms: int, survey: str, attribute: str, local: bool) -> bool:
+        """Writes a report into the journal, before its first attempt. Returns false if the report does not wait any more."""
+        row = self._db.execute(f"SELECT step, envelope FROM {self._sent} WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            return False
+        columns = "number INTEGER PRIMARY KEY, at_ms, survey, attribute, step, envelope, local, key UNIQUE"
+        self._db.execute(f"CREATE TABLE IF NOT EXISTS {self._journal} ({columns})")
+        insert = f"INSERT INTO {self._journal} VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
+        again = "ON CONFLICT DO UPDATE SET local = min(local, excluded.local)"
+        self._db.execute(f"{insert} {again}", (at_ms, survey, attribute, *row, local, key))
+        oldest = f"SELECT max(number) - {MAX_JOURNAL} FROM {self._journal}"
+        self._db.execute(f"DELETE FROM {self._journal} WHERE number <= ({oldest})")
+        return True
+
+    def journal(self) -> list[Left]:
+        """Returns the journal, the latest report last."""
+        return journal_of(self._db, self._journal) if self._has(self._journal) else []
 
     # ---- memos
 
@@ -179,6 +278,8 @@ class Transaction:
         if found is None:
             return
         db.execute(f"UPDATE {self._sent} SET key = NULL WHERE key = ?", (key,))
+        if self._has(self._journal):
+            db.execute(f"UPDATE {self._journal} SET key = NULL WHERE key = ?", (key,))
         oldest = db.execute(
             f"SELECT step FROM {self._sent} WHERE attribute = ? AND key IS NULL AND envelope != x''"
             " ORDER BY step DESC LIMIT 1 OFFSET ?",

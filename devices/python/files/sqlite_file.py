@@ -15,7 +15,8 @@ from pathlib import Path
 
 from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
-DEVICE, WALLET, ACTIVITY = 4, 1002, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
+DEVICE, WALLET, ACTIVITY = 5, 1003, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
+FORMER = {DEVICE: 4, WALLET: 1002}  # without consent and journal; the first transaction raises the number
 BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
 DAY_S = 86_400
 
@@ -27,15 +28,23 @@ class SQLiteFile:
         path: the file; its folder must exist.
         file_format: `DEVICE`, `WALLET` or `ACTIVITY`.
         wait_s: longest wait for another transaction, in seconds.
+        lazy: true to create a missing file only by `prepare`. Until then, the file is empty, and keeps nothing.
 
     Raises:
-        StoreCleared: if the file is missing and `create` is false.
+        StoreCleared: if the file is missing, and `create` and `lazy` are false.
         StoreFull: if the disk is full.
         DeviceError: if the path is a folder, or the file cannot be created.
     """
 
-    def __init__(self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S) -> None:
-        self.path, self.format, self.wait_s = path.absolute(), file_format, wait_s
+    def __init__(
+        self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S, *, lazy: bool = False
+    ) -> None:
+        self.path, self.format, self.wait_s, self.lazy = path.absolute(), file_format, wait_s, lazy
+        if not lazy or self.path.exists():
+            self.prepare(create and not lazy)
+
+    def prepare(self, create: bool) -> None:
+        """Creates a missing file if `create` is true, and lets only its owner read and write it. Raises as the constructor."""
         try:
             if self.path.is_dir():
                 raise DeviceError(f"{self.path}: is a folder, not a file")
@@ -62,12 +71,15 @@ class SQLiteFile:
         """
         connection = None
         try:
-            connection = sqlite3.connect(f"{self.path.as_uri()}?mode=rw", uri=True, timeout=self.wait_s, isolation_level=None)
+            database = ":memory:" if self.lazy and not self.path.exists() else f"{self.path.as_uri()}?mode=rw"
+            connection = sqlite3.connect(database, uri=True, timeout=self.wait_s, isolation_level=None)
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
             found = format_of(connection)
-            if found not in (0, self.format):
+            if found == FORMER.get(self.format):
+                connection.execute(f"PRAGMA user_version = {self.format}")
+            elif found not in (0, self.format):
                 raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
             yield connection
             connection.execute("COMMIT")

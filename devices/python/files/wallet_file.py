@@ -5,6 +5,7 @@
                  `fingerprint`, the name, and the wallet's charges
     loss         for every enrolment and attribute: `eps_per_report`, until the device leaves the survey
     survey_N_…   the device's tables for survey N (`memo_file`), until the device leaves the survey
+    consent      the person's answers to each survey, by its pin (`memo_file`)
 
 When the device leaves the survey, the charge for ever becomes the loss of the reports made. The charge per window ends when no
 window can touch both a step before `until_ms` and a present step. `until_ms` is the end of the survey's last step, NULL for a
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from ldpstream.device.claims import added, claim, together
+from ldpstream.device.claims import Claim, added, claim, together
 from ldpstream.device.errors import StoreCleared, WalletFull
 from ldpstream.device.files.memo_file import Enrolment, Transaction
 from ldpstream.device.files.sqlite_file import WALLET, SQLiteFile, format_of
@@ -89,8 +90,8 @@ class Accounts:
         row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (pin,)).fetchone()
         return None if row is None else int(row[0])
 
-    def admit(self, survey: Survey, levels: list[int], from_ms: int) -> int:
-        """Charges a survey's claim and returns the survey's number.
+    def fitting_claim(self, survey: Survey, levels: list[int], from_ms: int) -> Claim:
+        """Returns a survey's claim, which fits the budget.
 
         Args:
             from_ms: beginning of the first step that the device may report.
@@ -106,6 +107,11 @@ class Accounts:
             _require(survey.name, budget.window_s, asked.per_window, per_window, budget.per_window)
         if budget.for_ever is not None:
             _require(survey.name, None, asked.for_ever, for_ever, budget.for_ever)
+        return asked
+
+    def admit(self, survey: Survey, levels: list[int], from_ms: int) -> int:
+        """Charges a survey's claim and returns the survey's number; as `fitting_claim`."""
+        asked = self.fitting_claim(survey, levels, from_ms)
         until_ms = None if survey.n_steps is None else survey.opens_ms(survey.n_steps)
         number = self._db.execute(
             "INSERT INTO survey (fingerprint, name, adds_up, start_ms, step_ms, per_window, for_ever, until_ms)"
@@ -142,6 +148,10 @@ class Accounts:
         self._db.execute("DELETE FROM loss WHERE survey = ?", (number,))
         Transaction(self._db, prefix(number)).drop()
 
+    def drop_consent(self, pin: str) -> None:
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'consent'").fetchone() is not None:
+            self._db.execute("DELETE FROM consent WHERE pin = ?", (pin,))
+
     def rows(self) -> tuple[SurveySpent, ...]:
         found = []
         read = "SELECT number, fingerprint, name, reports, per_window, for_ever FROM survey ORDER BY number"
@@ -159,10 +169,15 @@ class Accounts:
 
 
 class Place:
-    """A survey's place in a wallet: the memory of the device that answers the survey."""
+    """A survey's place in a wallet: the memory of the device that answers the survey.
 
-    def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int]) -> None:
-        self.survey, self.now_ms = survey, now_ms
+    Args:
+        asked: true if the device asks for consent. It then goes on with an enrolment that another process made after a
+            withdrawal.
+    """
+
+    def __init__(self, file: SQLiteFile, survey: Survey, now_ms: Callable[[], int], asked: bool) -> None:
+        self.survey, self.now_ms, self.asked = survey, now_ms, asked
         self.number: int | None = None  # number of the enrolment; None until it is known
         self._file = file
 
@@ -171,35 +186,51 @@ class Place:
         return self._file.path
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, create: bool = False) -> Iterator[Transaction]:
         with self._file.connection() as connection:
             yield _InWallet(connection, self)
 
 
 class _InWallet(Transaction):
+    _format = WALLET
+
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
         found = self._accounts.enrolled(bytes.fromhex(place.survey.pin))
-        if place.number is None:
+        if place.number is None or place.asked:
             place.number = found
         self._enrolled = found is not None and found == place.number
         super().__init__(connection, prefix(place.number or 0))
 
     def enroll(self, pin: str, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
         survey, place = self._place.survey, self._place
-        if self._accounts.budget() is None:
-            raise StoreCleared(f"{place.path}: the file is empty; make a new Wallet to enroll again")
-        first = max(0, survey.step_at(place.now_ms()))
+        first = self._first_step()
         place.number = self._accounts.admit(survey, levels, survey.opens_ms(first))
         self._name_tables(prefix(place.number))
         self._create(draw(), forgotten=first - 1)
 
+    def require_room(self, levels: list[int]) -> None:
+        survey = self._place.survey
+        self._accounts.fitting_claim(survey, levels, survey.opens_ms(self._first_step()))
+
+    def _first_step(self) -> int:
+        if self._accounts.budget() is None:
+            raise StoreCleared(f"{self._place.path}: the file is empty; make a new Wallet to enroll again")
+        return max(0, self._place.survey.step_at(self._place.now_ms()))
+
     def pin(self) -> str | None:
         return self._place.survey.pin if self._enrolled else None
 
+    def enrolled(self) -> bool:
+        return self._enrolled
+
+    def erase(self) -> None:
+        if self._enrolled and self._place.number is not None:
+            self._accounts.leave(self._place.number)
+
     def forget(self) -> None:
-        assert self._place.number is not None
-        self._accounts.leave(self._place.number)
+        self.erase()
+        self._accounts.drop_consent(self._place.survey.pin)
 
 
 def prefix(number: int) -> str:

@@ -30,7 +30,7 @@ class Memory:
         weakref.finalize(self, self.db.close)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, create: bool = False) -> Iterator[Transaction]:
         with self.connection() as connection:
             yield Transaction(connection)
 
@@ -81,7 +81,7 @@ class Rig:
     store: Memory = field(default_factory=Memory)
 
     def __post_init__(self) -> None:
-        self.device = Device(self.asked, self.store)
+        self.device = Device(self.asked, self.store, consent="simulated")
         self.level = self.asked.device_survey.mechanisms[0][0]
         self.phase = 9 % self.level.every_steps
         self.store.db.execute("UPDATE enrolment SET phase = ?", (self.phase,))

@@ -41,7 +41,7 @@ def test_two_processes_count_together(tmp_path: Path) -> None:
 
 
 def test_a_device_answers_only_steps_with_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    activity, device = Activity(tmp_path / "log"), Device(SURVEY, tmp_path / "device")
+    activity, device = Activity(tmp_path / "log"), Device(SURVEY, tmp_path / "device", consent="simulated")
     at(SURVEY, -1, monkeypatch)
     activity.seen()
     assert activity.answer(device) == {}  # the survey has not begun

@@ -62,7 +62,7 @@ def payload(asked: Survey, raw: bytes, step: int) -> bytes:
 @pytest.mark.parametrize("level", [LONG, HASHED, BITS, ONCE, SUBSET, WAVE], ids=lambda x: x["mechanism"])
 def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_path: Path) -> None:
     asked = survey((level,), k=40)
-    device = Device(asked, tmp_path / "study.device")
+    device = Device(asked, tmp_path / "study.device", consent="simulated")
     sent = {}
     for step in (0, 1, 7):
         raw = device.report("q0", 3, step)
@@ -70,7 +70,7 @@ def test_a_step_has_one_report_even_after_a_restart(level: dict[str, Any], tmp_p
         payload(asked, raw, step)
         sent[step] = raw
     assert len(set(sent.values())) == 3
-    for again in (device, Device(asked, tmp_path / "study.device")):
+    for again in (device, Device(asked, tmp_path / "study.device", consent="simulated")):
         assert {step: again.report("q0", 3, step) for step in sent} == sent
         assert again.report("q0", 4, 7) == sent[7]  # another value for the same step: the first value decides
         assert again.spent("q0").reports == 3
@@ -83,7 +83,7 @@ SPACED = {"mechanism": "GRR", "eps": 1.0, "every_steps": 4, "lifetime_reports": 
 
 def test_a_device_reports_at_the_steps_of_its_phase_until_its_limit(tmp_path: Path) -> None:
     asked = survey((SPACED,), window_steps=4)
-    device = Device(asked, tmp_path / "study.device")
+    device = Device(asked, tmp_path / "study.device", consent="simulated")
     made = [step for step in range(40) if device.report("q0", 1, step) is not None]
     assert made == [made[0] + 4 * i for i in range(3)]
     assert made[0] < 4
@@ -101,7 +101,7 @@ def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
     )  # fmt: skip
     seen = Counter[str | None]()
     for i in range(40):
-        device, made = Device(asked, tmp_path / f"{i}.device"), [-1, -1]
+        device, made = Device(asked, tmp_path / f"{i}.device", consent="simulated"), [-1, -1]
         for step in range(18):
             for a, name in enumerate(("q0", "q1")):
                 why = device.silence(name, step)
@@ -137,7 +137,7 @@ def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
 def test_the_phase_is_one_uniform_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for phase in range(4):
         only_draw(monkeypatch, 4, phase)
-        Device(survey((SPACED,), window_steps=4), tmp_path / str(phase))
+        Device(survey((SPACED,), window_steps=4), tmp_path / str(phase), consent="simulated")
         assert rows(tmp_path / str(phase), "SELECT phase FROM enrolment") == [(phase,)]
 
 
@@ -158,14 +158,14 @@ def test_a_key_has_one_memo_that_never_changes(level: dict[str, Any], tmp_path: 
     seen: dict[int, bytes] = {}
     values = [value for step in range(3) for value in range(12)]
     for step, value in enumerate(values):
-        Device(asked, tmp_path / "file").report("q0", value, step)
+        Device(asked, tmp_path / "file", consent="simulated").report("q0", value, step)
         memos = dict(rows(tmp_path / "file", "SELECT key, memo FROM memo"))
         assert memos.items() >= seen.items()
         seen = memos
     function = rows(tmp_path / "file", "SELECT function FROM enrolment")[0][0]
     keys = m.memo_keys(np.array(values), np.full(len(values), function))
     assert seen.keys() == set(keys)
-    assert (Device(asked, tmp_path / "file").spent("q0").eps_t is None) == (len(seen) > 1)
+    assert (Device(asked, tmp_path / "file", consent="simulated").spent("q0").eps_t is None) == (len(seen) > 1)
     assert dict(rows(tmp_path / "file", "SELECT key, reports FROM memo")) == Counter(keys)
     if level is HASHED:
         assert len(seen) <= m.max_memos
@@ -174,7 +174,7 @@ def test_a_key_has_one_memo_that_never_changes(level: dict[str, Any], tmp_path: 
 
 def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
     asked = survey((LONG,), (ONCE,), (BITS,), k=6)
-    device = Device(asked, tmp_path / "study.device")
+    device = Device(asked, tmp_path / "study.device", consent="simulated")
     grr, olh = asked.mechanisms[0][0], asked.mechanisms[1][0]
     for step, value in enumerate([0, 0, 0, 5, 5, 0]):
         for _ in range(2):  # a resend adds no loss
@@ -191,18 +191,18 @@ def test_spent_counts_reports_and_memos(tmp_path: Path) -> None:
 
 def test_a_level_is_chosen_once(tmp_path: Path) -> None:
     asked = survey((LONG, HASHED), (LONG, BITS))
-    device = Device(asked, tmp_path / "study.device", levels={"q1": "b"})
+    device = Device(asked, tmp_path / "study.device", levels={"q1": "b"}, consent="simulated")
     raw = device.report("q1", 0, 0)
     assert raw is not None
     assert open_envelope(asked, raw, asked.opens_ms(0)).level == 1
     for same in ({}, {"q1": "b"}, {"q0": "a"}):
-        assert Device(asked, tmp_path / "study.device", levels=same).report("q1", 0, 0) == raw
+        assert Device(asked, tmp_path / "study.device", levels=same, consent="simulated").report("q1", 0, 0) == raw
     for other in ({"q1": "a"}, {"q0": "b"}):
         with pytest.raises(DeviceError, match=r"permanently [ab], got [ab]; a second level would need a second privacy budget"):
-            Device(asked, tmp_path / "study.device", levels=other)
+            Device(asked, tmp_path / "study.device", levels=other, consent="simulated")
     for wrong in ({"q2": "a"}, {"q0": "c"}):
         with pytest.raises(ValueError, match="must be one of"):
-            Device(asked, tmp_path / "new", levels=wrong)
+            Device(asked, tmp_path / "new", levels=wrong, consent="simulated")
     assert not (tmp_path / "new").exists()
 
 
@@ -211,8 +211,8 @@ def test_a_device_samples_its_attribute_uniformly_and_once(tmp_path: Path, monke
     for a in range(3):
         with monkeypatch.context() as patch:
             only_draw(patch, 3, a)
-            device = Device(asked, tmp_path / str(a))
-        again = Device(asked, tmp_path / str(a))
+            device = Device(asked, tmp_path / str(a), consent="simulated")
+        again = Device(asked, tmp_path / str(a), consent="simulated")
         for step, same in enumerate((device, again)):
             assert [other for other in range(3) if same.report(f"q{other}", 1, step) is not None] == [a]
         assert device.spent(f"q{(a + 1) % 3}").reports == 0
@@ -227,7 +227,7 @@ def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture
     binned = {"name": "age", "bins": [0, 20, 90], "outside": "refuse", "level": [{"name": "a", **LONG}]}
     sized = {"name": "zone", "size": 7, "outside": "refuse", "level": [{"name": "a", **LONG}]}
     asked = small_survey(named, binned, sized, window_steps=1, lateness_steps=1, collection="spl")
-    device = Device(asked, tmp_path / "file")
+    device = Device(asked, tmp_path / "file", consent="simulated")
     secrets: list[Any] = ["SECRET", 4711, -4711, 4711.5, "4711", "4711.5", 10**4711, "9" * 4711, float("nan"), True, None]
     secrets += [["SECRET"], {"SECRET"}, b"SECRET", np.int64(4711), np.array([4711]), 4711 + 1j]
     for attribute in ("city", "age", "zone"):
@@ -254,7 +254,7 @@ def test_a_value_is_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture
 
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
-    device = Device(survey((LONG,)), tmp_path / "study.device")
+    device = Device(survey((LONG,)), tmp_path / "study.device", consent="simulated")
     for step in list[Any]([-1, 0.5, True, 2**63]):
         with pytest.raises(ValueError, match="step must be an integer"):
             device.report("q0", 1, step)
@@ -262,7 +262,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="attribute must be one of q0, got 'other'"):
             ask()
     with pytest.raises(DeviceError, match="cannot be created: No such file"):
-        Device(survey((LONG,)), tmp_path / "missing" / "file")
+        Device(survey((LONG,)), tmp_path / "missing" / "file", consent="simulated")
 
 
 # ---- the file
@@ -271,7 +271,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
     previous = os.umask(0)
     try:
-        Device(survey((LONG,)), tmp_path / "study.device")
+        Device(survey((LONG,)), tmp_path / "study.device", consent="simulated")
         file = tmp_path / "study.device"
         with MemoFile(file).transaction() as memory:
             memory.memo(0, 0, lambda: b"\0")
@@ -284,7 +284,7 @@ def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
             }
         assert pragmas == {"synchronous": 3, "journal_mode": "delete", "secure_delete": 1}
         file.chmod(0o644)
-        Device(survey((LONG,)), tmp_path / "study.device")
+        Device(survey((LONG,)), tmp_path / "study.device", consent="simulated")
         assert file.stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(previous)
@@ -292,7 +292,7 @@ def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
 
 def test_an_unusable_file_is_never_replaced(tmp_path: Path) -> None:
     asked, file = survey((BITS,), k=40), tmp_path / "file"
-    device = Device(asked, file)
+    device = Device(asked, file, consent="simulated")
     device.report("q0", 1, 0)
     kept = file.read_bytes()
     with closing(sqlite3.connect(file)) as connection, connection:
@@ -300,19 +300,19 @@ def test_an_unusable_file_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="the memo of q0 is damaged"):
         device.report("q0", 1, 1)
     file.write_bytes(kept[: len(kept) // 2])  # torn
-    for use in (lambda: device.report("q0", 1, 1), lambda: Device(asked, file)):
+    for use in (lambda: device.report("q0", 1, 1), lambda: Device(asked, file, consent="simulated")):
         with pytest.raises(DeviceError, match="malformed"):
             use()
     file.unlink()
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("PRAGMA user_version = 9")
     with pytest.raises(DeviceError, match="format 9"):
-        Device(asked, file)
+        Device(asked, file, consent="simulated")
 
 
 def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
     asked, file = survey((LONG,), (BITS,), k=40), tmp_path / "file"
-    device = Device(asked, file)
+    device = Device(asked, file, consent="simulated")
     made = {("q0", 3): device.report("q0", 1, 3), ("q1", 2): device.report("q1", 1, 2), ("q1", 3): device.report("q1", 1, 3)}
     waiting = device.waiting()
     assert [(report.attribute, report.step) for report in waiting] == [("q1", 2), ("q0", 3), ("q1", 3)]
@@ -320,11 +320,11 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
     assert len({report.key for report in waiting}) == 3
     assert all(re.fullmatch(KEY, report.key) for report in waiting)
     assert device.report("q0", 2, 3) == made["q0", 3]  # a repeated call changes no key
-    assert Device(asked, file).waiting() == waiting
+    assert Device(asked, file, consent="simulated").waiting() == waiting
     for _ in range(2):
         device.settle(waiting[0])
     assert device.report("q1", 1, 2) == made["q1", 2]  # settled
-    assert Device(asked, file).waiting() == waiting[1:]
+    assert Device(asked, file, consent="simulated").waiting() == waiting[1:]
     for step in range(4, 9):
         device.report("q0", 1, step)
         device.settle(device.waiting()[-1])
@@ -334,7 +334,7 @@ def test_a_report_keeps_one_key_until_it_is_settled(tmp_path: Path) -> None:
 
 def test_forget_needs_confirmation_and_erases_everything(tmp_path: Path) -> None:
     asked, file = survey((BITS,), k=256), tmp_path / "file"
-    device, other = Device(asked, file), Device(asked, file)
+    device, other = Device(asked, file, consent="simulated"), Device(asked, file, consent="simulated")
     raw = device.report("q0", 200, 0)
     [(memo,)] = rows(file, "SELECT memo FROM memo")
     assert raw is not None
@@ -348,7 +348,7 @@ def test_forget_needs_confirmation_and_erases_everything(tmp_path: Path) -> None
     for forgotten in (device, other):
         with pytest.raises(StoreCleared, match="the enrolment was erased; make a new Device to enroll again"):
             forgotten.report("q0", 200, 0)
-    assert Device(asked, file).report("q0", 200, 0) != raw
+    assert Device(asked, file, consent="simulated").report("q0", 200, 0) != raw
 
 
 def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> None:
@@ -360,10 +360,10 @@ def test_fake_data_hides_the_attribute_answered_truthfully(tmp_path: Path) -> No
     asked = survey((sure,), (sure,), (sure,), collection="rs+fd", k=50)
     truly = Counter[str]()
     for person in range(12):
-        device = Device(asked, tmp_path / f"{person}.device")
+        device = Device(asked, tmp_path / f"{person}.device", consent="simulated")
         told: dict[str, list[int]] = {name: [] for name in ("q0", "q1", "q2")}
         for step, value in enumerate([3, 17, 44]):
-            again = Device(asked, tmp_path / f"{person}.device")
+            again = Device(asked, tmp_path / f"{person}.device", consent="simulated")
             for name, answers in told.items():
                 raw = (device if step % 2 else again).report(name, value, step)
                 assert raw is not None

@@ -27,10 +27,10 @@ def cohort_of(raw: bytes | None, step: int) -> int:
 
 
 def test_the_cohort_may_change_and_the_memo_stays(tmp_path: Path) -> None:
-    before = Device(SURVEY, tmp_path / "study.device", cohort="1.0")
+    before = Device(SURVEY, tmp_path / "study.device", cohort="1.0", consent="simulated")
     first = before.report("q", 3, 0)
     assert cohort_of(first, 0) == 0
-    after = Device(SURVEY, tmp_path / "study.device", cohort="1.1")
+    after = Device(SURVEY, tmp_path / "study.device", cohort="1.1", consent="simulated")
     assert after.report("q", 3, 0) == first  # the stored envelope stays as it is
     assert cohort_of(after.report("q", 3, 1), 1) == 1
     assert cohort_of(before.report("q", 3, 2), 2) == 0
@@ -43,21 +43,21 @@ def test_the_cohort_may_change_and_the_memo_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cohort", ["1.2", "", None, "1.0 "])
 def test_an_unknown_cohort_is_one_clear_error_and_stores_nothing(cohort: str | None, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=ALLOWED + repr(cohort)) as caught:
-        Device(SURVEY, tmp_path / "file", cohort=cohort)
+        Device(SURVEY, tmp_path / "file", cohort=cohort, consent="simulated")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "file").exists()
 
 
 def test_a_survey_without_cohorts_takes_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^survey study has no cohort, got '1\.0'$"):
-        Device(PLAIN, tmp_path / "file", cohort="1.0")
-    assert Device(PLAIN, tmp_path / "file").report("q", 3, 0)
+        Device(PLAIN, tmp_path / "file", cohort="1.0", consent="simulated")
+    assert Device(PLAIN, tmp_path / "file", consent="simulated").report("q", 3, 0)
 
 
 def test_a_wallet_passes_the_cohort_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Clock(monkeypatch)
     wallet = Wallet(tmp_path / "wallet", for_ever=1e9)
     step = SURVEY.step_at(time.time_ns() // 1_000_000)
-    assert cohort_of(wallet.device(SURVEY, cohort="other").report("q", 3, step), step) == 2
+    assert cohort_of(wallet.device(SURVEY, cohort="other", consent="simulated").report("q", 3, step), step) == 2
     with pytest.raises(ValueError, match=ALLOWED):
-        wallet.device(SURVEY)
+        wallet.device(SURVEY, consent="simulated")

@@ -38,7 +38,7 @@ import json, random, sys
 from ldpstream.device import Device
 from ldpstream.surveys import load_survey
 
-device, steps = Device(load_survey(sys.argv[1]), sys.argv[2]), list(range(60))
+device, steps = Device(load_survey(sys.argv[1]), sys.argv[2], consent="simulated"), list(range(60))
 random.Random(sys.argv[3]).shuffle(steps)
 print(json.dumps([(step, device.report("q0", step * 37 % 300, step).hex()) for step in steps]))
 """
@@ -78,9 +78,9 @@ def test_a_crash_before_any_statement_keeps_the_memo_and_the_reports(folder: Pat
     survey, file, emitted = load_survey(folder / "survey.toml"), folder / "file", list[bytes | None]()
     with crashing(file, monkeypatch, emitted.copy) as found:
         for step in range(3):
-            emitted.append(Device(survey, file).report("q0", 7, step))
+            emitted.append(Device(survey, file, consent="simulated").report("q0", 7, step))
     for number, before in enumerate(found):
-        device = Device(survey, folder / str(number))
+        device = Device(survey, folder / str(number), consent="simulated")
         reports = [device.report("q0", 7, step) or b"" for step in range(3)]
         assert reports[: len(before)] == before
         [(memo,)] = rows(folder / str(number), "SELECT memo FROM memo")

@@ -69,7 +69,7 @@ def emptied(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
 @contextmanager
 def exchanged(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
     with away(file, patch):
-        Device(make_survey({"zone": (4, [level("GRR")])}), file)
+        Device(make_survey({"zone": (4, [level("GRR")])}), file, consent="simulated")
         yield
         file.unlink()
 
@@ -82,7 +82,7 @@ def test_an_error_releases_no_report(
     trouble: Callable[..., Any], error: type[DeviceError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
-    device = Device(SURVEY, file, wait_s=0.01)
+    device = Device(SURVEY, file, wait_s=0.01, consent="simulated")
     before = device.report("zone", 0, 0) if error is not StoreFull else None
     with trouble(file, monkeypatch):
         for _ in range(2):
@@ -94,7 +94,7 @@ def test_an_error_releases_no_report(
             assert str(caught.value).isprintable()
         if error in (StoreHeld, StoreCleared, WrongSurvey):
             with pytest.raises(error):
-                Device(SURVEY, file, expect_enrolled=True, wait_s=0.01)
+                Device(SURVEY, file, expect_enrolled=True, wait_s=0.01, consent="simulated")
     assert device.spent("zone").reports == len(device.waiting()) == (before is not None)
     raw = device.report("zone", VALUE, 1)
     assert raw is not None
@@ -105,10 +105,10 @@ def test_an_error_releases_no_report(
 def test_a_cleared_file_is_noticed_only_by_an_application_that_expects_it(tmp_path: Path) -> None:
     file = tmp_path / "file"
     with pytest.raises(StoreCleared, match="the file is missing, but the device had enrolled"):
-        Device(SURVEY, file, expect_enrolled=True)
+        Device(SURVEY, file, expect_enrolled=True, consent="simulated")
     assert not file.exists()
-    Device(SURVEY, file)
-    assert Device(SURVEY, file, expect_enrolled=True).report("zone", 1, 0)
+    Device(SURVEY, file, consent="simulated")
+    assert Device(SURVEY, file, expect_enrolled=True, consent="simulated").report("zone", 1, 0)
 
 
 def test_a_full_disk_prevents_the_first_enrolment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +117,15 @@ def test_a_full_disk_prevents_the_first_enrolment(tmp_path: Path, monkeypatch: p
 
     with monkeypatch.context() as patch, pytest.raises(StoreFull, match="cannot be created: No space left"):
         patch.setattr(os, "open", refuse)
-        Device(SURVEY, tmp_path / "file")
-    assert Device(SURVEY, tmp_path / "file").report("zone", 1, 0)
+        Device(SURVEY, tmp_path / "file", consent="simulated")
+    assert Device(SURVEY, tmp_path / "file", consent="simulated").report("zone", 1, 0)
 
 
 def test_a_clock_that_went_back_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(step: int) -> None:
         monkeypatch.setattr("ldpstream.device.device.time.time_ns", lambda: SURVEY.opens_ms(step) * 1_000_000)
 
-    device, sent = Device(SURVEY, tmp_path / "file"), {}
+    device, sent = Device(SURVEY, tmp_path / "file", consent="simulated"), {}
     for step in range(10):
         at(step)
         sent[step] = device.report("zone", VALUE)
@@ -153,5 +153,5 @@ def test_a_survey_without_a_randomizer_is_refused_before_the_enrolment(tmp_path:
     survey: Survey = make_survey({"zone": (4, [level("GRR")])})
     survey.__dict__["mechanisms"] = ((TruncatedGeometric(4, 1.0),),)
     with pytest.raises(UnknownSurvey, match="devices have no randomizer for"):
-        Device(survey, tmp_path / "file")
+        Device(survey, tmp_path / "file", consent="simulated")
     assert not (tmp_path / "file").exists()

@@ -19,6 +19,7 @@ import pytest
 
 from deploy.local.children import start_child
 from ldpstream.device import Device, routes
+from ldpstream.device.consent.consent import SWITCHES
 from ldpstream.runtime.clock import now_ms
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import Survey, load_survey, open_envelope
@@ -40,6 +41,12 @@ LEVELS = [
     {"name": "cautious", "mechanism": "L-OSUE", "eps_inf": 1.0, "eps_1": 0.5},
 ]
 MODE = {"name": "mode", "values": ["car", "bus", "bicycle"], "level": LEVELS}
+
+
+@pytest.fixture(autouse=True)
+def no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SWITCHES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -107,9 +114,9 @@ def appended_by_two_runs(program: str, folder: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(routes, "_opener", lambda: loses)
         program = program.replace("http://127.0.0.1:8081", served.url)
         exec(program, {})  # our own documentation
-        assert Device(survey, folder / "me.device").waiting()
+        assert Device(survey, folder / "me.device", consent="simulated").waiting()
         exec(program, {})
-        assert not Device(survey, folder / "me.device").waiting()
+        assert not Device(survey, folder / "me.device", consent="simulated").waiting()
         return len(served.rig.log.counted())
 
 

@@ -95,7 +95,7 @@ def linked(requests: Iterable[Request], rng: random.Random) -> set[str]:
 
 def lives(site: RelaySite, folder: Path, now: Callable[[int], None] = lambda _: None) -> list[Request]:
     """Two devices report at every step, and send until nothing waits. `now` is called with the device that acts."""
-    devices = [Device(SURVEY, folder / f"{i}.device", {"zone": LEVELS[i]}) for i in range(2)]
+    devices = [Device(SURVEY, folder / f"{i}.device", {"zone": LEVELS[i]}, consent="simulated") for i in range(2)]
     senders = [Sender(device, site.relay.device_side()) for device in devices]
     acts = list[tuple[float, int, int]]()  # time, device, and the step to report or -1 to send
     for step in range(5, 5 + STEPS):

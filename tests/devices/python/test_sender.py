@@ -39,7 +39,7 @@ def survey() -> Survey:
 
 
 def device_with_reports(survey: Survey, folder: Path, *ahead: int) -> Device:
-    device, step = Device(survey, folder / "one.device"), survey.step_at(now_ms())
+    device, step = Device(survey, folder / "one.device", consent="simulated"), survey.step_at(now_ms())
     for steps in ahead:
         device.report(survey.attributes[0].name, 1, step + steps)
     return device
@@ -230,5 +230,5 @@ def test_pauses_grow_and_differ(survey: Survey, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_malformed_url_is_refused(url: str, survey: Survey, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a gateway's URL must be http\[s\]://host\[:port\]\[/path\] .*, got") as caught:
-        Sender(Device(survey, tmp_path / "one.device"), url)
+        Sender(Device(survey, tmp_path / "one.device", consent="simulated"), url)
     assert "secret" not in str(caught.value)

@@ -32,7 +32,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[RelaySite]:
 
 
 def device_with_reports(folder: Path, *steps: int, survey: Survey = SURVEY) -> Device:
-    device = Device(survey, folder / "one.device")
+    device = Device(survey, folder / "one.device", consent="simulated")
     for step in steps:
         device.report("zone", 1, step)
     return device
@@ -86,15 +86,15 @@ class Early(Seeded):
 def test_the_moment_is_uniform_over_the_step_after_the_report(tmp_path: Path) -> None:
     """The false-alarm rate is 1e-6. The control is a device that sends no report in the last tenth of a step."""
     for kind, expected in ((Seeded, True), (Early, False)):
-        found = np.bincount(cells(kind(SURVEY, tmp_path / kind.__name__), range(800)), minlength=20)
+        found = np.bincount(cells(kind(SURVEY, tmp_path / kind.__name__, consent="simulated"), range(800)), minlength=20)
         assert (chisquare(found).pvalue > 1e-6) == expected
 
 
 def test_the_moment_outlives_a_restart_and_also_in_a_wallet(tmp_path: Path) -> None:
     wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
     for device, again in (
-        (device_with_reports(tmp_path, 5), Device(SURVEY, tmp_path / "one.device")),
-        (wallet.device(replaced := relay_survey("OUE")), wallet.device(replaced)),
+        (device_with_reports(tmp_path, 5), Device(SURVEY, tmp_path / "one.device", consent="simulated")),
+        (wallet.device(replaced := relay_survey("OUE"), consent="simulated"), wallet.device(replaced, consent="simulated")),
     ):
         step = device.survey.step_at(2**41)
         device.report("zone", 1, step)
@@ -102,12 +102,12 @@ def test_the_moment_outlives_a_restart_and_also_in_a_wallet(tmp_path: Path) -> N
         due = {report.step: report.due_ms for report in again.waiting()}
         assert device.survey.step_at(due[step]) == step + 1
         again.forget(confirm="relayed")
-    assert Device(SURVEY, tmp_path / "one.device").waiting() == []
-    assert wallet.device(replaced).waiting() == []
+    assert Device(SURVEY, tmp_path / "one.device", consent="simulated").waiting() == []
+    assert wallet.device(replaced, consent="simulated").waiting() == []
 
 
 def test_a_survey_without_a_relay_draws_and_stores_no_moment(tmp_path: Path) -> None:
-    plain = Device(plain_survey(), tmp_path / "plain.device")
+    plain = Device(plain_survey(), tmp_path / "plain.device", consent="simulated")
     plain.report("zone", 1, 5)
     assert moment(plain) == 0
     assert b"moment" not in (tmp_path / "plain.device").read_bytes()
@@ -126,7 +126,7 @@ def test_a_sender_without_the_relay_is_refused(site: RelaySite, tmp_path: Path) 
     for url in (site.gateway.url, site.relay.url):
         with pytest.raises(RelayRequired, match="survey relayed requires a relay"):
             Sender(device, url)
-    plain = Device(plain_survey(), tmp_path / "plain.device")
+    plain = Device(plain_survey(), tmp_path / "plain.device", consent="simulated")
     with pytest.raises(ValueError, match='set relay = "required" in the survey'):
         Sender(plain, site.relay.device_side())
 
@@ -181,7 +181,7 @@ def test_reports_that_are_overdue_do_not_leave_together(site: RelaySite, tmp_pat
         waits.add(outcome.retry_after_s)
         if turn == 0:
             assert outcome.accepted == 1
-        device = Device(SURVEY, tmp_path / f"{turn}.device")
+        device = Device(SURVEY, tmp_path / f"{turn}.device", consent="simulated")
         device.report("zone", 1, 5)
         device.report("zone", 1, 6)
         site.relay.seen.clear()
@@ -283,7 +283,7 @@ def test_no_envelope_is_larger_than_the_largest(cohorts: int | None, tmp_path: P
     level = {"name": "x", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
     keys = {} if cohort is None else {"cohort": cohort}
     survey = small_survey({"name": "a", "size": 1000, "level": [level]}, relay="required", lateness_steps=2, **keys)
-    device = Device(survey, tmp_path / "one", cohort=None if cohort is None else "63")
+    device = Device(survey, tmp_path / "one", cohort=None if cohort is None else "63", consent="simulated")
     sizes = [len(device.report("a", 1, step) or b"") for step in (0, 127, 128, 65_535, 65_536, 2**32, 2**62)]
     assert max(sizes) == largest_envelope(survey)
 

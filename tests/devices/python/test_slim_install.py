@@ -49,10 +49,10 @@ def scripted(self, n):  # the same bytes in every process
 
 SecureRandom.bytes = scripted
 survey = load_survey(sys.argv[1])
-device = Device(survey, sys.argv[2])
+device = Device(survey, sys.argv[2], consent="simulated")
 sent = [device.report(a.name, [3] if a.most else 3, step).hex() for step in range(9) for a in survey.attributes]
 wallet = Wallet(sys.argv[2] + ".wallet", per_window=1e9, window_s=60)
-sent.append(wallet.device(survey).report("GRR", 3, 10**9).hex())
+sent.append(wallet.device(survey, consent="simulated").report("GRR", 3, 10**9).hex())
 
 class Gateway(BaseHTTPRequestHandler):
     def do_POST(self):
@@ -67,7 +67,7 @@ class Gateway(BaseHTTPRequestHandler):
 server = HTTPServer(("127.0.0.1", 0), Gateway)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 for i, path in enumerate(sys.argv[3:]):
-    asked = Device(load_survey(path), f"{sys.argv[2]}.{i}")
+    asked = Device(load_survey(path), f"{sys.argv[2]}.{i}", consent="simulated")
     made = asked.answer({a.name: a.labels[0] if a.values else 1 for a in asked.survey.attributes}, 3)
     outcome = Sender(asked, f"http://127.0.0.1:{server.server_port}").attempt()
     assert (outcome.accepted, outcome.waiting) == (len(made), 0), (path, outcome)

@@ -23,14 +23,14 @@ Emitted = dict[tuple[str, int], bytes | None]
 def life(file: Path, emitted: Emitted) -> None:
     """Joins two surveys, leaves one of them, joins the third survey, and is refused by the wallet."""
     wallet = Wallet(file, **LIMITS)
-    emitted["a", STEP] = wallet.device(SURVEYS["a"]).report("q0", 1, STEP)
-    device = wallet.device(SURVEYS["b"])
+    emitted["a", STEP] = wallet.device(SURVEYS["a"], consent="simulated").report("q0", 1, STEP)
+    device = wallet.device(SURVEYS["b"], consent="simulated")
     for step in (STEP, STEP + 1):
         emitted["b", step] = device.report("q0", 2, step)
     device.forget(confirm="b")
-    wallet.device(SURVEYS["c"])
+    wallet.device(SURVEYS["c"], consent="simulated")
     with pytest.raises(WalletFull):
-        wallet.device(SURVEYS["b"])
+        wallet.device(SURVEYS["b"], consent="simulated")
 
 
 def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
@@ -51,7 +51,7 @@ def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
     left = {row.survey for row in accounts if row.left}
     for (name, step), envelope in emitted.items():
         if name not in left:
-            assert wallet.device(SURVEYS[name], expect_enrolled=True).report("q0", 4, step) == envelope
+            assert wallet.device(SURVEYS[name], expect_enrolled=True, consent="simulated").report("q0", 4, step) == envelope
     return accounts
 
 

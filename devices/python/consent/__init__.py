@@ -1,0 +1,1 @@
+"""What a person answered and sees: consent, question, preview and journal."""

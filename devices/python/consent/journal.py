@@ -1,0 +1,28 @@
+"""The journal: the reports that left or may have left a device.
+
+    python -m ldpstream.device journal FILE        shows the journal of a device's or wallet's file, without a network
+
+A journal has the bytes that left, never a true value. It has at most `memo_file.MAX_JOURNAL` reports of a survey. A withdrawal
+of the consent erases it.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from ldpstream.device.errors import DeviceError
+from ldpstream.device.files.memo_file import Left, journal_of
+
+
+def read_journal(path: Path) -> list[Left]:
+    """Returns the journal of a device's or wallet's file, by survey, without changing the file.
+
+    Raises:
+        DeviceError: if the file is missing, is no SQLite database or cannot be read.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            named = "SELECT name FROM sqlite_master WHERE name = 'journal' OR name LIKE 'survey%journal' ORDER BY rowid"
+            return [left for (table,) in connection.execute(named).fetchall() for left in journal_of(connection, table)]
+    except sqlite3.Error as error:
+        raise DeviceError(f"{path}: {error}") from None

@@ -1,0 +1,91 @@
+"""Words for the person: the question that an application shows, and the parts of a report.
+
+All texts are plain text, from the survey's own words. The devices in other languages use the same words (`words.json` of the
+test vectors). A chance is that of a guesser who at first considers all answers equally likely. It follows from the loss, and
+holds even if the answers to the other questions are hints.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ldpstream.device.claims import largest_loss, together
+from ldpstream.mechanisms.wording import plural
+from ldpstream.surveys import Attribute, Survey
+
+DRAWN: Final = "Your device sends a random answer. Your true answer only changes the chances of the draw."
+NOT_PROTECTED: Final = "Not protected: that you take part, when you send, and which question a report is about."
+STOP: Final = (
+    "You can stop at any time. Then this device sends nothing more, and erases what it keeps. Reports that it sent stay in the"
+    " histograms."
+)
+SAME: Final = "the same for all participants"
+_UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"))
+
+
+def question(survey: Survey, levels: Sequence[int]) -> str:
+    """Returns the text by which an application asks for consent, one sentence or two a line.
+
+    Args:
+        levels: the index of the level of each attribute.
+    """
+    owner = ", ".join(text for text in (survey.owner, survey.contact) if text)
+    kept = _duration(survey.retention_steps * survey.step_seconds)
+    one = together([_one(survey, a, level) for a, level in enumerate(levels)], survey.collection == "spl")
+    every = largest_loss(survey, levels)
+    guesses = [
+        f"A {_guess(a)} is right for at most {_people(0, a)} without a report, {_people(one, a)} with the reports of one step,"
+        f" and {_people(every, a)} with all reports while your answers stay the same."
+        for a in survey.attributes
+    ]
+    lines = [survey.title or survey.name, survey.description, f"Purpose: {survey.purpose or 'not stated.'}"]
+    lines += [f"Asked by: {owner or 'not stated.'}", f"Questions: {', '.join(a.name for a in survey.attributes)}.", DRAWN]
+    lines += [*guesses, NOT_PROTECTED, f"Kept: the service keeps the histograms for {kept}.", STOP]
+    return "\n".join(line for line in lines if line)
+
+
+def explained(survey: Survey, envelope: bytes) -> list[tuple[bytes, str]]:
+    """Returns the parts of an envelope of the survey, each with what it can reveal. Together, the parts are the envelope."""
+    fields = msgspec.msgpack.decode(envelope)
+    _, _, a, level, step, _, *cohort, _ = fields
+    asked, one = survey.attributes[a], _one(survey, a, level)
+    said = [
+        f"the version of the form: {SAME}",
+        f"that you take part in {survey.name}: {SAME}",
+        f"the question: {asked.name}",
+        f"the level that you chose: {asked.levels[level].name}" if len(asked.levels) > 1 else f"the level: {SAME}",
+        f"the time: step {step}, of {_duration(survey.step_seconds)}",
+        f"the number of reports: {SAME}",
+        *(f"your device's group: {survey.cohort_name(index)}" for index in cohort),
+        f"a random answer: a {_guess(asked)} is right for at most {_people(one, asked)}, without it {_people(0, asked)}",
+    ]
+    data = [msgspec.msgpack.encode(value) for value in fields]
+    return [(envelope[:1], f"the form: {SAME}"), *zip(data, said, strict=True)]
+
+
+def _one(survey: Survey, attribute: int, level: int) -> float:
+    chosen = survey.attributes[attribute].levels[level]
+    return (chosen.eps if chosen.eps is not None else chosen.eps_1 or 0.0) / survey.share
+
+
+def _guess(attribute: Attribute) -> str:
+    return f"guess whether {attribute.name} has a value" if attribute.most else f"guess of {attribute.name}"
+
+
+def _people(eps: float, attribute: Attribute) -> str:
+    """Returns the chance of a right guess, if the loss is eps nats, rounded up to a number of people."""
+    k = 2 if attribute.most else attribute.k
+    people = math.ceil(100 / (1 + (k - 1) * math.exp(-eps)) - 1e-9)
+    return f"{people} of 100" if people < 100 else "no useful limit"
+
+
+def _duration(seconds: int) -> str:
+    """Returns a time, rounded up to its largest unit that occurs twice.
+
+    >>> _duration(86_400), _duration(30 * 86_400), _duration(90)
+    ('24 hours', '30 days', '90 seconds')
+    """
+    unit, name = next((unit for unit in _UNITS if seconds >= 2 * unit[0]), (1, "second"))
+    return plural(str(-(-seconds // unit)), name)
