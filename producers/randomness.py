@@ -21,6 +21,8 @@ class Purpose(IntEnum):
     PHASES = 7
     COHORTS = 8
     NUMBERS = 9
+    LIVES = 10
+    USE = 11
 
 
 def stream(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

@@ -378,6 +378,22 @@ def one_machine_command(
     write_json(json, msgspec.to_builtins(result))
 
 
+@app.command(name="usage")
+def usage_command(
+    installations: Annotated[int, typer.Option(min=100, help="simulated installations of each year")] = 5000,
+    years: Annotated[int, typer.Option(min=1, help="number of simulated years")] = 20,
+    processes: Annotated[int | None, typer.Option(min=1, help="number of processes", show_default="one for each core")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Measure how often the intervals of recipes, and of numbers of people, contain the truth of simulated years."""
+    from lab.bench.usage import bench, table, totals
+
+    with activity() as progress:
+        found = bench(installations, years, processes, progress)
+    console.print(table(found), totals(found))
+    write_json(json, found)
+
+
 @app.command(name="week")
 def week_command(
     devices: Annotated[int, typer.Option(min=24, help="number of devices; each reports three attributes once a day")] = 50_000,

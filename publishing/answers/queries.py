@@ -36,6 +36,15 @@ class CohortQuery(TableQuery):
     cohort: Cohort = Field(None, description="a cohort of the survey, for the spans step and window; default: all people")
 
 
+class UsageQuery(BaseModel):
+    """Selects several steps."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    step: Step = Field(None, description="the last step; default: the latest published step")
+    last: int = Field(52, ge=1, le=1000, description="number of steps, up to `step`")
+
+
 class EstimateQuery(CohortQuery):
     """Also selects an estimator."""
 

@@ -33,6 +33,7 @@ from ldpstream.publishing.answers.shares import (
 )
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import by_cohort, of_pair
+from ldpstream.publishing.answers.usage import Usage, recipes_of, usage_of
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, plain, plain_number
 from ldpstream.publishing.estimates.growth import Growth, growth_of
@@ -345,6 +346,19 @@ class ApiResponses:
             **of_steps(self._survey, found, every), survey=self._survey.name, attribute=name, span=span, cohort=query.cohort,
             estimator=self._estimator(found[-1], None), lines=lines,
         )  # fmt: skip
+
+    def usage(self, query: queries.UsageQuery) -> Usage:
+        names = [attribute.name for attribute in recipes_of(self._survey)]
+        if not names:
+            raise NotFound(f"survey {self._survey.name} has no attribute with a recipe, so its reports count no people")
+        steps = kept_steps(self._survey, self._source.progress(), self._step(query.step), query.last)
+        places = [(name, step) for step in steps for name in names]
+        published = self._source.get([publication_key(name, "step", step) for name, step in places])
+        found = {place: p for place, p in zip(places, published, strict=True) if p is not None}
+        answer = usage_of(self._survey, found, steps)
+        if not answer.steps:
+            raise NotFound(f"no estimate of {' and '.join(names)} yet")
+        return answer
 
     def _last(self, name: str, query: queries.NumbersQuery) -> tuple[list[Publication], int]:
         progress, latest = self._source.progress(), self.latest_step() if query.step is None else query.step

@@ -14,9 +14,10 @@ from typing import Any
 from fastapi.responses import Response
 
 from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Table
+from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.estimates.cross_table import TableShares
 
-Estimates = Histogram | Series | NumberSeries | Comparison | Table | Overview
+Estimates = Histogram | Series | NumberSeries | Comparison | Table | Overview | Usage
 Columns = dict[str, Any]  # by name: a list with the cell of every row, or one cell for all rows
 
 OF_VALUE = {
@@ -33,6 +34,8 @@ class Csv(Response):
 def file_name(of: Estimates, kind: str) -> str:
     if isinstance(of, Overview):
         return _named((of.survey, of.cohort, "overview", of.span, "step", of.step), kind)
+    if isinstance(of, Usage):
+        return _named((of.survey, "usage", "step", of.steps[0], of.steps[-1]), kind)
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
     subtracted = of.before.cohort if isinstance(of, Comparison) and of.before.cohort != of.cohort else None
     own = None if isinstance(of, Table) else of.cohort
@@ -54,7 +57,7 @@ def _steps(of: Histogram | Series | NumberSeries | Table) -> list[int]:
 def csv_of(of: Estimates) -> Response:
     """Returns the table of an answer. The last columns of every table name its source."""
     columns = _columns(of) | {"survey": of.survey}
-    if not isinstance(of, Overview):
+    if not isinstance(of, Overview | Usage):
         columns |= {"attribute": of.attribute, "span": of.span, "estimator": of.estimator}
     n_rows = next(len(column) for column in columns.values() if isinstance(column, list))
     cells = (column if isinstance(column, list) else repeat(column, n_rows) for column in columns.values())
@@ -81,6 +84,8 @@ def _columns(of: Estimates) -> Columns:
             }  # fmt: skip
             cells = {name: [getattr(one, field)[i] for one, i in places] for name, field in OF_VALUE.items()}
             return cells | span | {name: [getattr(one, name) for one, _ in places] for name in OF_ATTRIBUTE}
+        case Usage():
+            return _columns_of_usage(of)
         case Series():
             rows = [(i, line) for i in range(len(of.steps)) for line in of.lines]
             return _steps_of(of) | {
@@ -114,6 +119,21 @@ def _columns(of: Estimates) -> Columns:
                 **_span(of), "interval_withheld": of.interval_withheld,
                 "independence_p": None if of.independence is None else of.independence.p,
             }  # fmt: skip
+
+
+def _columns_of_usage(of: Usage) -> Columns:
+    """A row for each step and number, and for each cell of the retention triangle: `after` is its number of steps."""
+    lines = {"people": of.people, "people a day": of.a_day, f"people in {of.in_many} steps": of.in_steps}
+    known = [(name, line) for name, line in lines.items() if line is not None]
+    steps = range(len(of.steps))
+    rows: list[Any] = [(i, name, None, line.values[i], line.low[i], line.high[i]) for i in steps for name, line in known]
+    for cohort in of.retention:
+        i, back = of.steps.index(cohort.step), cohort.shares
+        rows += [(i, "share back", n + 1, *row) for n, row in enumerate(zip(back.values, back.low, back.high, strict=True))]
+    starts, ends = ([utc(at) for at in times] for times in (of.start_ms, of.end_ms))
+    names = ("step", "start", "end", "complete", "number", "after", "value", "low", "high")
+    cells = [(of.steps[i], starts[i], ends[i], of.complete[i], *row) for i, *row in rows]
+    return {name: [cell[place] for cell in cells] for place, name in enumerate(names)}
 
 
 def _within(side: str, part: TableShares) -> Columns:

@@ -22,11 +22,13 @@ from ldpstream.publishing.answers.queries import (
     SeriesQuery,
     StatusQuery,
     TableQuery,
+    UsageQuery,
 )
 from ldpstream.publishing.answers.responses import ApiResponses, NotFound, Truths
 from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Status, Table
 from ldpstream.publishing.answers.summaries import Summarizer
 from ldpstream.publishing.answers.survey_info import SurveyInfo
+from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.api.card import card
 from ldpstream.publishing.api.csv_answers import Csv, Estimates, csv_of, file_name
 from ldpstream.publishing.api.errors import FAILURES, describe
@@ -130,6 +132,12 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         if one is None:
             raise NotFound(f"no attribute {attribute!r} in this overview")
         return Svg(card(overview, one))
+
+    @api.get("/api/v1/usage", responses=describe(Usage))
+    @api.get("/api/v1/usage.csv", response_class=Csv, responses=FAILURES)
+    def get_usage(request: Request, query: Annotated[UsageQuery, Query()], of: Served = found) -> Response:
+        """The people who use an application: a step, a day, in several steps, and who came back after their first use."""
+        return _answer(request, of.responses.usage(query))
 
     @api.get(OF_ATTRIBUTE + "/histogram", responses=describe(Histogram))
     @api.get(OF_ATTRIBUTE + "/histogram.csv", response_class=Csv, responses=FAILURES)

@@ -47,10 +47,12 @@ def values(
     survey: "Survey", data: Path | None, first_step: int | None, users: int, steps: int, seed: int, missing: str | None
 ) -> "ValueSource":
     from ldpstream.producers.people_file import read_people  # only here: NumPy loads slowly, and the help needs this module
+    from ldpstream.producers.usage import UsageValues
     from ldpstream.producers.values import MarkovValues
 
     if data is None:
-        return MarkovValues(survey, users, steps, seed)
+        recipes = any(attribute.recipe for attribute in survey.attributes)
+        return (UsageValues if recipes else MarkovValues)(survey, users, steps, seed)
     return read_people(data, survey, first_step, steps, tell, missing_words(missing))
 
 

@@ -1,0 +1,33 @@
+"""A small year of the study of recipes: the intervals contain the truth."""
+
+from scipy.stats import binom
+
+from lab.bench.usage import SAMPLE, Checked, totals, year
+from ldpstream.surveys import parse_survey
+from ldpstream.surveys.survey_file import toml_document
+
+STEPS, FALSE_ALARM = 8, 1e-4
+
+
+def covered(checked: Checked, part: float) -> bool:
+    """True if the truth lies in this part of the interval around the estimate."""
+    return (
+        checked.value - part * (checked.value - checked.low)
+        <= checked.truth
+        <= checked.value + part * (checked.high - checked.value)
+    )
+
+
+def test_the_intervals_of_a_year_hold_and_narrower_ones_do_not() -> None:
+    """One-time levels, whose noise is new at each step: misses are as in tosses, with 5 % each at most."""
+    document = toml_document(SAMPLE.read_text())
+    for attribute in document["attribute"]:
+        attribute["level"] = [{"name": "once", "mechanism": "GRR", "eps": 2.0}]
+    found = year(6000, 7, STEPS, parse_survey(document))
+    n, missed = len(found.checked), sum(not covered(checked, 1.0) for checked in found.checked)
+    most = int(binom.isf(FALSE_ALARM, n, 0.05))
+    assert n >= 55
+    assert missed <= most
+    assert sum(not covered(checked, 0.4) for checked in found.checked) > most  # the control
+    assert all(value == true for value, true in found.people)
+    assert "wrong at 0 steps" in totals([found])

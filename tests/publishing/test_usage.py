@@ -1,0 +1,116 @@
+"""Numbers of people: with almost no noise they are those of the simulated people; with noise their intervals hold."""
+
+import csv
+import io
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from ldpstream.producers.usage import UsageValues
+from ldpstream.publishing.api.app import create_api
+from ldpstream.publishing.api.routes import Served
+from ldpstream.services.demo import Demo
+from ldpstream.surveys import Survey, load_survey
+from tests.ldpstream.test_mistakes import ROOT
+from tests.small_survey import small_survey
+
+N, STEPS, WEEK = 2000, 5, 604_800
+EXACT: dict[str, Any] = {"name": "exact", "mechanism": "GRR", "eps": 45.0}  # divided by three: one report in 400 000 is wrong
+DAYS: dict[str, Any] = {"name": "days", "size": 8, "ordered": True, "recipe": {"measure": "active_days"}}
+AGE: dict[str, Any] = {"name": "age", "values": ["a", "b", "c", "d"], "recipe": {"measure": "age", "edges": [1, 2, 3]}}
+PAUSE: dict[str, Any] = {"name": "pause", "bins": [1, 2, 3, 4, 999], "recipe": {"measure": "absence"}}
+
+
+def survey_of(**keys: Any) -> Survey:
+    asked = [attribute | {"level": [EXACT]} for attribute in (DAYS, AGE, PAUSE)]
+    return small_survey(*asked, **{"step_seconds": WEEK, "collection": "spl"} | keys)
+
+
+def client_of(survey: Survey, source: UsageValues) -> TestClient:
+    demo = Demo(survey, source, 1)
+    demo.run(lambda step, made: None)
+    return TestClient(create_api(Served(survey, demo.service.results, demo.service.rejected)))
+
+
+@cache
+def exact() -> tuple[Survey, UsageValues, TestClient]:
+    survey = survey_of()
+    return survey, UsageValues(survey, N, STEPS, 3), client_of(survey, UsageValues(survey, N, STEPS, 3))
+
+
+def present(source: UsageValues) -> list[set[int]]:
+    return [set(source.at(step, 0)[0].tolist()) for step in range(STEPS)]
+
+
+def test_people_of_steps_of_days_and_of_several_steps_are_those_of_the_simulation() -> None:
+    _, source, client = exact()
+    came, usage = present(source), client.get("/api/v1/usage").json()
+    assert usage["steps"] == list(range(STEPS))
+    assert usage["people"]["values"] == usage["people"]["low"] == usage["people"]["high"] == [len(people) for people in came]
+    assert not usage["at_least"]
+    days = [source.at(step, 0)[1].sum() / 7 for step in range(STEPS)]
+    assert usage["a_day"]["values"] == pytest.approx(days, rel=0.02)  # the default estimator expects smooth shares
+    assert usage["in_many"] == 4
+    assert usage["in_steps"]["values"][:3] == [None] * 3
+    four = [len(set.union(*came[step - 3 : step + 1])) for step in range(3, STEPS)]
+    assert usage["in_steps"]["values"][3:] == pytest.approx(four, rel=0.002)
+
+
+def test_the_retention_triangle_follows_the_people_of_each_first_step() -> None:
+    _, source, client = exact()
+    came, usage = present(source), client.get("/api/v1/usage").json()
+    assert [row["step"] for row in usage["retention"]] == list(range(STEPS))
+    for row in usage["retention"]:
+        people, ages = source.at(row["step"], 1)
+        new = set(people[ages == 0].tolist())
+        assert row["people"] == pytest.approx(len(new), abs=0.5)
+        known = [len(new & came[at]) / len(new) if at < STEPS else None for at in range(row["step"] + 1, row["step"] + 3)]
+        assert row["shares"]["values"] == pytest.approx(known, abs=0.005)
+
+
+def test_the_table_has_a_row_for_each_number_and_each_share() -> None:
+    _, _, client = exact()
+    usage, found = client.get("/api/v1/usage?last=2").json(), client.get("/api/v1/usage.csv?last=2")
+    rows = list(csv.DictReader(io.StringIO(found.text)))
+    assert 'filename="small-usage-step-3-4.csv"' in found.headers["Content-Disposition"]
+    assert [(row["step"], row["number"]) for row in rows[:3]] == [
+        ("3", n) for n in ("people", "people a day", "people in 4 steps")
+    ]
+    assert [row["value"] for row in rows if row["number"] == "people"] == [str(float(n)) for n in usage["people"]["values"]]
+    shares = [row for row in rows if row["number"] == "share back"]
+    assert [(row["step"], row["after"]) for row in shares] == [("3", "1"), ("3", "2"), ("4", "1"), ("4", "2")]
+    assert [float(row["value"]) for row in shares if row["value"]] == [usage["retention"][0]["shares"]["values"][0]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "weight"),
+    [({"collection": "smp"}, 1), ({"window_steps": 2, "spaced": 2}, 2), ({"other": True}, 4 / 3)],
+)
+def test_people_are_counted_by_the_devices_own_draws(keys: dict[str, Any], weight: float) -> None:
+    """At most one of four true numbers is outside its interval: a false alarm in 1 of 70 seeds."""
+    level = EXACT | ({"every_steps": keys.pop("spaced")} if "spaced" in keys else {})
+    others = [{"name": "mode", "size": 3, "level": [EXACT]}] if keys.pop("other", False) else []
+    asked = [attribute | {"level": [level]} for attribute in (DAYS, AGE, PAUSE)]
+    survey = small_survey(*asked, *others, **{"step_seconds": WEEK, "collection": "smp"} | keys)
+    source = UsageValues(survey, N, 4, 3)
+    usage = client_of(survey, source).get("/api/v1/usage").json()["people"]
+    truth = np.array([source.at(step, 0)[0].size for step in range(4)])
+    low, high = np.array(usage["low"]), np.array(usage["high"])
+    assert ((low <= truth) & (truth <= high)).sum() >= 3
+    assert (low < high).all() == (weight > 1)
+    if weight > 1:  # the control: the number of reports is no number of people
+        assert not (low <= truth / weight).any()
+
+
+def test_a_survey_without_recipes_counts_no_people_and_an_unused_one_has_no_estimate() -> None:
+    plain = load_survey(ROOT / "surveys" / "samples" / "travel.toml")
+    service = Demo(plain, UsageValues(survey_of(), 10, 2, 1), 1).service
+    missing = TestClient(create_api(Served(plain, service.results, service.rejected))).get("/api/v1/usage")
+    assert (missing.status_code, "no attribute with a recipe" in missing.text) == (404, True)
+    survey = survey_of()
+    service = Demo(survey, UsageValues(survey, 10, 2, 1), 1).service
+    early = TestClient(create_api(Served(survey, service.results, service.rejected))).get("/api/v1/usage")
+    assert (early.status_code, "nothing published yet" in early.text) == (404, True)
