@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from lab.drawn_tables import drawn_table
-from ldpstream.estimators import Estimate, empirical_bayes
+from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth import density_models
 from ldpstream.estimators.smooth import numbers as module
@@ -307,6 +307,21 @@ def test_intervals_of_shares_hold_where_neighbours_differ_a_little(monkeypatch: 
     monkeypatch.setattr(density_models, "UNEVEN", ())
     monkeypatch.setattr(module, "LEAST_PART", 0.0)
     assert held() < 0.8
+
+
+def test_only_raw_intervals_hold_if_all_people_round_their_numbers() -> None:
+    """Every fourth bin is ten times as frequent as the others, which the counts do not show: docs/howto/numbers.md warns of it.
+
+    In 20 other runs, 19 % of the default intervals hold, and 95 % of those of the raw inversion.
+    """
+    rng, m, f = np.random.default_rng(4), SquareWave(64, 1.0), np.where(np.arange(64) % 4, 0.1, 1.0)
+    f /= f.sum()
+    tables = [drawn(m, f, 10_000, rng) for _ in range(4)]
+    eb, mi = (
+        np.mean([(low <= f) & (f <= high) for low, high in (estimator(m, table).interval() for table in tables)])
+        for estimator in (estimate, matrix_inversion)
+    )
+    assert mi > 0.85 > 0.5 > eb
 
 
 @pytest.mark.parametrize("reports", [1, 5])

@@ -13,7 +13,7 @@ const WHY = {
   several: "Each share is the share of people who chose this value. The last bars tell how many values people choose: \"at most 1\" is the share of people who chose one value or none.",
   chosen: "The mean number of values that a person chooses.",
   error: "The standard error: the typical distance between the estimate and the truth. In about two of three cases the distance is smaller.",
-  interval: "The interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. With an order or many values, some intervals hold only on average over the values: values that differ from all others can miss more often. With 100 values, expect about five intervals without the truth.",
+  interval: "The interval contains the true share in about 95 of 100 cases. It covers the randomization and the choice of the people, if those who report are a random sample. With an order or many values, some intervals hold only on average over the values: values that differ from all others can miss more often. If people round their numbers, most intervals can miss; those of mi hold. With 100 values, expect about five intervals without the truth.",
   truth: "The true share. Only a simulation knows it.",
   others: "All values that are not shown, together. Their sum has no interval here.",
   cohort: "A public fact about each device, such as its version or its country. Reports carry it in clear. The histogram of a cohort uses only its own reports, and needs the least number of people that the survey states.",
