@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PYTHONS := 3.11 3.12 3.13 # those of the classifiers in pyproject.toml
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
 .PHONY: demo test kernels lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
@@ -20,8 +21,16 @@ quick: lint                       ## ruff, types, the contract of GRR and L-GRR,
 fast: $(VENV)/.dev                ## the tests that need no service
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services
 
-matrix: $(VENV)/.dev              ## the same tests on every Python version that the project supports
-	$(BIN)/python -m tests.matrix
+matrix:                           ## the same tests on every Python version that the project supports; needs uv
+	failed=; for version in $(PYTHONS); do \
+	  made=$(VENV)/matrix/$$version; \
+	  uv venv -q --seed --allow-existing --python $$version $$made && \
+	  uv pip install -q --require-hashes --python $$made/bin/python -r requirements-dev.lock && \
+	  uv pip install -q --no-deps --python $$made/bin/python -e . && \
+	  $$made/bin/python -m lab.peers.environment && \
+	  $$made/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/services \
+	  || failed="$$failed $$version"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 fuzz: $(VENV)/.dev                ## more random lists of faults, damaged envelopes and odd count tables than the tests
 	$(BIN)/python -m tests.faults.search --first $(or $(SEED),100000) --lists $(or $(LISTS),10000)
