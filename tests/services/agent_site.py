@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,14 +19,14 @@ from deploy.local.children import start_child
 from ldpstream.agents import Record, tally
 from ldpstream.engines import CountStore, PaneKey
 from ldpstream.engines.kafka.redis_store import RedisCountStore
-from ldpstream.engines.kafka.topics import ensure_topics
+from ldpstream.engines.kafka.topics import ensure_topics, group_id
 from ldpstream.mechanisms import CountTable
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import REASONS, Reason, Survey, load_survey
 from tests.agents.samples import PANES, sound, spoilt
 
-from .rig import ENDED_S, PATIENCE_S, STOPPED, patiently, wait_until
+from .rig import ENDED_S, PATIENCE_S, STOPPED, patiently, read_records, wait_until
 
 PARTITIONS = 4
 ROOT = Path(__file__).parents[2]
@@ -134,21 +134,16 @@ class Site:
 
         wait_until(reached, what)
 
-    def read(self, topic: str) -> Iterator[Any]:
-        """Yields all records of a topic."""
-        with KafkaConsumer(bootstrap_servers=self.settings.kafka) as consumer:
-            partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-            consumer.assign(partitions)
-            consumer.seek_to_beginning(*partitions)
-            ends = consumer.end_offsets(partitions)
-            while any(consumer.position(p) < ends[p] for p in partitions):
-                for records in consumer.poll(timeout_ms=500).values():
-                    yield from records
+    def read(self, topic: str) -> list[Any]:
+        return read_records(self.settings.kafka, topic)
+
+    @property
+    def group(self) -> str:
+        return group_id(self.survey)
 
     def group_offsets(self) -> dict[int, int]:
         """Offsets that the consumer group has committed, by partition."""
-        group = f"ldpstream-{self.survey.name}-{self.survey.fingerprint.hex()}"
-        with KafkaConsumer(bootstrap_servers=self.settings.kafka, group_id=group, enable_auto_commit=False) as consumer:
+        with KafkaConsumer(bootstrap_servers=self.settings.kafka, group_id=self.group, enable_auto_commit=False) as consumer:
             found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
         return {p: offset for p, offset in found.items() if offset is not None}
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 from redis import RedisError
 
 from deploy.local import servers
@@ -34,7 +36,7 @@ T = TypeVar("T")
 
 __all__ = [
     "ENDED_S", "LOOPBACK", "PATIENCE_S", "STOPPED", "KafkaNode", "NodeError", "Pausable", "RedisNode", "Services",
-    "free_ports", "freeze", "get", "missing", "patiently", "start_command", "temporary_folder", "wait_until",
+    "free_ports", "freeze", "get", "missing", "patiently", "read_records", "start_command", "temporary_folder", "wait_until",
 ]  # fmt: skip
 
 PATIENCE_S = 240.0  # longest wait in a test, then the test fails; enough for a very busy machine
@@ -160,6 +162,32 @@ def patiently(ask: Callable[[], T]) -> T:
         return time.monotonic() > deadline
 
     return wait_for("Kafka", ask, stop, print)
+
+
+def read_records(kafka: str, topic: str, **options: Any) -> list[Any]:
+    """Returns all records of a topic; those of a partition are in order.
+
+    Starts again after an error: on a busy machine the broker's session may expire, and the broker then lists no brokers.
+    """
+
+    def read() -> list[Any]:
+        with KafkaConsumer(bootstrap_servers=kafka, group_id=None, **options) as consumer:
+            partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            ends, found = consumer.end_offsets(partitions), list[Any]()
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                found += [record for records in consumer.poll(timeout_ms=500).values() for record in records]
+            return found
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return read()
+        except KafkaError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def freeze(process: subprocess.Popen[Any]) -> None:

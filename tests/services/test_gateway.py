@@ -30,8 +30,7 @@ from ldpstream.surveys import Survey, open_envelope, parse_survey, seal
 from ldpstream.surveys.report_key import HEADER
 from tests.small_survey import small_text
 
-from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, get, start_command, wait_until
-from .test_kafka_sink import read_records
+from .rig import ENDED_S, PATIENCE_S, KafkaNode, free_ports, get, read_records, start_command, wait_until
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "token-of-the-service-tests"
@@ -184,12 +183,11 @@ def insist(gateway: Process, part: list[bytes], reports: int | None = None) -> N
 def in_log(bootstrap: str, survey: Survey) -> Counter[bytes]:
     """Returns the envelopes in the log as agents count them: envelopes with the same report key once, and no markers."""
     places, counted = dict[bytes, int](), Counter[bytes]()
-    for records in read_records(bootstrap, survey.reports_topic):
-        for record in records:
-            key = dict(record.headers).get(HEADER)
-            counted[record.value] += bool(record.value) and key not in places
-            if key is not None:
-                assert places.setdefault(key, record.partition) == record.partition, "one report key in two partitions"
+    for record in read_records(bootstrap, survey.reports_topic):
+        key = dict(record.headers).get(HEADER)
+        counted[record.value] += bool(record.value) and key not in places
+        if key is not None:
+            assert places.setdefault(key, record.partition) == record.partition, "one report key in two partitions"
     return +counted
 
 

@@ -2,13 +2,11 @@
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
 from ldpstream.producers import kafka_sink
 from ldpstream.producers.kafka_sink import KafkaSink
@@ -16,44 +14,15 @@ from ldpstream.producers.sinks import SinkError
 from ldpstream.runtime.settings import Settings
 
 from .conftest import MakeTopic
-from .rig import PATIENCE_S, KafkaNode
+from .rig import PATIENCE_S, KafkaNode, read_records
 
 
 def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int]]]:
     """Returns each partition's records: key, value, append time."""
-    found = read_records(bootstrap, topic)
-    return [[(record.key, record.value, record.timestamp) for record in records] for records in found]
-
-
-def read_records(bootstrap: str, topic: str) -> list[list[ConsumerRecord]]:
-    """Returns each partition's records.
-
-    Starts again after an error: on a busy machine the broker's session may expire, and the broker then lists no brokers.
-    """
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return _read(bootstrap, topic, deadline)
-        except KafkaError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
-
-
-def _read(bootstrap: str, topic: str, deadline: float) -> list[list[ConsumerRecord]]:
-    with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", group_id=None) as consumer:
-        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
-        if not partitions:
-            raise UnknownTopicOrPartitionError(topic)
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        records: dict[TopicPartition, list[ConsumerRecord]] = {tp: [] for tp in partitions}
-        while any(len(records[tp]) < ends[tp] for tp in partitions):
-            for tp, polled in consumer.poll(timeout_ms=200).items():
-                records[tp] += polled
-            if time.monotonic() > deadline:
-                raise KafkaTimeoutError(f"read {sum(map(len, records.values()))} of {sum(ends.values())} records")
-    return list(records.values())
+    found = defaultdict[int, list[tuple[bytes | None, bytes, int]]](list)
+    for record in read_records(bootstrap, topic):
+        found[record.partition].append((record.key, record.value, record.timestamp))
+    return list(found.values())
 
 
 def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_topic: MakeTopic) -> None:

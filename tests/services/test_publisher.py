@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer
 from msgspec.structs import replace
 
 from ldpstream.engines.kafka.topics import TopicError, ensure_topics
@@ -19,7 +19,7 @@ from ldpstream.services.kafka_publisher import KafkaPublisher
 from ldpstream.surveys import Survey, load_survey
 from ldpstream.surveys.questions import MAX_VALUES
 
-from .rig import KafkaNode
+from .rig import KafkaNode, read_records
 
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
 
@@ -30,16 +30,8 @@ def publication(survey: Survey, step: int, complete: bool) -> Publication:
 
 def all_published(settings: Settings, topic: str) -> list[Publication]:
     """All committed publications of the topic, in order."""
-    options = {"isolation_level": "read_committed", "group_id": None}
-    with KafkaConsumer(bootstrap_servers=settings.kafka, **options) as consumer:
-        where = TopicPartition(topic, 0)
-        consumer.assign([where])
-        consumer.seek_to_beginning(where)
-        end, found = consumer.end_offsets([where])[where], list[Publication]()
-        while consumer.position(where) < end:
-            for records in consumer.poll(timeout_ms=500).values():
-                found += [msgspec.json.decode(record.value, type=Publication) for record in records]
-    return found
+    records = read_records(settings.kafka, topic, isolation_level="read_committed")
+    return [msgspec.json.decode(record.value, type=Publication) for record in records]
 
 
 def published(settings: Settings, topic: str) -> list[tuple[int, bool]]:

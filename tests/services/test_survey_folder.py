@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient
 
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
@@ -21,7 +21,7 @@ from ldpstream.surveys import load_survey
 from ldpstream.surveys.envelope import decode_envelope
 from tests.agents.samples import sound
 
-from .agent_site import PARTITIONS, SURVEY, Site
+from .agent_site import SURVEY, Site
 from .rig import ENDED_S, PATIENCE_S, free_ports, get, start_command, wait_until
 
 MakeFolderSite = Callable[[str], "FolderSite"]
@@ -34,12 +34,9 @@ class FolderSite(Site):
     def file(self) -> Path:
         return self.folder / "surveys" / f"{self.survey.name}.toml"
 
-    def group_offsets(self) -> dict[int, int]:
-        with KafkaConsumer(
-            bootstrap_servers=self.settings.kafka, group_id=self.settings.group, enable_auto_commit=False
-        ) as consumer:
-            found = {p: consumer.committed(TopicPartition(self.survey.reports_topic, p)) for p in range(PARTITIONS)}
-        return {p: offset for p, offset in found.items() if offset is not None}
+    @property
+    def group(self) -> str:
+        return self.settings.group
 
     def exchange(self, rng: np.random.Generator, n: int) -> None:
         """Sends envelopes, and waits until they are counted."""
