@@ -57,6 +57,9 @@ class UsageValues:
         cuts = asked.recipe.edges or (asked.bins or range(asked.k + 1))[1:-1]
         return self._present, np.searchsorted(np.asarray(cuts, float), self.measured(asked.recipe), side="right")
 
+    def numbers(self, step: int, attribute: int) -> None:
+        """See `ValueSource.numbers`. Returns None: only the values are known."""
+
     def days_of_use(self) -> Histories:
         """Returns the use on each day of the latest step: whether each person used the application, (n, days), and the number
         and the total milliseconds of each event, (events, n, days)."""
