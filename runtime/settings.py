@@ -146,7 +146,7 @@ class Settings(BaseSettings):
     gateway_host: Host = "127.0.0.1"
     """address that the gateway listens on"""
     gateway_tokens_file: Path | None = None
-    """file of accepted bearer tokens, one a line, at least 16 characters; a line `collector TOKEN` has the token of
+    """file of accepted bearer tokens, a different one a line, at least 16 characters; a line `collector TOKEN` has the token of
     a collector, which may send many reports together and has no budget; without a token of devices anybody may report"""
     gateway_relay_keys_file: Path | None = None
     """file of the keys for reports through a relay, made by `ldpstream relay-key`; without this file the gateway takes none"""
