@@ -58,18 +58,15 @@ def cards_of(survey: Survey, found: Sequence[tuple[Attribute, Publication, Publi
 
 def shown(survey: Survey, card: Card, find: str | None, top: int) -> AttributeOverview | None:
     """Returns the `top` largest shares of a card, of the values that `find` matches; None if it matches no value."""
-    a, of, shares = card.attribute, card.of, card.shares
-    wanted = "" if find is None else find.casefold()
-    everything = wanted in a.name.casefold()
-    found = [v for v, label in enumerate(a.labels) if everything or wanted in label.casefold()]
-    values = sorted(found, key=lambda v: -np.nan_to_num(shares[v]))[:top]
-    if a.in_order:
-        values.sort()
-    if not values:
+    a, of, shares, wanted = card.attribute, card.of, card.shares, (find or "").casefold()
+    everything, order = wanted in a.name.casefold(), np.argsort(-card.shares, kind="stable")
+    found = order[np.array([everything or wanted in label.casefold() for label in a.labels])[order]]
+    values = np.sort(found[:top]) if a.in_order else found[:top]
+    if not values.size:
         return None
     return AttributeOverview(
-        **shares_of(survey, card.p, default_estimator(survey, card.p), shares, (card.low, card.high), np.array(values)),
-        found=len(found), differences=plain(of.differences[values]), difference_low=plain(of.low[values]),
+        **shares_of(survey, card.p, default_estimator(survey, card.p), shares, (card.low, card.high), values),
+        found=found.size, differences=plain(of.differences[values]), difference_low=plain(of.low[values]),
         difference_high=plain(of.high[values]), clear=card.clear[values].tolist(),
         number_differences={} if card.before is None else number_differences(card.before.numbers, card.p.numbers),
     )  # fmt: skip
@@ -79,7 +76,7 @@ class Changes:
     """The differences of all values of all attributes, one after another."""
 
     def __init__(self, cards: Sequence[Card]) -> None:
-        self._places = [(card.attribute, v) for card in cards for v in range(card.attribute.k)]
+        self._cards, self._starts = cards, np.cumsum([0, *(card.attribute.k for card in cards)])
         self._differences, self._p, self._low, self._high = (
             np.concatenate([getattr(card.of, name) for card in cards]) for name in ("differences", "p", "low", "high")
         )
@@ -87,23 +84,21 @@ class Changes:
         self._clearest = np.lexsort((-np.abs(self._differences), self._p)).tolist()  # the last key counts first
 
     def text(self, verb: tuple[str, str]) -> str:
-        return sentences.change(
-            self._name, self._differences, self._low, self._high, self._clear, self._clearest, verb
-        )  # fmt: skip
+        return sentences.change(self._name, self._differences, self._low, self._high, self._clear, self._clearest, verb)
 
     def _name(self, i: int) -> str:
-        attribute, v = self._places[i]
-        return sentences.value_name(attribute.label(v), attribute.name)
+        return sentences.value_name(self.at(i).label, self.at(i).attribute)
 
     def clearest(self, n: int) -> list[Change]:
-        return [
-            Change(
-                attribute=self._places[i][0].name, value=self._places[i][1], label=self._places[i][0].label(self._places[i][1]),
-                difference=plain_number(self._differences[i]), low=plain_number(self._low[i]),
-                high=plain_number(self._high[i]), clear=bool(self._clear[i]),
-            )
-            for i in self._clearest[:n]
-        ]  # fmt: skip
+        return [self.at(i) for i in self._clearest[:n]]
+
+    def at(self, i: int) -> Change:
+        place = int(np.searchsorted(self._starts, i, side="right")) - 1
+        attribute, v = self._cards[place].attribute, int(i - self._starts[place])
+        return Change(
+            attribute=attribute.name, value=v, label=attribute.label(v), difference=plain_number(self._differences[i]),
+            low=plain_number(self._low[i]), high=plain_number(self._high[i]), clear=bool(self._clear[i]),
+        )  # fmt: skip
 
 
 def present(cards: Sequence[Card]) -> str:
