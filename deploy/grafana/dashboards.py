@@ -1,7 +1,7 @@
-"""Makes the two Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json."""
+"""Makes the three Grafana dashboards: `python deploy/grafana/dashboards.py` writes dashboards/*.json."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grafana_foundation_sdk.builders import dashboard, prometheus, stat, table, timeseries
@@ -34,6 +34,7 @@ from panel_shapes import (
     interval,
     late,
     lines,
+    losses,
     many_lines,
     number,
     p_values,
@@ -89,7 +90,7 @@ RIGHT = (
     "(whole device: of all attributes, with the strongest possible hints; at first, all values are equally likely)"
 )
 # the most frequent values of the last estimate within the time shown, even if the estimator has stopped since
-TOP = f"topk(10, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
+TOP = f"topk(7, max by (value) (last_over_time(ldpstream_frequency_ratio{ESTIMATE}[$__range] @ end())))"
 OUTCOMES, ACCEPTED = "sum by (outcome) (rate(ldpstream_gateway_requests_total%s[$__rate_interval]))", '{outcome="accepted"}'
 
 
@@ -122,7 +123,7 @@ POPULATION = (
           ((f"max(ldpstream_frequency_ratio{VALUE})", "estimate"),
            (f"max(ldpstream_frequency_low_ratio{VALUE})", "95 % from"),
            (f"max(ldpstream_frequency_high_ratio{VALUE})", "95 % to")), 12, 14),
-    Panel(many_lines, "Most frequent values over time", "The ten most frequent values of the latest estimate.", "percentunit",
+    Panel(many_lines, "Most frequent values over time", "The seven most frequent values of the latest estimate.", "percentunit",
           ((f"{BY_VALUE} (ldpstream_frequency_ratio{ESTIMATE}) and on (value) {TOP}", "{{value}}"),), 24, 10),
     Panel(percentiles, "Mean and percentiles of the numbers, with intervals of 95 %",
           "For an attribute with bins or ordered numbers, in the numbers' unit. Assumes numbers spread evenly within a bin.",
@@ -168,9 +169,9 @@ PRIVACY = (
     Panel(chances, "Chance of a right guess: value may change", f"{RIGHT}: the value at one step.", "percentunit",
           ((f"{BY_LEVEL} (ldpstream_privacy_guess_changing_ratio{LEVELS})", "{{attribute}} · {{level}}"),
            (f"{BY_LEVEL} (ldpstream_privacy_guess_device_changing_ratio{LEVELS})", WHOLE))),
-    Panel(counts, "Privacy loss in nats: value never changed", "ε_t; the table shows its bound ε∞.", "none",
+    Panel(losses, "Privacy loss in nats: value never changed", "ε_t; the table shows its bound ε∞.", "none",
           ((f"{BY_LEVEL} (ldpstream_privacy_eps_t_nats{LEVELS})", "{{attribute}} · {{level}}"),)),
-    Panel(counts, "Privacy loss in nats: value may change", "Between any two sequences of values: exact, or a proven bound.",
+    Panel(losses, "Privacy loss in nats: value may change", "Between any two sequences of values: exact, or a proven bound.",
           "none",
           ((f"{BY_LEVEL} (ldpstream_privacy_eps_sequence_nats{LEVELS})", "{{attribute}} · {{level}}"),)),
     Panel(number, "Reports a second", "Counted by all agents.", "short",
@@ -208,6 +209,14 @@ PRIVACY = (
           ((f"{BY_LEVEL} (ldpstream_crowd_reports{LEVELS})", "{{attribute}} · {{level}}"),
            (f"max(ldpstream_crowd_assumed_reports{LEVELS})", "assumed")), 24,
           empty="this survey assumes no crowd"),
+)  # fmt: skip
+
+ALL = {panel.title: panel for panel in (*POPULATION, *PRIVACY)}
+FIRST = (
+    *(replace(ALL[title], width=4) for title in ("Reports", "Complete?", "Jumps in this time")),
+    replace(ALL["Estimate overdue"], shape=number, width=4, height=4, steps=((None, "green"), (OVERDUE_MS // 1000, "red"))),
+    *(replace(ALL[title], width=4) for title in ("Records waiting", "Envelopes rejected")),
+    replace(ALL["Histogram"], height=12), replace(ALL["Most frequent values over time"], width=12, height=12),
 )  # fmt: skip
 
 
@@ -276,6 +285,7 @@ def dashboards() -> dict[str, str]:
     labels = {row.name: row.label for row in ESTIMATORS if row.make is not None}
     estimator = choice("estimator", "Estimator (window, step)", labels)
     return {
+        "first.json": build("ldpstream-first", "ldpstream: first look", FIRST, (survey, attribute, span, estimator)),
         "population.json": build(
             "ldpstream-population", "ldpstream: population", POPULATION, (survey, attribute, span, estimator, value)
         ),

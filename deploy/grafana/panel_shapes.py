@@ -18,8 +18,6 @@ from grafana_foundation_sdk.models.dashboard import (
     ValueMappingResult,
 )
 
-from ldpstream.publishing.estimates.thresholds import BUDGET_LIMIT
-
 LEAST_P = 1e-9  # end of the p-values' axis, which is logarithmic; a smaller p-value is drawn here
 NO_REPORT, UNCHANGED, CHANGING, USED = "No report", "Value unchanged", "Value changing", "Bound used"
 TEXT = DynamicConfigValue("unit", "string")  # otherwise Grafana would show the value "3" as 300 %
@@ -45,7 +43,12 @@ def late() -> timeseries.Panel:
 
 
 def chances() -> timeseries.Panel:
-    return lines().min(0).max(1)
+    dashed = DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [8, 8]})
+    return lines().min(0).max(1).override_by_regexp("/whole device/", [dashed])
+
+
+def losses() -> timeseries.Panel:
+    return lines().scale_distribution(ScaleDistributionConfig().type(ScaleDistribution.LOG).log(10))
 
 
 def fits() -> timeseries.Panel:
@@ -59,7 +62,8 @@ def p_values() -> timeseries.Panel:
 
 def interval() -> timeseries.Panel:
     blue = DynamicConfigValue("color", {"mode": "fixed", "fixedColor": "blue"})
-    edge = [blue, DynamicConfigValue("custom.lineWidth", 0), DynamicConfigValue("custom.showPoints", "never")]
+    hidden = DynamicConfigValue("custom.hideFrom", {"legend": True, "tooltip": False, "viz": False})
+    edge = [blue, hidden, DynamicConfigValue("custom.lineWidth", 0), DynamicConfigValue("custom.showPoints", "never")]
     shade = [DynamicConfigValue("custom.fillBelowTo", "95 % from"), DynamicConfigValue("custom.fillOpacity", 25)]
     return (
         lines()
@@ -141,14 +145,13 @@ def promises() -> table.Panel:
         "Value #D": USED, "Value #E": "ε_t", "Value #F": "ε∞", "Value #G": "ε_sequence",
     }  # fmt: skip
     whole, nats = DynamicConfigValue("max", 1), [DynamicConfigValue("unit", "none"), DynamicConfigValue("decimals", 2), UNKNOWN]
-    orange = {"mode": "absolute", "steps": [{"value": None, "color": "blue"}, {"value": BUDGET_LIMIT, "color": "orange"}]}
     made = rows(("level", "attribute"), ("Time",), named)
     for column in ("Attribute", "Level"):
         made = made.override_by_name(column, [TEXT])
     made = made.override_by_name(NO_REPORT, [DynamicConfigValue("custom.width", 110)])
     for column in (UNCHANGED, CHANGING):
         made = made.override_by_name(column, bar(whole))
-    made = made.override_by_name(USED, bar(whole, UNKNOWN, DynamicConfigValue("thresholds", orange)))
+    made = made.override_by_name(USED, bar(whole, UNKNOWN))
     for column in ("ε_t", "ε∞", "ε_sequence"):
         made = made.override_by_name(column, [*nats, DynamicConfigValue("custom.width", 100)])
     return made

@@ -10,4 +10,3 @@ LAG_LIMIT: Final = 10_000  # records in the log that are not counted yet
 REJECTED_LIMIT: Final = 0.05  # share of the envelopes that the agents reject
 CLIENT_LIMIT: Final = 0.05  # share of one client in the reports of an attribute and step
 LOAD_LIMIT: Final = 0.5  # share of an estimator's time that the estimates of all its surveys take
-BUDGET_LIMIT: Final = 0.8  # share of `eps_lifetime` that the reports have used

@@ -128,7 +128,7 @@ def defaults(panel: dict[str, Any]) -> dict[str, Any]:
 
 def test_columns_of_tables_have_the_names_of_their_queries() -> None:
     tables = [panel for panel in panels() if panel["type"] == "table"]
-    assert len(tables) == 2
+    assert len(tables) == 3
     for panel in tables:
         named = panel["transformations"][-1]["options"]["renameByName"]
         assert {f"Value #{target['refId']}": target["legendFormat"] for target in panel["targets"]}.items() <= named.items()
@@ -154,7 +154,6 @@ def test_thresholds_are_those_of_the_alerts() -> None:
         "Jumps in this time": {1},
         "Significance of differences (p-value)": {5.7e-7},
         "Estimate against mechanism": {-6, 6},
-        "Chance of a right guess, and privacy loss in nats": {0.8},
         "Records waiting": {10_000},
         "Envelopes rejected": {0.05},
         "Agents that count": {1},
