@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ldpstream.device.activity import Activity
+    from ldpstream.device.async_sender import AsyncSender
     from ldpstream.device.consent.consent import Consent, ConsentMode, switched_off
     from ldpstream.device.consent.journal import read_journal
     from ldpstream.device.consent.preview import Preview
@@ -33,17 +34,17 @@ if TYPE_CHECKING:
     from ldpstream.device.wallet import Wallet, WalletSpent
 
 __all__ = [
-    "LOCAL", "Activity", "Attempt", "Budget", "ClockWentBack", "Consent", "ConsentMode", "CostlySurvey", "Device",
-    "DeviceError", "Left", "NotSigned", "Preview", "Relay", "RelayRequired", "Sender", "Silence", "Spent", "StepForgotten",
-    "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet", "WalletFull", "WalletSpent",
-    "WrongSurvey", "read_journal", "switched_off",
+    "LOCAL", "Activity", "AsyncSender", "Attempt", "Budget", "ClockWentBack", "Consent", "ConsentMode", "CostlySurvey",
+    "Device", "DeviceError", "Left", "NotSigned", "Preview", "Relay", "RelayRequired", "Sender", "Silence", "Spent",
+    "StepForgotten", "StoreCleared", "StoreFull", "StoreHeld", "SurveySpent", "UnknownSurvey", "Waiting", "Wallet",
+    "WalletFull", "WalletSpent", "WrongSurvey", "read_journal", "switched_off",
 ]  # fmt: skip
 
 _HOMES = {  # every other name is an error
-    "LOCAL": "routes", "Activity": "activity", "Attempt": "sender", "Budget": "files.wallet_file",
-    "Consent": "consent.consent", "ConsentMode": "consent.consent", "Device": "device", "Left": "files.memo_file",
-    "Preview": "consent.preview", "Relay": "routes", "Sender": "sender", "Silence": "device", "Spent": "device",
-    "SurveySpent": "files.wallet_file", "Waiting": "device", "Wallet": "wallet", "WalletSpent": "wallet",
+    "LOCAL": "routes", "Activity": "activity", "AsyncSender": "async_sender", "Attempt": "sender",
+    "Budget": "files.wallet_file", "Consent": "consent.consent", "ConsentMode": "consent.consent", "Device": "device",
+    "Left": "files.memo_file", "Preview": "consent.preview", "Relay": "routes", "Sender": "sender", "Silence": "device",
+    "Spent": "device", "SurveySpent": "files.wallet_file", "Waiting": "device", "Wallet": "wallet", "WalletSpent": "wallet",
     "read_journal": "consent.journal", "switched_off": "consent.consent",
 }  # fmt: skip
 

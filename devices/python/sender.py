@@ -76,19 +76,24 @@ class Sender:
             self._way = Local() if self._local else Direct(to, token, wait_s)
         self._next_ms: dict[str, float] = {}  # through a relay: idempotency key -> the new moment of a report that was due
 
-    def attempt(self) -> Attempt:
+    def attempt(self, stop: Callable[[], bool] = bool) -> Attempt:
         """Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports that
         the gateway accepted or refused for good. Ends early after a report without an answer in `wait_s`.
+
+        Args:
+            stop: asked before each report; if true, the attempt ends.
 
         Raises:
             DeviceError: if the device's file cannot be used.
         """
         if self._relayed:
-            return self._attempt_one()
+            return self._attempt_one(stop)
         reports = self._device.waiting()
         _random.shuffle(reports)  # the order of arrival then shows no order of steps or attributes
         answers, unsent = list[Answer](), len(reports)
         for report in reports:
+            if stop():
+                break
             unsent -= 1
             if self._leaves(report):
                 answers.append(self._send(report))
@@ -107,9 +112,13 @@ class Sender:
         """
         attempts = 0
         while (outcome := self.attempt()).waiting:
-            range_s = 0.0 if self._relayed else min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
-            pause(outcome.retry_after_s + _random.random() * range_s)
+            pause(self.pause_s(outcome, attempts))
             attempts += 1
+
+    def pause_s(self, outcome: Attempt, attempts: int) -> float:
+        """Draws the time between an attempt, before which there were this number of others, and the next one, in seconds."""
+        range_s = 0.0 if self._relayed else min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
+        return outcome.retry_after_s + _random.random() * range_s
 
     def _leaves(self, report: Waiting) -> bool:
         return self._device.leaves(report.key, report.attribute, local=self._local)
@@ -122,11 +131,11 @@ class Sender:
 
     # ---- through a relay
 
-    def _attempt_one(self) -> Attempt:
+    def _attempt_one(self, stop: Callable[[], bool]) -> Attempt:
         now, reports = _now_ms(), self._device.waiting()
         due = [report for report in reports if self._moment(report) <= now]
         answers = list[Answer]()
-        if due:
+        if due and not stop():
             sent = _random.choice(due)
             answers = [self._send(sent)] if self._leaves(sent) else []
             now, reports = _now_ms(), self._device.waiting()  # also the reports that became due or were made meanwhile
