@@ -2,14 +2,13 @@
 
 from html import escape
 
-from ldpstream.promises.label_picture import STYLE
+from ldpstream.promises.label_picture import framed
 from ldpstream.publishing.answers.schema import AttributeOverview, Overview
 from ldpstream.publishing.answers.sentences import percent, points
 
-WIDTH, LEFT, ROW_PX, TOP = 660, 20, 24, 64  # of the picture, its margin, a row, and the first row, in pixels
+LEFT, ROW_PX, TOP = 20, 24, 64  # margin, a row, and the first row, in pixels
 BAR_LEFT, BAR_PX, SHARE_LEFT, CHANGE_LEFT = 190, 120, 325, 480
 LETTERS = 22  # of a label
-WHISKER = ".whisker { stroke: #1b1f24 } @media (prefers-color-scheme: dark) { .whisker { stroke: #fff } }"
 
 
 def card(overview: Overview, one: AttributeOverview) -> str:
@@ -21,11 +20,7 @@ def card(overview: Overview, one: AttributeOverview) -> str:
         drawn.append(_text(LEFT, TOP + 14, "Too few reports to tell these values apart." if one.reports else "No reports."))
     else:
         drawn += [part for i in range(len(one.values)) for part in _row(one, i, TOP + ROW_PX * i)]
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img">',
-        f"<title>{escape(one.attribute)}</title>", f"<style>{STYLE}{WHISKER}</style>",
-        f'<rect class="card" x=".5" y=".5" width="{WIDTH - 1}" height="{height - 1}" rx="6"/>', *drawn, "</svg>",
-    ])  # fmt: skip
+    return framed(one.attribute, lead, height, drawn)
 
 
 def _row(one: AttributeOverview, i: int, y: int) -> list[str]:
