@@ -19,7 +19,7 @@ from ldpstream.surveys import Survey, load_survey
 
 SAMPLE = Path(__file__).parents[2] / "surveys" / "samples" / "usage.toml"
 STEPS, MONTH = 52, 4
-SHARES = {"age": "older", "last_use": "last week", "export": "yes", "build_seconds": "[10, 60)"}
+SHARES = {"age": "older", "last_use": "last week", "export": "yes", "build_seconds": "10 to 60"}
 MEANS = ("active_days", "days_without_crash")
 
 
