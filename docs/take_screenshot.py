@@ -20,7 +20,7 @@ from lab.pictures import shrink
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
-WIDTH, HEIGHT = 1200, 860
+WIDTH, HEIGHT = 1200, 720
 Scheme = Literal["light", "dark"]
 PATIENCE_MS = 120_000  # a busy machine starts Chromium slowly
 COHORT = '[cohort]\nname = "version"\nvalues = ["1.0", "1.1", "beta"]\nleast = 1000\n'
@@ -57,7 +57,6 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None,
                 page.goto(address + query)
                 page.wait_for_selector("html[data-ready=yes]")
                 if card is None:
-                    page.get_by_text("Time, values and estimator").click()  # folds the controls
                     page.screenshot(path=picture)
                 else:
                     page.locator(card).screenshot(path=picture)
@@ -69,11 +68,12 @@ def take(picture: Path, options: list[str], query: str, card: str | None = None,
 
 def main() -> None:
     """Takes all pictures."""
-    take(PICTURES / "page.png", [], "")
-    take(PICTURES / "page-dark.png", [], "", scheme="dark")
+    take(PICTURES / "page.png", ["--survey", str(SURVEY)], "")
+    take(PICTURES / "page-dark.png", ["--survey", str(SURVEY)], "", scheme="dark")
+    take(PICTURES / "attribute.png", [], "?attribute=mode")
     take(PICTURES / "percentiles.png", ["--survey", str(SURVEY)], "?attribute=latency_ms", "#quantiles-card")
     with tempfile.TemporaryDirectory() as folder:
-        take(PICTURES / "cohort.png", cohorts(Path(folder)), "?attribute=screen&cohort=1.1", "#estimates")
+        take(PICTURES / "cohort.png", cohorts(Path(folder)), "?cohort=1.1&against=1.0")
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ export const colour = (name) => getComputedStyle(document.documentElement).getPr
 
 const LIGHT = ["#1f5fa8", "#b05f00", "#1b7f4b", "#a02c78", "#5b46b2", "#0b7285", "#8a5a2b", "#b3261e", "#4d6b00", "#566473"];
 const DARK = ["#7db7f5", "#f2b25c", "#6fd0a0", "#e894c8", "#c3b3f7", "#5fd0e0", "#d9b38c", "#ff8f86", "#b5d35c", "#9aa8b5"];
-const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 
-// Colour and dash of a curve, by its slot.
+// Colour of a curve, by its slot.
 export const colourOf = (slot) => (document.documentElement.dataset.theme === "dark" ? DARK : LIGHT)[slot % LIGHT.length];
-export const dashOf = (slot) => DASHES[Math.floor(slot / LIGHT.length) % DASHES.length];
 
 // The slots of these values, as a map: all different, and the same for the same values at every time. Ten curves have ten colours.
 export function slotsOf(values) {
@@ -104,14 +102,6 @@ function whiskers(h) {
       }
       pen.stroke();
     }
-    for (const [i, text] of h.clipped ?? []) { // a bar that is higher than the chart
-      pen.fillStyle = colour("ink");
-      pen.globalAlpha = 1;
-      pen.textAlign = "center";
-      pen.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-      const half = pen.measureText(text).width / 2;
-      pen.fillText(text, Math.min(u.valToPos(i, "x", true), u.bbox.left + u.bbox.width - half), u.bbox.top + 14 * devicePixelRatio);
-    }
     pen.restore();
   };
 }
@@ -119,7 +109,7 @@ function whiskers(h) {
 function rangeOf(h, [first, last]) {
   let [low, high] = [0, 1e-6];
   for (let i = first; i <= last; i += 1) {
-    for (const x of [h.low[i], h.high[i], h.beyond?.has(i) ? null : h.frequencies[i], h.truth?.[i] ?? null]) {
+    for (const x of [h.low[i], h.high[i], h.frequencies[i], h.truth?.[i] ?? null]) {
       if (x !== null) [low, high] = [Math.min(low, x), Math.max(high, x)];
     }
   }
@@ -128,16 +118,15 @@ function rangeOf(h, [first, last]) {
 
 // Bars with whiskers for the intervals and, in a simulation, the truth as points.
 //
-// h: labels, frequencies, low, high, truth (or null), fills (colour of each bar), beyond (positions of bars that may be higher
-// than the chart). view: [first, last] position, or null for all. read(i): the cursor is on bar i. choose(i): bar i was
-// clicked. zoom: see `zooming`. at: the position from which arrow keys start, -1 for none.
-export function barChart(box, h, { view, read, choose, zoom, at = -1, unit }) {
+// h: labels, frequencies, low, high, truth (or null), fills (colour of each bar), dashed (positions of dashed
+// whiskers). view: [first, last] position, or null for all. read(i): the cursor is on bar i. choose(i): bar i was
+// clicked. zoom: see `zooming`. at: the position from which arrow keys start, -1 for none. below: true for a chart below another
+// one with the same bars, which has the labels.
+export function barChart(box, h, { view, read, choose, zoom, at = -1, below = false }) {
   const n = h.labels.length;
   const places = h.labels.map((_, i) => i);
   const ends = view ?? [0, n - 1];
   const range = n ? rangeOf(h, ends) : [0, 1];
-  h.clipped = [...(h.beyond ?? [])].filter((i) => i >= ends[0] && i <= ends[1] && h.frequencies[i] > range[1])
-    .map((i) => [i, `${h.labels[i]}: ${(100 * h.frequencies[i]).toFixed(1)} % ↑`]);
   const wide = ends[1] - ends[0] + 1 <= 200;
   const fill = { unit: 3, values: () => h.fills };
   const series = [{}, {
@@ -150,8 +139,9 @@ export function barChart(box, h, { view, read, choose, zoom, at = -1, unit }) {
   const zoomed = zooming(zoom);
   let pressed = 0;
   const chart = draw(box, {
+    padding: [null, 16, null, null],
     scales: { x: { time: false, range: () => [ends[0] - 0.6, ends[1] + 0.6] }, y: { range: () => range } },
-    axes: [labelAxis(h.labels, box.clientWidth - 70, ends), percentAxis(unit)],
+    axes: [below ? { show: false } : labelAxis(h.labels, box.clientWidth - 70, ends), percentAxis(below ? "" : " %")],
     series,
     cursor: { y: false, drag: zoomed.drag, bind: zoomed.bind, points: { show: false } },
     hooks: {
@@ -177,14 +167,16 @@ export function barChart(box, h, { view, read, choose, zoom, at = -1, unit }) {
 
 // ---- over time
 
-// Dashed vertical marks: [seconds, colour] each.
+// Dashed vertical marks: [seconds, colour] each, or [seconds, colour, text].
 function marks(list) {
   return (u) => {
     const [pen, wide] = [u.ctx, Math.max(1, Math.round(2 * devicePixelRatio))];
     pen.save();
     pen.lineWidth = wide;
     pen.setLineDash([4 * wide, 2 * wide]);
-    for (const [at, stroke] of list) {
+    pen.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    pen.textAlign = "left";
+    for (const [at, stroke, text] of list) {
       if (at < u.scales.x.min || at > u.scales.x.max) continue;
       const x = Math.round(u.valToPos(at, "x", true)) + (wide % 2) / 2; // whole pixels, so that the line is sharp
       pen.strokeStyle = stroke;
@@ -192,6 +184,35 @@ function marks(list) {
       pen.moveTo(x, u.bbox.top);
       pen.lineTo(x, u.bbox.top + u.bbox.height);
       pen.stroke();
+      if (!text) continue;
+      const room = pen.measureText(text).width + 4 * wide;
+      pen.fillStyle = stroke;
+      pen.fillText(text, Math.max(u.bbox.left, Math.min(x + 2 * wide, u.bbox.left + u.bbox.width - room)), u.bbox.top + 10 * devicePixelRatio);
+    }
+    pen.restore();
+  };
+}
+
+const ROOM = 0.22; // part of the chart's width for the labels at the ends of the lines
+const LINE_PX = 14; // distance between two labels
+
+// The label of each line beside its last point, in its colour. Labels that would overlap move apart.
+function endLabels(lines, room) {
+  return (u) => {
+    const [pen, high] = [u.ctx, LINE_PX * devicePixelRatio];
+    const ends = lines.map(({ label, slot, frequencies }) => ({ label, stroke: colourOf(slot), y: frequencies.findLast((x) => x !== null) ?? null }))
+      .filter(({ y }) => y !== null).map((end) => ({ ...end, y: u.valToPos(end.y, "y", true) })).sort((a, b) => a.y - b.y);
+    ends.forEach((end, i) => { if (i) end.y = Math.max(end.y, ends[i - 1].y + high); });
+    const over = (ends.at(-1)?.y ?? 0) - (u.bbox.top + u.bbox.height);
+    for (let i = ends.length - 1, limit = u.bbox.top + u.bbox.height; over > 0 && i >= 0; i -= 1, limit -= high) ends[i].y = Math.min(ends[i].y, limit);
+    pen.save();
+    pen.font = `${12 * devicePixelRatio}px system-ui, "DejaVu Sans", sans-serif`;
+    [pen.textAlign, pen.textBaseline] = ["left", "middle"];
+    for (const { label, stroke, y } of ends) {
+      let text = label;
+      while (text.length > 2 && pen.measureText(text).width > room * devicePixelRatio) text = `${text.slice(0, -2)}…`;
+      pen.fillStyle = stroke;
+      pen.fillText(text, u.bbox.left + u.bbox.width + 6 * devicePixelRatio, y);
     }
     pen.restore();
   };
@@ -208,7 +229,7 @@ function numberScale(lines) {
 }
 
 // Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (slot, frequencies, low,
-// high). view: [from, to] in seconds. list: the marks. numbers: true if the lines are numbers instead of shares.
+// high, label). view: [from, to] in seconds. list: the marks. numbers: true if the lines are numbers instead of shares.
 export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
   const data = [s.seconds];
   const series = [{}];
@@ -217,19 +238,20 @@ export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
     const stroke = colourOf(line.slot);
     data.push(line.frequencies, line.high, line.low);
     const edge = { stroke: "transparent", width: 0, points: { show: false } };
-    const dash = dashOf(line.slot);
-    series.push({ stroke, width: 2, dash, points: { show: s.seconds.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
+    series.push({ stroke, width: 2, points: { show: s.seconds.length < 30, size: 5, fill: stroke } }, edge, { ...edge });
     bands.push({ series: [3 * i + 2, 3 * i + 3], fill: `${stroke}2b` });
   });
   const zoomed = zooming(zoom);
+  const room = Math.min(Math.round(ROOM * box.clientWidth), 12 + 7 * Math.max(0, ...s.lines.map(({ label }) => label.length)));
   draw(box, {
     tzDate,
+    padding: [null, room, null, null],
     scales: { x: { time: true, range: () => view }, y: numbers ? numberScale(s.lines) : {} },
     axes: [timeAxis(), numbers ? axis({ size: 62 }) : percentAxis()],
     series,
     bands,
     cursor: { drag: zoomed.drag, bind: zoomed.bind },
-    hooks: { draw: [marks(list)], setSelect: [zoomed.hook], setCursor: [(u) => read(u.cursor.idx ?? null)] },
+    hooks: { draw: [marks(list), endLabels(s.lines, room - 8)], setSelect: [zoomed.hook], setCursor: [(u) => read(u.cursor.idx ?? null)] },
   }, data);
 }
 

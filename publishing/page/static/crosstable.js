@@ -1,11 +1,9 @@
 // The cross table of a pair of attributes, or of cohorts and values: a table whose cells are coloured by their share.
-import { $, capital, element, grouped, percent, plural, silence, table } from "./dom.js";
-import { explained } from "./explain.js";
-import { path, state, tableQuery } from "./state.js";
+import { $, capital, element, explained, grouped, percent, plural, silence, table } from "./dom.js";
+import { linkFiles, state, tableQuery } from "./state.js";
 import { periodOf } from "./times.js";
 
 const STRONGEST = 45; // per cent of the accent colour: the text stays readable in both themes
-const DIGITS = 1;
 
 // For each value of `?table=`: the numbers that the cells show, and the words for them.
 const PARTS = {
@@ -17,32 +15,19 @@ const PARTS = {
 // The choices for the select, once a table is known.
 export const choices = (t) => Object.entries(PARTS).map(([name, part]) => [name, part.words(t)]);
 
-// The true share of a cell, in the chosen part; null if it is unknown.
-function truth(t, i, j) {
-  if (!t.truth) return null;
-  const n = t.columns.labels.length;
-  const cell = t.truth[i * n + j];
-  const whole = {
-    all: () => 1,
-    rows: () => t.columns.labels.reduce((sum, _, other) => sum + t.truth[i * n + other], 0),
-    columns: () => t.rows.labels.reduce((sum, _, other) => sum + t.truth[other * n + j], 0),
-  }[state.table]();
-  return whole ? cell / whole : null;
-}
-
 function cell(share, low, high, strongest, true_) {
-  const made = element("td", percent(share, DIGITS), { class: "number" });
+  const made = element("td", percent(share), { class: "number" });
   const known = share !== null && strongest > 0;
   if (known) made.style.background = `color-mix(in srgb, var(--accent) ${Math.round((STRONGEST * Math.max(0, Math.min(share, strongest))) / strongest)}%, var(--card))`;
-  if (low !== null) made.append(element("span", `${percent(low, DIGITS)} to ${percent(high, DIGITS)}`.replaceAll(" %", ""), { class: "ends" }));
-  if (true_ !== null) made.append(element("span", `truth ${percent(true_, DIGITS)}`, { class: "ends" }));
+  if (low !== null) made.append(element("span", `${percent(low)} to ${percent(high)}`.replaceAll(" %", ""), { class: "ends" }));
+  if (true_ !== null) made.append(element("span", `truth ${percent(true_)}`, { class: "ends" }));
   return made;
 }
 
 function sum(side, i) {
   const { shares, low, high } = side.shares;
-  const made = element("td", percent(shares[i], DIGITS), { class: "number sum" });
-  if (low[i] !== null) made.append(element("span", `${percent(low[i], DIGITS)} to ${percent(high[i], DIGITS)}`.replaceAll(" %", ""), { class: "ends" }));
+  const made = element("td", percent(shares[i]), { class: "number sum" });
+  if (low[i] !== null) made.append(element("span", `${percent(low[i])} to ${percent(high[i])}`.replaceAll(" %", ""), { class: "ends" }));
   return made;
 }
 
@@ -60,6 +45,7 @@ function tested(t) {
 export function drawTable(t) {
   const { shares, low, high } = PARTS[state.table].of(t);
   const n = t.columns.labels.length;
+  const truth = state.table === "all" ? t.truth : null;
   const known = shares.some((x) => x !== null);
   const strongest = Math.max(0, ...shares.filter((x) => x !== null));
   $("cross-title").textContent = `${capital(t.rows.name)} and ${t.columns.name} together`;
@@ -70,7 +56,7 @@ export function drawTable(t) {
     const own = t.rows.kind === "cohort" ? plural(t.reports, "report")
       : `${plural(t.reports, "report")} of both together, ${grouped(t.rows.reports)} of ${t.rows.name} and ${grouped(t.columns.reports)} of ${t.columns.name}`;
     box.replaceChildren(`Shares ${PARTS[state.table].words(t)}, from `, explained(own, t.rows.kind === "cohort" ? "reports" : "together"), ". Under each share its ", explained("95 % interval", "cell"), ". The colour grows with the share.");
-    if (t.truth) box.append(" The ", explained("truth", "truth"), " is below.");
+    if (truth) box.append(" The ", explained("truth", "truth"), " is below.");
   }
   if (!t.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
   tested(t);
@@ -80,15 +66,12 @@ export function drawTable(t) {
     const row = element("tr");
     row.append(element("th", label, { scope: "row" }), ...t.columns.labels.map((_, j) => {
       const at = i * n + j;
-      return cell(shares[at], low[at], high[at], strongest, truth(t, i, j));
+      return cell(shares[at], low[at], high[at], strongest, truth && truth[at]);
     }), sum(t.rows, i));
     return row;
   });
   const last = element("tr");
   last.append(element("th", "all", { scope: "row" }), ...t.columns.labels.map((_, j) => sum(t.columns, j)), element("td", ""));
   table($("cross-table"), head, [...rows, last]);
-  const query = tableQuery();
-  query.set("step", t.step);
-  $("cross-csv").href = path("table.csv", query);
-  $("cross-json").href = path("table", query);
+  linkFiles("cross", "table", tableQuery(), t.step);
 }

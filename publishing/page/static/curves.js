@@ -1,8 +1,8 @@
 // The curves over time, the jumps, and the numbers of reports.
 import { jumpText } from "./alerts.js";
-import { colour, colourOf, dashOf, lineChart, slotsOf, stepsChart } from "./charts.js";
-import { $, capital, element, grouped, percent, points, silence, table } from "./dom.js";
-import { about, fileName, path, seriesQuery, state, subject } from "./state.js";
+import { colour, colourOf, lineChart, slotsOf, stepsChart } from "./charts.js";
+import { $, capital, element, isolated, percent, points, range, silence } from "./dom.js";
+import { about, linkFiles, seriesQuery, state, subject } from "./state.js";
 import { opens, periodOf, stepAt } from "./times.js";
 
 let shown = null;
@@ -52,10 +52,11 @@ export function drawCurves(s, actions) {
   const jumps = s.changes.filter((change) => state.slots.has(change.value)).map((change) => [end(change.changed_at), colourOf(state.slots.get(change.value))]);
   const here = [[state.step, "soft"], [state.before, "accent"]].filter(([step]) => step !== null && step !== s.steps.at(-1))
     .map(([step, name]) => [end(step), colour(name)]);
+  const notes = (state.survey.notes ?? []).map(({ at_ms: at, text }) => [at / 1000, colour("soft"), text]);
   const joined = joints(shown).map((seconds) => [seconds, colour("soft")]);
   const read = (i) => readCurves(i ?? chosen());
   drawLegend(s, actions);
-  lineChart($("series"), shown, { view, zoom, list: [...joined, ...here, ...jumps], read });
+  lineChart($("series"), shown, { view, zoom, list: [...joined, ...here, ...jumps, ...notes], read });
   const counted = shown.reports.map((n) => n !== null); // a bar needs no separator, which would make all bars thin
   stepsChart($("reports"), { seconds: shown.seconds.filter((_, i) => counted[i]), reports: shown.reports.filter((_, i) => counted[i]) }, { view, zoom });
   readCurves(chosen());
@@ -65,9 +66,7 @@ export function drawCurves(s, actions) {
   $("reports").setAttribute("aria-label", `Reports of ${subject(s)} in each step. The CSV has the numbers.`);
   words(s, jumps.length, here.length, joined.length);
   $("earlier").replaceChildren(...(state.period ? [] : s.earlier).map((part) => element("li", earlierText(part))));
-  const query = seriesQuery();
-  $("series-csv").href = path("series.csv", query);
-  $("series-json").href = path("series", query);
+  linkFiles("series", "series", seriesQuery());
 }
 
 // Says how the history of a replaced survey continues, or why it does not.
@@ -107,8 +106,7 @@ export function thinned(s) {
 
 function key(value) {
   const made = element("span", "", { class: "key line" });
-  const [stroke, dash] = [colourOf(state.slots.get(value)), dashOf(state.slots.get(value))];
-  made.style.background = dash.length ? `repeating-linear-gradient(90deg, ${stroke} 0 ${dash[0]}px, transparent ${dash[0]}px ${dash[0] + dash[1]}px)` : stroke;
+  made.style.background = colourOf(state.slots.get(value));
   return made;
 }
 
@@ -117,7 +115,7 @@ function drawLegend(s, actions) {
     const item = element("li");
     const remove = element("button", "×", { type: "button", class: "link", "aria-label": `remove ${line.label} from the curves` });
     remove.addEventListener("click", () => actions.toggle(line.value));
-    item.append(key(line.value), `${line.label} `, element("span", "", { class: "now" }), " ", remove);
+    item.append(key(line.value), isolated(line.label), " ", element("span", "", { class: "now" }), " ", remove);
     return item;
   }));
   $("default-curves").hidden = !state.values;
@@ -134,8 +132,7 @@ function readCurves(i) {
   const s = shown;
   $("legend").querySelectorAll(".now").forEach((box, j) => {
     const line = s.lines[j];
-    const interval = line.low[i] === null ? "" : ` (${percent(line.low[i], 1)} to ${percent(line.high[i], 1)})`;
-    box.textContent = `${percent(line.frequencies[i], 1)}${interval}`;
+    box.textContent = percent(line.frequencies[i]) + (line.low[i] === null ? "" : ` (${range(line.low[i], line.high[i])})`);
   });
   $("legend-when").hidden = !s.lines.length;
   const step = s.part[i] === null ? s.steps[i] : `${s.steps[i]} of survey ${s.part[i].survey}`;
@@ -158,51 +155,4 @@ function drawJumps(s) {
   });
   if (s.span === "filtered" && !items.length) items.push(element("li", `No jump was detected in these steps.${detectable(s)}`));
   $("changes").replaceChildren(...items);
-}
-
-export function drawRejected(rejected) {
-  const found = Object.entries(rejected).filter(([, n]) => n > 0);
-  $("rejected-title").hidden = !found.length;
-  if (!found.length) return $("rejected").replaceChildren(element("caption", "No envelope was rejected."));
-  const rows = found.map(([reason, n]) => {
-    const row = element("tr");
-    row.append(element("td", reason), element("td", grouped(n), { class: "number" }));
-    return row;
-  });
-  return table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], rows);
-}
-
-// Says how much of a step one client has sent at most; null if the page's process has no gateway.
-export function drawLargestClient(share) {
-  const line = $("largest-client");
-  line.hidden = share === null;
-  if (share === null) return;
-  line.textContent = `One client (an address, not a collector or a listed relay) has sent at most ${(Math.ceil(1000 * share) / 10).toFixed(1)} % of an attribute's reports in a step that is open or was the last to close, or of 1,000 reports if there are fewer.`;
-  line.className = share > state.survey.thresholds.client_limit ? "late" : "hint";
-}
-
-// The part that the pictures of both charts share.
-function picture(hint) {
-  const [first, last] = [shown.steps[shown.part.indexOf(null)], shown.steps.at(-1)];
-  const earlier = [...$("earlier").children].map((item) => item.textContent);
-  return {
-    lines: [periodOf({ start_ms: shown.start_ms[0], end_ms: shown.end_ms.at(-1), step: `${first} to ${last}` }), $(hint).textContent, ...earlier],
-    steps: [first, last],
-  };
-}
-
-export function reportsCaption() {
-  const { lines, steps: both } = picture("reports-hint");
-  return { title: `${state.survey.name}: reports of ${subject(shown)}`, lines, name: fileName({ ...shown, estimator: "reports" }, ...both), keys: [] };
-}
-
-export function caption() {
-  const s = shown;
-  const { lines, steps: both } = picture("series-hint");
-  return {
-    title: `${state.survey.name}: ${subject(s)} over time`,
-    lines,
-    name: fileName(s, ...both),
-    keys: s.lines.map((line) => [`${line.label} ${percent(line.frequencies.at(-1), 1)}`, colourOf(line.slot), dashOf(line.slot)]),
-  };
 }

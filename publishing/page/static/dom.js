@@ -9,12 +9,18 @@ export function element(tag, text = "", attributes = {}) {
   return made;
 }
 
-export const percent = (x, digits = 2) => (x === null ? "–" : `${(100 * x).toFixed(digits)} %`.replace("-", "−"));
+// A text in an isolate, so that a right-to-left text does not reorder the numbers beside it.
+export const isolated = (text) => element("bdi", text);
+
+// A share in per cent, with the same digits everywhere: one decimal, below 1 % two.
+export const percent = (x) => (x === null ? "–" : `${(100 * x).toFixed(Math.abs(x) < 0.00995 && Math.abs(x) >= 0.00005 ? 2 : 1)} %`.replace("-", "−"));
+// The ends of an interval of shares: "22.6 to 29.7 %".
+export const range = (low, high) => `${percent(low).slice(0, -2)} to ${percent(high)}`;
 export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
 
-export const TOO_FEW = "Too few reports to tell which values are more frequent.";
+export const TOO_FEW = "Too few reports to tell these values apart.";
 
 // The reason why there is no estimate. While records wait in the log, there may be reports that no agent has counted.
 export const silence = (complete) => (complete ? "nobody reported" : "no report counts so far");
@@ -29,11 +35,8 @@ export function nats(x) {
   return `${text} nat${text === "1" ? "" : "s"}`;
 }
 
-// Chance as text: two significant digits below 10 %, never "100.0 %" for a chance below 1.
-export function chance(x) {
-  if (x < 1 && x > 0.9995) return "> 99.9 %";
-  return percent(x, x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1);
-}
+// Chance as text: two significant digits below 10 %.
+export const chance = (x) => `${(100 * x).toFixed(x < 0.1 ? Math.max(1, 1 - Math.floor(Math.log10(100 * x))) : 1)} %`;
 
 // An upper bound of a chance, rounded up. Differences below 5e-6 of the last digit are rounding errors.
 export function bound(x) {
@@ -41,35 +44,46 @@ export function bound(x) {
   return chance(Math.min(1, Math.ceil(Number((100 * x * scale).toFixed(5))) / scale / 100));
 }
 
-// A chance of a right guess; an upper bound is marked and rounded up.
+// A chance of a right guess; an upper bound is marked and rounded up. Nearly 100 % is no limit.
 export function guess(chances, key) {
+  if (chances[key] > 0.9995) return "no useful limit";
   return chances.bounds.includes(key) ? `at most ${bound(chances[key])}` : chance(chances[key]);
 }
 
+export const withSign = (x, digits) => (Number(x.toFixed(digits)) === 0 ? (0).toFixed(digits) : `${x > 0 ? "+" : "−"}${Math.abs(x).toFixed(digits)}`);
+
 // Difference of two shares in percentage points, with its sign. A small reference size has more decimals.
-export function points(x, size = x) {
-  const digits = size ? Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(100 * Math.abs(size))))) : 1;
-  return `${x > 0 ? "+" : x < 0 ? "−" : ""}${Math.abs(100 * x).toFixed(digits)}`;
+export const points = (x, size = x) => withSign(100 * x, size ? Math.min(6, Math.max(1, 1 - Math.floor(Math.log10(100 * Math.abs(size))))) : 1);
+
+// Number in the attribute's unit, with four digits.
+export const number = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
+// A difference of numbers with its interval, to two digits of the interval's width.
+export function numberChange({ value, low, high }) {
+  const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10((low === null ? Math.abs(value) : high - low) || 1))));
+  return withSign(value, digits) + (low === null ? "" : ` (${withSign(low, digits)} to ${withSign(high, digits)})`);
 }
 
-const answers = new Map(); // the API's answers since the last publication, by path
-let forgotten = 0; // number of calls of `forget`
+const answers = new Map(); // the API's answers since the last publication, as promises, by path
 
-export async function get(path) {
-  if (answers.has(path)) return answers.get(path);
-  const begun = forgotten;
+async function load(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" }); // the status has the server's time
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
-  if (begun !== forgotten) return body; // requested before the publication, so not kept
-  if (answers.size >= 64) answers.delete(answers.keys().next().value);
-  answers.set(path, body);
   return body;
+}
+
+export function get(path) {
+  if (!answers.has(path)) {
+    if (answers.size >= 64) answers.delete(answers.keys().next().value);
+    const answer = load(path);
+    answers.set(path, answer);
+    answer.catch(() => { if (answers.get(path) === answer) answers.delete(path); });
+  }
+  return answers.get(path);
 }
 
 // Forgets the answers, after a publication.
 export function forget() {
-  forgotten += 1;
   answers.clear();
 }
 
@@ -80,4 +94,16 @@ export function table(box, head, rows) {
   top.append(first);
   body.append(...rows);
   box.replaceChildren(top, body);
+}
+
+// A button that shows the explanation with the id `why-…` of `index.html`, a popover of the browser.
+export const explained = (text, why) => element("button", text, { type: "button", class: "why", popovertarget: `why-${why}` });
+
+// Draws. If a button with the keyboard's focus is drawn again, the button at the same place of the same box gets the focus.
+export function keepFocus(draw) {
+  const focused = document.activeElement;
+  const box = focused?.matches("button") ? focused.parentElement.closest("[id]") : null;
+  const place = box ? [...box.querySelectorAll("button")].indexOf(focused) : -1;
+  draw();
+  if (box && !focused.isConnected) box.querySelectorAll("button")[place]?.focus({ preventScroll: true });
 }

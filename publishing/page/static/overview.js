@@ -1,109 +1,136 @@
-// The table of attributes: privacy first, then people and the most frequent values.
-import { $, bound, chance, element, grouped, guess, nats, percent, plural, silence, table } from "./dom.js";
-import { explained } from "./explain.js";
-import { asked, state } from "./state.js";
+// The first screen: the answer in sentences, and a card for each attribute.
+import { $, capital, element, isolated, number, numberChange, percent, plural, points, silence, TOO_FEW, withSign } from "./dom.js";
+import { address, overviewPath, state } from "./state.js";
+import { period } from "./times.js";
 
-// A cell: the chance of a right guess from the attribute's reports, and below it the chance from the whole device and the loss.
-function privacyCell(chances, key, loss, exact, name) {
-  const cell = element("td", "", { "data-name": name });
-  cell.append(element("strong", guess(chances, key)), " ");
-  if (state.survey.attributes.length > 1) {
-    const device = element("span", "whole device: ", { class: "name wraps" });
-    device.append(element("span", guess(chances, `${key}_device`)));
-    cell.append(device, " ");
+const FEW = 20; // values that need no search
+const WIDE = 0.02; // width of an interval whose decimals say nothing
+const NUMBERS = { mean: "mean", p50: "median" };
+
+// The bar of a share with its interval. `most` is the share of a full bar.
+function bar(share, low, high, most) {
+  const [cell, box, fill] = [element("td"), element("span", "", { class: "bar" }), element("span", "", { class: "fill" })];
+  const at = (x) => 100 * Math.max(0, Math.min(1, x / most));
+  fill.style.width = `${at(share)}%`;
+  box.append(fill);
+  if (low !== null) {
+    const line = element("span", "", { class: "whisker" });
+    Object.assign(line.style, { left: `${at(low)}%`, right: `${100 - at(high)}%` });
+    box.append(line);
   }
-  cell.append(element("span", `${exact ? "" : "≤ "}${nats(chances[loss])}`, { class: "name" }));
+  cell.append(box);
   return cell;
 }
 
-// Four cells for each level: now and in a year, for an unchanged value and for changing values.
-function privacyCells({ now, year }) {
-  return [
-    privacyCell(now, "guess", "eps_t", true, "unchanged, now"),
-    privacyCell(year, "guess", "eps_t", true, "unchanged, in a year"),
-    privacyCell(now, "guess_any_values", "eps_sequence", now.eps_sequence_exact, "changing, now"),
-    privacyCell(year, "guess_any_values", "eps_sequence", year.eps_sequence_exact, "changing, in a year"),
-  ];
-}
-
-function heading(text, why, attributes = {}) {
-  const cell = element("th", "", { scope: "col", ...attributes });
-  cell.append(why ? explained(text, why) : text);
+// A cell with a number and the ends of its interval, such as "+4.5 (−1.2 to +10.3)"; bold if clear.
+function cellOf(text, clear = false) {
+  const [shown, ...ends] = text.split(" (");
+  const cell = element("td", "", { class: "number" });
+  cell.append(element(clear ? "strong" : "span", shown), ...ends.flatMap((end) => [" ", element("span", `(${end}`, { class: "ends" })]));
+  if (clear) cell.append(element("span", ", clear", { class: "sr" }));
   return cell;
 }
 
-function rowsOf(overview, choose) {
-  const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute);
-  const levels = Object.entries(overview.outlook);
-  return levels.map(([name, outlook], i) => {
-    const row = element("tr", "", { class: overview.attribute === state.attribute ? "chosen" : "" });
-    if (i === 0) {
-      const first = element("th", "", { scope: "rowgroup", rowspan: levels.length });
-      const button = element("button", overview.attribute, { type: "button", class: "link", "data-attribute": overview.attribute });
-      button.setAttribute("aria-pressed", overview.attribute === state.attribute);
-      button.addEventListener("click", () => choose(overview.attribute));
-      first.append(button, element("span", `${grouped(info.k - (info.choices ?? 0))} values, blind guess ${chance(1 / info.guessed)}`, { class: "name" }));
-      row.append(first);
-    }
-    const level = element("td", name, { class: "level", "data-name": "level" });
-    level.append(element("span", `after ${plural(outlook.now.t, "report")}`, { class: "name" }));
-    row.append(level, ...privacyCells(outlook));
-    if (i === 0) {
-      const people = element("td", grouped(overview.reports), { class: "number", rowspan: levels.length, "data-name": "reports" });
-      const top = element("td", "", { class: "top wraps", rowspan: levels.length, "data-name": "most frequent" });
-      if (overview.too_few) top.append("too few reports to tell");
-      else if (overview.top.length) top.append(...overview.top.flatMap((share, j) => [j ? ", " : "", `${share.label} `, element("span", percent(share.frequency, 1))]));
-      else top.append(overview.reports ? "no estimate from these counts" : silence(overview.complete));
-      row.append(people, top);
-    }
-    return row;
+// The ends of an interval, in per cent or points: whole numbers, unless it is short or an end would be rounded to 0.
+function ends(low, high, write) {
+  if (low === null) return "";
+  const both = [100 * low, 100 * high];
+  const digits = high - low >= WIDE && both.every((x) => x === 0 || Math.round(x) !== 0) ? 0 : 1;
+  return ` (${both.map((x) => write(x, digits)).join(" to ")})`;
+}
+
+const plain = (x, digits) => x.toFixed(digits).replace("-", "−");
+const shareText = (x, low, high) => percent(x) + ends(low, high, plain);
+const changeText = (x, low, high) => (x === null ? "" : points(x, WIDE) + ends(low, high, withSign));
+
+function headed(label) {
+  const head = element("th", "", { scope: "row" });
+  head.append(isolated(label));
+  if (label.length > 30) head.title = label;
+  return head;
+}
+
+function shareRow(card, i, most) {
+  const row = element("tr");
+  row.append(headed(card.labels[i]), bar(card.frequencies[i], card.low[i], card.high[i], most), cellOf(shareText(card.frequencies[i], card.low[i], card.high[i])),
+    cellOf(changeText(card.differences[i], card.difference_low[i], card.difference_high[i]), card.clear[i]));
+  return row;
+}
+
+function numberRow(card, info, name) {
+  const { value, low, high } = card.numbers[name];
+  const row = element("tr");
+  row.append(headed(info.choices ? "mean number" : NUMBERS[name]), element("td"),
+    cellOf(number(value) + (low === null ? "" : ` (${number(low)} to ${number(high)})`)), cellOf(card.number_differences[name] ? numberChange(card.number_differences[name]) : ""));
+  return row;
+}
+
+// Why a card has no rows, or null.
+function nothing(card) {
+  if (card.below_least) return `${plural(card.reports, "report")}, which may come from fewer than ${plural(state.survey.cohort.least, "person", "people")}: no histogram is published.`;
+  if (card.found === 0) return "No value with this text.";
+  if (card.frequencies.every((x) => x === null)) return card.reports ? "There is no estimate from these counts." : `${capital(silence(card.complete))}.`;
+  return card.too_few ? TOO_FEW : null;
+}
+
+// A card: a link to the attribute's page, and its largest values as a table.
+function cardOf(card, go) {
+  const made = element("section", "", { class: "card" });
+  const info = state.survey.attributes.find(({ name }) => name === card.attribute);
+  const title = element("h2");
+  const link = element("a", card.attribute, { href: address(undefined, card.attribute, state.find && card.found < info.k ? state.find : "") });
+  link.addEventListener("click", (event) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    go(link.getAttribute("href"));
   });
+  title.append(link);
+  const values = info.k - (info.choices ?? 0); // without the numbers of answers
+  const why = nothing(card);
+  const about = [card.reports ? `at least ${plural(card.people_at_least, "person", "people")}` : "", info.choices ? `up to ${plural(info.choices, "answer")}` : "", card.span === state.span ? "" : "one step"].filter(Boolean);
+  const line = element("p", about.join(" · "), { class: "hint" });
+  if (!card.complete && card.reports) line.append(" ", element("span", "incomplete", { class: "late" }));
+  made.append(title, line);
+  if (why !== null) {
+    made.append(element("p", why));
+    return made;
+  }
+  const table = element("table");
+  const [head, body] = [element("tr"), element("tbody")];
+  head.append(element("th", "Value", { scope: "col" }), element("td"), ...["Share", state.against === null ? "Change, points" : "Difference, points"].map((name) => element("th", name, { scope: "col", class: "number" })));
+  const top = element("thead");
+  top.append(head);
+  const rows = card.values.map((_, i) => i).filter((i) => card.values[i] < values);
+  const most = Math.max(...rows.map((i) => Math.max(card.frequencies[i], card.high[i] ?? 0)));
+  body.append(...Object.keys(NUMBERS).filter((name) => card.numbers[name]).map((name) => numberRow(card, info, name)), ...rows.map((i) => shareRow(card, i, most)));
+  table.append(top, body);
+  made.append(table);
+  const rest = Math.min(card.found, values) - rows.length;
+  const others = card.others === null || card.found < info.k ? "" : `, ${percent(card.others)} together`;
+  if (rest > 0) made.append(element("p", `and ${plural(rest, "other value")}${others}`, { class: "hint" }));
+  if (card.interval_withheld) made.append(element("p", "No intervals: this estimate may be biased.", { class: "late" }));
+  return made;
 }
 
-// More about the privacy of the chosen attribute, in sentences.
-function sentences(overview) {
-  return Object.entries(overview.privacy).map(([name, level]) => {
-    const info = state.survey.attributes.find((attribute) => attribute.name === overview.attribute).levels.find((x) => x.name === name);
-    const total = info.eps_survey ?? info.eps_lifetime;
-    const parts = [`${overview.attribute}, level ${name} (${level.mechanism}): one report gives a right guess with a chance of ${guess(info, "guess_1")} (${nats(level.eps_1)}).`];
-    if (level.eps_inf !== null) parts.push(`While the value stays the same, no number of reports raises the loss above ${nats(level.eps_inf)} (chance ${guess(info, "guess_inf")}).`);
-    else if (total !== null) parts.push(`All reports of this attribute together lose at most ${nats(total)}, whatever the values.`);
-    else parts.push(`Each further report adds ${nats(level.eps_1)}; there is no limit.`);
-    if (level.every_steps > 1) parts.push(`A device reports once in ${level.every_steps} steps: at most ${nats(level.eps_window)} within any ${level.every_steps} steps, whatever the values.`);
-    const known = overview.outlook[name].known_shares;
-    if (known) parts.push(`All these chances are for a guesser who at first considers all values equally likely. If the published shares are right, somebody who knows them guesses right with a chance of ${chance(known.no_report)} without a report, at most ${bound(known.one_report)} with one report of this attribute, and at most ${bound(known.year)} after a year, if the value never changes.`);
-    return element("p", parts.join(" "));
-  }).concat(state.survey.crowd === null ? [] : [element("p", behindRelay(state.survey.crowd, Object.values(overview.privacy)))]);
+// Draws the answer o. go(address) shows another view of the page.
+export function drawOverview(o, go) {
+  $("sentences").replaceChildren(...o.sentences.map(({ lead, text }) => {
+    const line = element("p");
+    line.append(element("strong", `${lead}: `), isolated(text));
+    return line;
+  }));
+  $("cards").replaceChildren(...o.attributes.map((card) => cardOf(card, go)));
+  $("change-since").textContent = state.against !== null ? "difference" : o.before_step === null ? "change" : `change since ${period(o.before_start_ms, o.before_end_ms)}`;
+  const words = state.find.trim();
+  $("found").textContent = words ? `${plural(o.attributes.length, "attribute")} with “${words}”` : "";
+  const large = state.survey.attributes.length > 6 || state.survey.attributes.some(({ k }) => k > FEW);
+  $("search-tools").hidden = !large && !words;
+  const query = overviewPath().split("?")[1];
+  for (const [id, file] of [["overview-csv", "overview.csv"], ["overview-json", "overview"], ["changes-csv", "changes.csv"]]) $(id).href = `api/v1/${file}?${query}`;
 }
 
-// The second promise, which never stands without the first one.
-function behindRelay(crowd, levels) {
-  const same = levels.some((level) => level.eps_inf !== null) ? " At a memoized level, these must be the same people at all steps of the participant. Neither they nor the participant may change a value or draw a new memo. One step that breaks this ends the lower chance for the reports of all steps. The service cannot check this." : "";
-  return `These promises hold against everybody. Reports come through a relay: somebody who cannot see the sender of a report learns less, if at least ${grouped(crowd)} honest people report at the same steps. The service counts reports, and cannot tell which are honest.${same}`;
-}
-
-// The privacy of an attribute in one line: the largest chances over all levels of a guesser who sees the whole device.
-function line({ attribute, outlook }) {
-  const levels = Object.values(outlook);
-  const most = (when, key) => element("strong", guess(levels.map((of) => of[when]).reduce((a, b) => (b[key] > a[key] ? b : a)), key));
-  const both = (key) => [most("now", key), " now and ", most("year", key), " in a year"];
-  return [
-    element("strong", `Privacy of ${attribute}: `), "the chance of a right guess from a whole device is ", ...both("guess_device"),
-    " if the value stays the same, ", ...both("guess_any_values_device"), ` if it changes${levels.length > 1 ? " (weakest level)" : ""}; `,
-    element("span", chance(1 / asked().guessed)), " without reports.",
-  ];
-}
-
-export function drawOverview(status, choose) {
-  const box = $("attributes");
-  table(box, [
-    heading("Attribute", "blind"), heading("Level"),
-    heading("Value unchanged, now", "unchanged"), heading("in a year", "year"),
-    heading("Value changing, now", "changing"), heading("in a year", "year"),
-    heading("Reports", "reports", { class: "number" }), heading("Most frequent"),
-  ], status.attributes.flatMap((overview) => rowsOf(overview, choose)));
-  if (!status.attributes.length) box.replaceChildren(element("caption", "No estimate yet: the first step is still open."));
-  const chosen = status.attributes.find((overview) => overview.attribute === state.attribute);
-  $("promise").replaceChildren(...(chosen ? sentences(chosen) : []));
-  $("privacy-line").replaceChildren(...(chosen ? line(chosen) : ["Attributes and privacy"]));
+// The freshness line's words: period and people.
+export function peopleOf(o) {
+  const people = Math.max(0, ...o.attributes.map((card) => card.people_at_least));
+  return people ? `at least ${plural(people, "person", "people")}` : "nobody";
 }

@@ -1,63 +1,30 @@
-// Downloads a chart as a PNG file, with title, times and legend.
+// Saves a chart as a PNG picture, with a title and a line of words above.
 import { canvasOf, colour } from "./charts.js";
+import { $ } from "./dom.js";
+import { about, state } from "./state.js";
 
-function wrap(pen, text, width) {
-  const lines = [""];
-  for (const word of text.split(" ")) {
-    const longer = `${lines.at(-1)} ${word}`.trim();
-    if (pen.measureText(longer).width > width && lines.at(-1)) lines.push(word);
-    else lines[lines.length - 1] = longer;
-  }
-  return lines;
-}
-
-// box: the chart's box. caption: title, lines, keys ([text, colour, dash] each), name of the file.
-export function download(box, { title, lines, keys, name }) {
-  const [chart, scale] = [canvasOf(box), devicePixelRatio];
-  const pad = 12 * scale;
+// box: the chart's box. of: the answer drawn. what: the chart's name. steps: for the name of the file.
+export function download(box, of, what, ...steps) {
+  const chart = canvasOf(box);
+  const scale = devicePixelRatio;
   const picture = document.createElement("canvas");
+  [picture.width, picture.height] = [chart.width + 32 * scale, chart.height + 82 * scale];
   const pen = picture.getContext("2d");
-  const small = `${13 * scale}px system-ui, "DejaVu Sans", sans-serif`;
-  const line = 20 * scale;
-  pen.font = small;
-  const words = lines.flatMap((text) => wrap(pen, text, chart.width));
-  const legend = keys.map(([text]) => pen.measureText(text).width + 2.6 * line);
-  let [legendRows, filled] = [keys.length ? 1 : 0, 0];
-  const places = legend.map((width) => {
-    if (filled && filled + width > chart.width) { legendRows += 1; filled = 0; }
-    const place = [filled, legendRows - 1];
-    filled += width;
-    return place;
-  });
-  picture.width = chart.width + 2 * pad;
-  picture.height = chart.height + 2 * pad + line * (1.4 + words.length + legendRows);
   pen.fillStyle = colour("card");
   pen.fillRect(0, 0, picture.width, picture.height);
-  pen.textBaseline = "top";
-  pen.fillStyle = colour("ink");
-  pen.font = `600 ${17 * scale}px system-ui, "DejaVu Sans", sans-serif`;
-  pen.fillText(title, pad, pad);
-  pen.font = small;
-  pen.fillStyle = colour("soft");
-  words.forEach((text, i) => pen.fillText(text, pad, pad + line * (1.3 + i)));
-  const top = pad + line * (1.4 + words.length);
-  keys.forEach(([text, stroke, dash], i) => {
-    const [x, row] = places[i];
-    pen.strokeStyle = stroke;
-    pen.lineWidth = 3 * scale;
-    pen.setLineDash(dash.map((length) => length * scale));
-    pen.beginPath();
-    pen.moveTo(pad + x, top + line * (row + 0.4));
-    pen.lineTo(pad + x + 1.4 * line, top + line * (row + 0.4));
-    pen.stroke();
-    pen.fillStyle = colour("ink");
-    pen.fillText(text, pad + x + 1.7 * line, top + line * row);
-  });
-  pen.drawImage(chart, pad, top + line * legendRows);
+  const write = (text, y, size, ink) => {
+    pen.font = `${size * scale}px system-ui, "DejaVu Sans", sans-serif`;
+    pen.fillStyle = colour(ink);
+    pen.fillText(text, 16 * scale, y * scale, chart.width); // a long text becomes narrow
+  };
+  const by = of.estimator ? `${about(of.estimator).label}, 95 % intervals` : "";
+  write(`${state.survey.title ?? state.survey.name}: ${$("attribute-title").textContent}, ${what}`, 30, 18, "ink");
+  write([$("when").textContent, by].filter(Boolean).join("; "), 54, 13, "soft");
+  pen.drawImage(chart, 16 * scale, 66 * scale);
   picture.toBlob((blob) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(blob);
-    link.download = `${name.replace(/[^\w.-]+/g, "_")}.png`;
+    link.download = `${[state.survey.name, of.attribute, of.cohort, of.span, what, ...steps].filter(Boolean).join("-").replace(/[^\w.-]+/g, "_")}.png`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   });

@@ -1,9 +1,8 @@
 // The mean and the percentiles of an attribute's numbers: of the chosen step, and over time.
 import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
-import { $, capital, element, silence } from "./dom.js";
-import { explained } from "./explain.js";
-import { asked, fileName, numbersQuery, path, state, subject } from "./state.js";
+import { $, capital, element, explained, number, silence } from "./dom.js";
+import { asked, linkFiles, numbersQuery, state, subject } from "./state.js";
 import { opens, periodOf } from "./times.js";
 
 const NAMES = { mean: "mean", p50: "median", p90: "90th percentile", p99: "99th percentile" };
@@ -18,9 +17,6 @@ let shown = null;
 export const named = (line) => (asked().choices ? "mean number of values" : NAMES[line.name]);
 const title = () => (asked().choices ? "Mean number of values" : "Mean and percentiles");
 
-// Number in the attribute's unit, with four digits.
-export const value = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
-
 // Draws the numbers. view: [first, last] step, or null for all. period(steps) zooms.
 export function drawQuantiles(s, view, period) {
   shown = s;
@@ -33,7 +29,7 @@ export function drawQuantiles(s, view, period) {
     item.append(key, explained(named(line), asked().choices ? "chosen" : line.name === "mean" ? "mean" : "percentile"), " ", element("span", "", { class: "now" }));
     return item;
   }));
-  const lines = s.lines.map((line, i) => ({ slot: i, frequencies: line.values, low: line.low, high: line.high }));
+  const lines = s.lines.map((line, i) => ({ slot: i, label: named(line), frequencies: line.values, low: line.low, high: line.high }));
   const steps = ([first, last]) => s.steps.filter((step) => opens(step + 1) / 1000 >= first && opens(step + 1) / 1000 <= last);
   lineChart($("quantiles"), { seconds: s.steps.map((step) => opens(step + 1) / 1000), lines }, {
     view: [from - pad, to + pad], list: [], numbers: true, read: (i) => read(i ?? here()),
@@ -45,8 +41,7 @@ export function drawQuantiles(s, view, period) {
   if (known && asked().choices) $("quantiles-hint").textContent = `How many values a person chooses on average, with 95 % intervals. ${thinned(s)}`;
   else $("quantiles-hint").textContent = known ? `In the attribute's unit, with 95 % intervals. ${thinned(s)}The values count the numbers of a bin as evenly spread. The intervals hold wherever the numbers lie in their bins. ${SOURCE[s.span] ?? SOURCE[asked().number_spans.includes("filtered") ? "counts" : "wave"]}` : s.cohort === null ? `${capital(silence(s.complete.every(Boolean)))} in these steps.` : "There is no estimate in these steps.";
   $("quantiles").setAttribute("aria-label", `${title()} of ${subject(s)} over time. The list and the CSV have the numbers.`);
-  $("quantiles-csv").href = path("numbers.csv", numbersQuery());
-  $("quantiles-json").href = path("numbers", numbersQuery());
+  linkFiles("quantiles", "numbers", numbersQuery());
 }
 
 // Index of the chosen step; the last step if it is not among the steps.
@@ -59,18 +54,7 @@ function here() {
 function read(i) {
   $("quantiles-legend").querySelectorAll(".now").forEach((box, j) => {
     const line = shown.lines[j];
-    box.textContent = value(line.values[i]) + (line.low[i] === null ? "" : ` (${value(line.low[i])} to ${value(line.high[i])})`) + (line.truth && line.truth[i] !== null ? `, truth ${value(line.truth[i])}` : "");
+    box.textContent = number(line.values[i]) + (line.low[i] === null ? "" : ` (${number(line.low[i])} to ${number(line.high[i])})`) + (line.truth && line.truth[i] !== null ? `, truth ${number(line.truth[i])}` : "");
   });
   $("quantiles-period").textContent = periodOf({ start_ms: shown.start_ms[i], end_ms: shown.end_ms[i], step: shown.steps[i] });
-}
-
-export function caption() {
-  const s = shown;
-  const [start_ms, end_ms] = [s.start_ms[0], s.end_ms.at(-1)];
-  return {
-    title: `${state.survey.name}: ${title().toLowerCase()} of ${subject(s)}`,
-    lines: [periodOf({ start_ms, end_ms, step: `${s.steps[0]} to ${s.steps.at(-1)}` }), $("quantiles-hint").textContent],
-    name: fileName({ ...s, estimator: "numbers" }, s.steps[0], s.steps.at(-1)),
-    keys: s.lines.map((line, i) => [`${named(line)} ${value(line.values.at(-1))}`, colourOf(i), []]),
-  };
 }

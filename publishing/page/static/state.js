@@ -2,26 +2,38 @@
 //
 // The address names the step only if the reader chose one; without a step the page shows the latest. "Copy link" names the step.
 
+import { $ } from "./dom.js";
+import { periodName } from "./times.js";
+
 export const state = {
   survey: null, latest: null, first: 0, // from the API
-  attribute: null, span: "window", estimator: null, post: "none", // null: the default
+  attribute: null, // null: the overview of all attributes
+  span: "window", estimator: null, post: "none", // null: the default
   cohort: null, // null: all people
   step: null, until: null, follow: true, // until: last step of the curves
   order: null, show: null, find: "", zoom: null, // for the histogram; zoom: [first, last] position
   values: null, last: 48, period: null, // for the curves; values null: the five most frequent; period: [first, last] step
   slots: new Map(), // value of each curve: its colour and dash, see charts.js
-  before: null, // earlier step of the comparison; null: no comparison
-  ago: null, // distance of `before`, in steps, that stays the same when the step changes; null: `before` stays
+  before: null, // earlier step that the reader chose for the comparison; null: see `ago`
+  ago: null, // distance of the earlier step, in steps; null: the length of a span, so that the spans touch
+  against: null, // cohort that is compared with `cohort` at the same step, "" for all people; null: two times are compared
   table: "all", // the shares of the cross table: of "all" people, within its "rows" or within its "columns"
-  against: null, // cohort that is compared with `cohort` at the same step; null: none
 };
 
 export const ORDERS = { value: "as in the survey", frequency: "most frequent first", label: "by name" };
-export const SPANS = { window: "sliding window", step: "one step", filtered: "filtered curve" };
+export const SPANS = ["step", "window", "filtered"];
 export const asked = () => state.survey.attributes.find((attribute) => attribute.name === state.attribute);
 
 // A cohort has fewer spans than all people, and only the default estimator.
-export const spans = () => asked().spans.filter((span) => state.cohort === null || span !== "filtered");
+export const spans = () => SPANS.filter((span) => (state.cohort === null || span !== "filtered") && (state.attribute === null || asked().spans.includes(span)));
+// Length of the chosen span, in steps.
+export const length = () => (state.span === "window" ? state.survey.window_steps : 1);
+// The earlier step of the comparison; null if cohorts are compared, and if there is no estimate of it.
+export function earlier() {
+  if (state.against !== null || state.step === null) return null;
+  const step = state.before ?? state.step - (state.ago ?? length());
+  return step >= state.first && step <= state.latest && step !== state.step ? step : null;
+}
 const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.filter((name) => name !== "joint").slice(0, 1));
 const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
 export const estimators = () => (state.span === "filtered" ? filters() : ofCounts());
@@ -29,10 +41,11 @@ export const estimators = () => (state.span === "filtered" ? filters() : ofCount
 export const about = (name) => state.survey.estimators.find((each) => each.name === name) ?? { name, label: name, meaning: "", post_processed: false };
 export const estimator = () => (estimators().includes(state.estimator) ? state.estimator : estimators()[0]);
 
+// The name of a span: the length of its period, such as "week".
+export const spanName = (span) => (span === "filtered" ? "filtered" : periodName(state.survey.step_seconds * (span === "window" ? state.survey.window_steps : 1)));
+
 // The attribute of an answer of the API, with the cohort if the answer is about one.
 export const subject = ({ attribute, cohort }) => (cohort === null ? attribute : `${attribute}, ${state.survey.cohort.name} ${cohort}`);
-// Name of a picture's file, as the API names its files.
-export const fileName = ({ survey, attribute, cohort, span, estimator: by }, ...steps) => [survey, attribute, cohort, span, by, "step", ...steps].filter((part) => part !== null).join("-");
 
 const whole = (text) => (/^\d{1,15}$/.test(text ?? "") ? Number(text) : null);
 
@@ -47,11 +60,11 @@ export function readAddress() {
   const query = new URLSearchParams(location.search);
   const names = state.survey.attributes.map((attribute) => attribute.name);
   const wanted = query.get("attribute");
-  state.attribute = names.includes(wanted) ? wanted : names[0];
+  state.attribute = names.includes(wanted) ? wanted : null;
   const cohort = query.get("cohort");
   state.cohort = state.survey.cohort?.values.includes(cohort) ? cohort : null;
   state.span = spans().includes(query.get("span")) ? query.get("span") : "window";
-  state.estimator = asked().estimators.includes(query.get("estimator")) ? query.get("estimator") : null;
+  state.estimator = asked()?.estimators.includes(query.get("estimator")) ? query.get("estimator") : null;
   state.post = state.survey.post_methods.includes(query.get("post")) ? query.get("post") : state.survey.post_methods[0];
   state.step = whole(query.get("step"));
   state.until = state.step === null ? null : Math.max(state.step, whole(query.get("until")) ?? state.step);
@@ -61,17 +74,16 @@ export function readAddress() {
   state.find = query.get("find") ?? "";
   state.zoom = pair(query.get("zoom"));
   const values = (query.get("values") ?? "").split(",").filter(Boolean).map(whole);
-  state.values = values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
+  state.values = asked() && values.length && values.length <= 20 && values.every((v) => v !== null && v < asked().k) ? values : null;
   state.last = Math.min(100_000, whole(query.get("last")) || 48);
   state.period = pair(query.get("period"));
   state.table = ["rows", "columns"].includes(query.get("table")) ? query.get("table") : "all";
   const against = query.get("against");
-  state.against = against !== cohort && state.cohort !== null && state.survey.cohort.values.includes(against) ? against : null;
+  state.against = against !== cohort && state.cohort !== null && ["", ...state.survey.cohort.values].includes(against) ? against : null;
   state.ago = whole(query.get("before")?.match(/^-(\d+)$/)?.[1]) || null;
   state.before = whole(query.get("before"));
   const same = state.before !== null && state.before === state.step;
   if (same || state.against !== null) state.before = state.ago = null;
-  keepDistance();
   return [
     wanted !== null && wanted !== state.attribute && `This survey has no attribute “${wanted}”.`,
     cohort !== state.cohort && `This survey has no cohort “${cohort}”.`,
@@ -80,28 +92,33 @@ export function readAddress() {
   ].filter(Boolean).join(" ") || null;
 }
 
-// The address of the present view: with its step if pinned, otherwise for the latest step.
-export function address(pinned = !state.follow) {
-  const query = new URLSearchParams({ attribute: state.attribute, span: state.span });
+// The address of the present view, or of another attribute in the same period: with its step if pinned, otherwise for the latest
+// step.
+export function address(pinned = !state.follow, attribute = state.attribute, find = state.find) {
+  const query = new URLSearchParams();
   const set = (name, value) => { if (value !== null && value !== undefined && value !== "") query.set(name, value); };
+  set("attribute", attribute);
+  if (state.span !== "window") set("span", state.span);
   set("cohort", state.cohort);
-  if (state.span !== "filtered" && state.cohort === null) {
-    set("estimator", state.estimator);
-    if (about(state.estimator).post_processed && state.post !== "none") set("post", state.post);
-  }
   if (pinned) {
     set("step", state.step);
     if (state.until !== state.step) set("until", state.until);
   }
+  set("before", state.ago === null ? state.before : -state.ago);
+  if (state.against !== null) query.set("against", state.against);
+  set("find", find);
+  if (attribute === null) return `?${query}`;
+  if (state.span !== "filtered" && state.cohort === null) {
+    set("estimator", state.estimator);
+    if (about(state.estimator).post_processed && state.post !== "none") set("post", state.post);
+  }
+  if (attribute !== state.attribute) return `?${query}`;
   set("order", state.order);
   set("show", state.show === Infinity ? "all" : state.show);
-  set("find", state.find);
   set("zoom", state.zoom?.join("-"));
   set("values", state.values?.join(","));
   if (state.last !== 48) set("last", state.last);
   set("period", state.period?.join("-"));
-  set("before", state.ago === null ? state.before : -state.ago);
-  set("against", state.against);
   if (state.table !== "all" && hasTable()) set("table", state.table);
   return `?${query}`;
 }
@@ -110,7 +127,7 @@ const PAUSE_MS = 250; // browsers refuse many changes of the address in a short 
 let waiting = null; // the last change that is not written yet
 let timer = 0;
 
-function flush() {
+export function flush() {
   clearTimeout(timer);
   timer = 0;
   if (waiting) history.replaceState(...waiting);
@@ -122,7 +139,7 @@ addEventListener("beforeunload", flush);
 // Writes the address, at most every quarter of a second. `push`: the Back button returns to the state before.
 export function writeAddress(push) {
   const now = [null, "", address()];
-  if (push && address() !== location.search) {
+  if (push && address() !== (location.search || "?")) {
     flush();
     history.pushState(...now);
     return;
@@ -136,27 +153,18 @@ export function writeAddress(push) {
 // Moves to the latest step, if the page follows it.
 export function followLatest() {
   if (state.follow || state.step === null) state.step = state.until = state.latest;
-  keepDistance();
 }
 
-function keepDistance() {
-  if (state.ago !== null) state.before = state.step === null ? null : state.step - state.ago;
-}
-
-// Compares with an earlier step, or with the step `ago` steps earlier, or with a cohort; with nothing by default.
+// Compares with an earlier step, or with the step `ago` steps earlier, or with a cohort; with the span just before by default.
 export function compareWith({ before = null, ago = null, against = null } = {}) {
   Object.assign(state, { before, ago, against });
-  keepDistance();
 }
-
-export const aDay = () => Math.max(1, Math.round(86400 / state.survey.step_seconds)); // in steps
 
 export function chooseStep(step) {
   state.follow = false;
   state.step = step;
   state.until = Math.max(state.until ?? step, step);
-  if (state.ago !== null) keepDistance();
-  else if (state.before !== null && state.before >= step) state.before = step > state.first ? step - 1 : null;
+  if (state.before !== null && state.before >= step) state.before = null;
 }
 
 // Number of values in the histogram; all values by default, if there are few.
@@ -171,30 +179,35 @@ export const path = (what, query) => `api/v1/attributes/${encodeURIComponent(sta
 
 const MOST = 2000; // largest number of values that the page requests
 
-function query(parameters = { estimator: estimator() }) {
-  return new URLSearchParams({ span: state.span, ...parameters, ...(state.cohort === null ? {} : { cohort: state.cohort }) });
+// The overview of all attributes.
+export function overviewPath() {
+  const made = new URLSearchParams({ span: state.span });
+  if (!state.follow) made.set("step", state.step);
+  if (state.cohort !== null) made.set("cohort", state.cohort);
+  if (state.against !== null) made.set("against", state.against);
+  else if ((state.before ?? state.ago) !== null && earlier() !== null) made.set("before", earlier());
+  if (state.attribute === null && state.find.trim()) made.set("find", state.find.trim());
+  return `api/v1/overview?${made}`;
 }
 
-export function histogramQuery() {
-  const made = query();
-  if (about(made.get("estimator")).post_processed) made.set("post", state.post);
-  if (state.step !== null) made.set("step", state.step);
-  if (asked().k > MOST) made.set("top", MOST);
-  return made;
+// A query about the attribute; parameters without a value are left out.
+function query({ step = state.step, top = null, ...parameters }) {
+  const made = { span: state.span, ...parameters, cohort: state.cohort, step, top: top && asked().k > MOST ? MOST : null };
+  return new URLSearchParams(Object.entries(made).filter(([, value]) => value !== null));
 }
 
-export function seriesQuery() {
-  const made = query();
-  made.set("last", state.last);
-  if (state.until !== null) made.set("step", state.until);
-  if (state.values) made.set("values", state.values.join(","));
-  return made;
-}
+export const histogramQuery = () => query({ estimator: estimator(), post: about(estimator()).post_processed ? state.post : null, top: true });
+export const seriesQuery = () => query({ estimator: estimator(), last: state.last, step: state.until, values: state.values?.join(",") ?? null });
+export const numbersQuery = () => query({ last: state.last, step: state.until });
+export const comparisonQuery = () => query({ estimator: estimator(), before: earlier(), against: state.against, top: true });
+export const tableQuery = () => query({});
 
-export function numbersQuery() {
-  const made = query({ last: state.last });
-  if (state.until !== null) made.set("step", state.until);
-  return made;
+// Sets the links to the CSV and JSON files of an answer, which have all values. `name` begins the links' ids.
+export function linkFiles(name, what, query, step) {
+  query.delete("top");
+  if (step !== undefined) query.set("step", step);
+  $(`${name}-csv`).href = path(`${what}.csv`, query);
+  $(`${name}-json`).href = path(what, query);
 }
 
 const MOST_CELLS = 1024; // of a cross table on the page
@@ -204,19 +217,4 @@ export function hasTable() {
   const { cohort } = state.survey;
   const cells = asked().pair ? asked().k : (cohort?.values.length ?? Infinity) * asked().k;
   return state.cohort === null && state.span !== "filtered" && cells <= MOST_CELLS;
-}
-
-export function tableQuery() {
-  const made = new URLSearchParams({ span: state.span });
-  if (state.step !== null) made.set("step", state.step);
-  return made;
-}
-
-export function comparisonQuery() {
-  const made = query();
-  if (state.against === null) made.set("before", state.before);
-  else made.set("against", state.against);
-  if (state.step !== null) made.set("step", state.step);
-  if (asked().k > MOST) made.set("top", MOST);
-  return made;
 }

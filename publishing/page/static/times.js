@@ -4,7 +4,7 @@ let survey = { start_ms: 0, step_seconds: 60 };
 let zone = remembered();
 
 function remembered() {
-  try { return localStorage.getItem("zone") ?? "local"; } catch { return "local"; }
+  try { return localStorage.getItem("zone"); } catch { return null; }
 }
 
 export const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
@@ -13,10 +13,11 @@ export function useSurvey(info) {
   survey = info;
 }
 
-export const zoneName = () => (zone === "UTC" ? "UTC" : LOCAL);
+// Steps of whole days end at midnight in UTC, so their times are in UTC unless the reader chooses otherwise.
+export const zoneName = () => ((zone ?? (survey.step_seconds % 86400 ? "local" : "UTC")) === "UTC" ? "UTC" : LOCAL);
 
 export function nextZone() {
-  zone = zone === "UTC" ? "local" : "UTC";
+  zone = zoneName() === "UTC" ? "local" : "UTC";
   try { localStorage.setItem("zone", zone); } catch { /* without storage, the choice lasts until the page is closed */ }
 }
 
@@ -38,8 +39,14 @@ const shortDay = (ms) => format({ day: "numeric", month: "short" })(ms);
 export const clock = (ms, at) => format(clockParts(), at)(ms);
 export const moment = (ms, at) => `${day(ms, at)}, ${clock(ms, at)}`;
 
-// "5 Jan 2026, 14:00–15:00", or with both days if they differ.
+// "5 Jan 2026, 14:00–15:00", with both days if they differ; "5 to 11 Jan 2026" for whole days.
 export function period(from, to, at = zoneName()) {
+  const midnight = (ms) => format({ hour: "2-digit", minute: "2-digit", second: "2-digit" }, at)(ms) === "00:00:00";
+  if (midnight(from) && midnight(to)) {
+    const [first, last] = [from, to - 1000].map((ms) => day(ms, at).split(" "));
+    const differing = first.slice(0, first[2] !== last[2] ? 3 : first[1] !== last[1] ? 2 : 1);
+    return first.join() === last.join() ? last.join(" ") : `${differing.join(" ")} to ${last.join(" ")}`;
+  }
   return day(from, at) === day(to, at) ? `${moment(from, at)}–${clock(to, at)}` : `${moment(from, at)} – ${moment(to, at)}`;
 }
 
@@ -52,6 +59,13 @@ export function periodOf({ start_ms: from, end_ms: to, step }) {
 }
 
 export const periodOfStep = (step) => periodOf({ start_ms: opens(step), end_ms: opens(step + 1), step });
+
+// A number of seconds as the name of a period: "day", "week", "6 hours".
+export function periodName(seconds) {
+  const [unit, long] = Object.entries({ week: 604800, day: 86400, hour: 3600, minute: 60, second: 1 })
+    .find(([name, length]) => seconds % length === 0 && (name !== "week" || seconds === length));
+  return seconds === long ? unit : `${seconds / long} ${unit}s`;
+}
 
 export function duration(ms) {
   const seconds = Math.round(ms / 1000);

@@ -1,6 +1,5 @@
 """Surveys with published results, and servers of the live page, for the tests of the page."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -66,15 +65,14 @@ def box_of(chart: Locator) -> FloatRect:
     raise AssertionError(f"{chart} has no box")
 
 
-def unfold(page: Page) -> None:
-    """Opens the table of attributes and their privacy."""
-    page.locator("#privacy-line").click()
+def unfold(page: Page, *folds: str) -> None:
+    """Opens these folded parts, such as the privacy of an attribute, or all of them."""
+    opened = "ids => document.querySelectorAll('details').forEach(e => { e.open ||= !ids.length || ids.includes(e.id); })"
+    page.evaluate(opened, folds)
 
 
-def settings(page: Page) -> None:
-    """Opens the controls below the attribute, which are folded on a small screen."""
-    if page.locator("#settings").get_attribute("open") is None:
-        page.locator("#settings > summary").click()
+def choose_span(page: Page, span: str) -> None:
+    page.locator("#span label", has=page.locator(f"input[value={span}]")).click()
 
 
 def shoot(page: Page, name: str) -> None:
@@ -82,9 +80,6 @@ def shoot(page: Page, name: str) -> None:
         picture = f"{SHOTS}/{name}.png"
         page.screenshot(path=picture, full_page=True)
         shrink(Path(picture))
-        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
-        with open(f"{SHOTS}/first_paint.jsonl", "a") as file:
-            file.write(json.dumps({"page": name, "first_contentful_paint_ms": paint}) + "\n")
 
 
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:

@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import OpenPage, served, shoot
+from .page_rig import OpenPage, served, unfold
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -23,69 +23,71 @@ def url() -> Iterator[str]:
 def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=latency_ms&span=filtered&estimator=mi")
     assert page.locator("#cohort-name").inner_text() == "Version"
-    assert page.locator("#cohort option").all_inner_texts() == ["all people", OLD, NEW, BETA, FORMULA]
+    assert page.locator("#cohort option").all_inner_texts() == ["all versions", *(f"version {c}" for c in rig.COHORT.values)]
+    unfold(page)
     everybody = page.locator("#values").inner_text()
-    page.select_option("#cohort", label=NEW)
-    expect(page.locator("#histogram-title")).to_have_text("latency_ms, version 1.1")
+    page.select_option("#cohort", label=f"version {NEW}")
+    expect(page.locator("#attribute-title")).to_have_text("latency_ms, version 1.1")
     n = rig.published("latency_ms", "window", rig.STEPS - 1, NEW).reports
     expect(page.locator("#summary")).to_contain_text(f"Version 1.1: {n:,} reports of at least")
     assert page.locator("#values").inner_text() != everybody
-    assert page.locator("#span option").all_inner_texts() == ["sliding window", "one step"]  # the span was "filtered"
+    assert page.locator("#span label:visible").all_inner_texts() == ["hour", "2 hours"]  # the span was "filtered"
     assert page.locator("#estimator option").all_inner_texts() == ["empirical Bayes (default)"]
     assert page.locator("#estimator").is_disabled()
     assert page.locator("#post").is_disabled()
     expect(page.locator("#quantiles-card")).to_be_visible()
-    page.locator("#compare").check()
+    page.select_option("#against", "time")
     expect(page.locator("#comparison")).to_be_visible()
     expect(page.locator("#reports-hint")).to_contain_text("Reports of latency_ms, version 1.1 used by")
     address = wait_for_address(page, lambda found: found.get("cohort") == NEW and "before" in found)
-    assert (address["span"], "estimator" in address) == ("window", False)
+    assert not {"span", "estimator"} & set(address)
     for link in ("#histogram-csv", "#histogram-json", "#series-csv", "#quantiles-csv", "#comparison-json"):
         assert parameters(page.locator(link).get_attribute("href") or "")["cohort"] == NEW
     other = open_page(page.url)
     assert shown(other) == shown(page)
     assert findings(other) == []
-    shoot(other, "cohort")
-    page.select_option("#cohort", label="all people")
-    expect(page.locator("#histogram-title")).to_have_text("latency_ms")
-    assert "filtered curve" in page.locator("#span option").all_inner_texts()
+    page.select_option("#cohort", label="all versions")
+    expect(page.locator("#attribute-title")).to_have_text("latency_ms")
+    assert "filtered" in page.locator("#span label:visible").all_inner_texts()
     page.go_back()
-    expect(page.locator("#histogram-title")).to_have_text("latency_ms, version 1.1")
+    expect(page.locator("#attribute-title")).to_have_text("latency_ms, version 1.1")
     page.close()
     other.close()
 
 
 def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=screen&cohort={NEW}&before=0")
-    expect(page.locator("#comparison-title")).to_have_text("Difference between two times")
-    page.select_option("#against", label=OLD)
-    expect(page.locator("#comparison-title")).to_have_text("Difference between two cohorts")
+    expect(page.locator("#comparison-title")).to_have_text("Change, in percentage points")
+    unfold(page)
+    page.select_option("#against", label=f"vs version {OLD}")
+    expect(page.locator("#comparison-title")).to_have_text("Difference, in percentage points")
     said = page.locator("#comparison-summary").inner_text()
     assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 01:00–03:00 UTC (step 2), empirical Bayes (default). ")
-    assert "does not know who reported on both sides" in said
-    assert not page.locator("#compare").is_checked()
-    page.locator("#comparison-numbers summary").click()
-    row = page.locator("#difference-values tbody tr").first.inner_text().replace("−", "-").split("\t")
+    row = page.locator("#values tbody tr").first.inner_text().replace("−", "-").split("\t")
     new, old = (rig.published("screen", "window", rig.STEPS - 1, cohort).estimators["eb"].estimate() for cohort in (NEW, OLD))
-    assert row[1:3] == [f"{100 * f.frequencies[0]:.2f} %" for f in (old, new)]
-    assert float(row[3]) == pytest.approx(100 * (new.frequencies[0] - old.frequencies[0]), abs=0.06)
-    assert page.locator("#difference-values th").all_inner_texts()[1:3] == [OLD, NEW]
+    assert row[1] == f"{100 * new.frequencies[0]:.1f} %"
+    assert float(row[5]) == pytest.approx(100 * (new.frequencies[0] - old.frequencies[0]), abs=0.06)
     with page.expect_download() as download:
         page.locator("#comparison-csv").click()
     assert download.value.suggested_filename == "versions-screen-1.1_minus_1.0-comparison-window-eb-step-2-2.csv"
     with page.expect_download() as download:
         page.locator("#comparison-png").click()
-    assert download.value.suggested_filename == "versions-screen-1.1-window-eb-step-minus-1.0-2.png"
+    assert download.value.suggested_filename == "versions-screen-1.1-window-difference-step-2-2.png"
     address = wait_for_address(page, lambda found: "against" in found)
     assert (address["against"], "before" in address) == (OLD, False)
     other = open_page(page.url)
     assert shown(other) == shown(page)
     assert findings(other) == []
     other.close()
-    page.select_option("#against", label=FORMULA)
+    page.select_option("#against", label=f"vs version {FORMULA}")
     expect(page.locator("#comparison-summary")).to_contain_text("There is no estimate of one of the two cohorts.")
-    page.select_option("#cohort", label=FORMULA)
-    expect(page.locator("#comparison")).to_be_hidden()
+    page.select_option("#against", label="vs all people")
+    expect(page.locator("#comparison-summary")).to_contain_text("Version 1.1 minus all people")
+    page.locator("#to-overview").click()
+    expect(page.locator("#sentences p").last).to_contain_text("Against all people:")
+    page.go_back()
+    page.select_option("#cohort", label=f"version {FORMULA}")
+    expect(page.locator("#comparison-summary")).to_contain_text("There is no estimate of one of the two cohorts.")
     page.goto(f"{url}?cohort={OLD}&against=2.0")
     expect(page.locator("#notice-text")).to_have_text("This page cannot compare with the cohort “2.0”.")
     page.close()
@@ -93,7 +95,8 @@ def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
 
 def test_a_cohort_below_the_least_size_has_a_number_of_reports_and_no_histogram(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=screen")
-    page.select_option("#cohort", label=FORMULA)
+    unfold(page)
+    page.select_option("#cohort", label=f"version {FORMULA}")
     expect(page.locator("#summary")).to_have_text(
         f"Version {FORMULA}: 260 reports in this window, which may come from fewer than {rig.LEAST} people: "
         "no histogram is published."

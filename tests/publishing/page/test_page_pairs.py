@@ -13,7 +13,7 @@ from ldpstream.services.demo import Demo
 from tests.pair_survey import pair_survey
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import SHOTS, OpenPage, demo_page, served, shoot
+from .page_rig import SHOTS, OpenPage, demo_page, served
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -63,7 +63,6 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     expect(page.locator("#cross-test")).to_contain_text("Mode and zone depend on each other")
     expect(page.locator("#cross-table tbody tr")).to_have_count(4)
     expect(page.locator("#cross-table tbody tr").nth(3)).to_contain_text(percent(table.columns.shares[1]))
-    shoot(page, "cross-all")
     page.select_option("#cross-part", label="within each mode")
     expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
     address = wait_for_address(page, lambda found: found.get("table") == "rows")
@@ -80,7 +79,6 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     assert (query["span"], query["step"]) == ("window", "2")
     page.select_option("#cross-part", label="within each zone")
     expect(first).to_contain_text(f"{percent(table.within_columns.shares[0])} %")
-    shoot(page, "cross-columns")
     page.go_back()
     expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
     page.close()
@@ -95,7 +93,6 @@ def test_cohorts_and_values_have_the_same_table(cohorts_url: str, open_page: Ope
     expect(page.locator("#cross-table tbody tr").nth(3).locator("td").nth(0)).to_have_text("–")  # below the least size
     expect(page.locator("#cross-test")).to_be_empty()
     assert findings(page) == []
-    shoot(page, "cross-cohorts")
-    page.select_option("#cohort", label=rig.COHORT.values[0])
+    page.select_option("#cohort", label=f"version {rig.COHORT.values[0]}")
     expect(page.locator("#cross")).to_be_hidden()
     page.close()

@@ -11,7 +11,7 @@ from ldpstream.services.demo import Demo
 from tests.publishing import cohort_rig as rig
 from tests.set_survey import MODE, set_survey
 
-from .page_rig import SHOTS, OpenPage, demo_page
+from .page_rig import SHOTS, OpenPage, choose_span, demo_page, unfold
 from .test_page_accessibility import findings
 
 SURVEY = set_survey(MODE, window_steps=3, lateness_steps=1)
@@ -31,23 +31,23 @@ def url(demo: Demo) -> Iterator[str]:
 def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=apps")
     expect(page.locator("#summary")).to_contain_text(
-        "People choose up to 3 values, so the shares do not sum to 100 %. Grey bars"
+        "People choose up to 3 values, so the shares do not sum to 100 %. The last bars"
     )
-    page.locator("#numbers summary").click()
+    unfold(page)
     rows = page.locator("#values tbody tr")
     expect(rows).to_have_count(8)
     expect(rows.last).to_contain_text("none of these")
     expect(page.locator("#quantiles-title")).to_have_text("Mean number of values")
     expect(page.locator("#quantiles-legend li")).to_have_count(1)
     expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
-    expect(page.locator("#attributes")).to_contain_text("5 values, blind guess 50")
+    expect(page.locator("#privacy-line")).to_contain_text("without a report, a guess is right with a chance of 50.0 %")
     assert findings(page) == []
     if SHOTS:
         page.locator("#estimate").screenshot(path=f"{SHOTS}/sets.png")
         shrink(Path(SHOTS) / "sets.png")
-    page.select_option("#span", "filtered")
+    choose_span(page, "filtered")
     expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
     page.select_option("#attribute", "mode")
-    expect(page.locator("#histogram-title")).to_have_text("mode")
+    expect(page.locator("#attribute-title")).to_have_text("mode")
     expect(page.locator("#summary")).not_to_contain_text("People choose")
     page.close()
