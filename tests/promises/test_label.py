@@ -34,12 +34,7 @@ COMMUTE = Path(__file__).parents[2] / "surveys" / "samples" / "commute.toml"
 
 def chances(survey: Survey) -> dict[str, float]:
     """The largest chances of all levels, as `check --json` has them."""
-    pairs = zip(survey.attributes, survey.mechanisms, strict=True)
-    levels = [
-        checked_level(survey, i, level.name, m).device_chances
-        for i, (attribute, mechanisms) in enumerate(pairs)
-        for level, m in zip(attribute.levels, mechanisms, strict=True)
-    ]
+    levels = [checked_level(survey, i, level.name, m).device_chances for i, _, level, m in survey.levels]
     names = {"blind": "no_report", "one_report": "one_report", "year": "year", "year_any_values": "year_any_values"}
     return {name: max(getattr(level, key).chance for level in levels) for name, key in names.items()}
 
@@ -93,8 +88,7 @@ def test_a_signature_beside_the_file_is_named_until_the_survey_changes(tmp_path:
     survey = load_survey(path)
     assert signed_at(survey, path) is None
     line = draft(survey, path.read_text(), [], at)
-    signatures = [json.dumps({"statement": line.statement, "signature": "x", "toml": line.toml})]
-    (tmp_path / FILE).write_text("\n".join(signatures))
+    (tmp_path / FILE).write_text(json.dumps({"statement": line.statement, "signature": "x", "toml": line.toml}))
     assert signed_at(survey, path) == at
     assert "a signature of 2026-03-01 12:00 UTC. This label does not verify it" in text(label(survey, at), "signed")
     assert signed_at(SURVEYS["demo"], path) is None

@@ -11,13 +11,13 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # h
 
 from ldpstream.promises.papers.registry import UNKNOWN, registry_entry
 from tests.ldpstream.conftest import RunCommand, run_command
-from tests.ldpstream.test_assessment import COMMUTE, FRESH, SURVEYS
+from tests.ldpstream.test_assessment import COMMUTE, FRESH, OTHERS, SURVEYS
 from tests.small_survey import small_survey
 
 __all__ = ["run_command"]
 ODD = small_survey(FRESH, ends=40, title='A: "b" # c - [d]', owner="x: y\u2028z", purpose="'{name}' | > &e *f !g %h @i `j")
 OFFICER = Path(__file__).parents[2] / "docs" / "howto" / "officer.md"
-ASKED = SURVEYS | {"odd": ODD}
+ASKED = OTHERS | {name: SURVEYS[name] for name in ("commute", "demo", "changing", "split", "fake")} | {"odd": ODD}
 
 
 @pytest.fixture(scope="module")
