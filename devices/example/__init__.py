@@ -1,0 +1,1 @@
+"""An example: a command-line tool that counts its own use."""
