@@ -36,10 +36,11 @@ DAY_S = 86_400
 DEFAULT_RECIPE_DAYS, MAX_RECIPE_DAYS = 7, 28  # of a window and of a step: the days that an activity log keeps are enough
 OTHER, REFUSE = "other", "refuse"
 _OVERLAP = "The answers of many steps follow a habit, so they add up like answers about one value."
+_TIMES = "Somebody who links the reports of a device learns it from their times; the noise protects it from all others."
 _REPEATS = {
     "active_days": _OVERLAP, "days_without": _OVERLAP, "uses_per_day": _OVERLAP, "seconds_per_day": _OVERLAP,
-    "age": "All answers follow from the step of the first use, so they add up like answers about one value.",
-    "absence": "Each answer tells about one pause between two steps of use.",
+    "age": _TIMES,
+    "absence": _TIMES,
 }  # fmt: skip
 _NUMBER = re.compile(r" *[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 

@@ -20,8 +20,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
+from ldpstream.device.consent.consent import switched_off
 from ldpstream.device.device import Device
 from ldpstream.device.files.sqlite_file import ACTIVITY, BUSY_S, SQLiteFile, format_of
 from ldpstream.mechanisms.arguments import real
@@ -46,6 +47,8 @@ class Activity:
 
     Args:
         path: the file; only its owner may read it.
+        consent: "given": the person has agreed; while a switch turns devices off (`device.consent.consent.switched_off`),
+            nothing is recorded. "simulated": there is no person, so the switches do not count.
         wait_s: how long a call waits for another process, in seconds.
 
     Raises (also all methods):
@@ -53,7 +56,10 @@ class Activity:
         DeviceError: if the file is damaged, of another format, or cannot be written. The log stays as it is.
     """
 
-    def __init__(self, path: str | Path | LogFile, *, wait_s: float = BUSY_S) -> None:
+    def __init__(
+        self, path: str | Path | LogFile, *, consent: Literal["given", "simulated"] = "given", wait_s: float = BUSY_S
+    ) -> None:
+        self._off = consent != "simulated" and switched_off() is not None
         self._file = SQLiteFile(Path(path), ACTIVITY, wait_s=wait_s) if isinstance(path, (str, Path)) else path
         with self._transaction():
             pass
@@ -124,7 +130,7 @@ class Activity:
             db.execute("DELETE FROM use")
 
     def _record(self, event: str, duration_ms: int) -> None:
-        if (day := time.time_ns() // (10**9 * DAY_S)) < FIRST_DAY:
+        if (day := time.time_ns() // (10**9 * DAY_S)) < FIRST_DAY or self._off:
             return
         with self._transaction() as db:
             other = "SELECT count(*) FROM use WHERE day = ? AND event NOT IN ('', ?)"

@@ -63,7 +63,7 @@ def recipes(survey: Survey) -> Iterator[dict[str, Any]]:
 
 def _steps(survey: Survey, calls: list[Call], steps: list[int]) -> Iterator[dict[str, Any]]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, mock.patch("time.time_ns") as clock:
-        activity = Activity(InMemory(db))
+        activity = Activity(InMemory(db), consent="simulated")
         for ms, event, seconds in calls:
             clock.return_value = ms * 1_000_000
             if seconds is not None:

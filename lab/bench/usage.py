@@ -138,7 +138,7 @@ def table(found: Sequence[Year]) -> Table:
         shown.add_column(head, justify="left" if head == "number" else "right")
     for name in dict.fromkeys(checked.number for of_year in found for checked in of_year.checked):
         own = [[checked for checked in of_year.checked if checked.number == name] for of_year in found]
-        every, last = [checked for of_year in own for checked in of_year], [of_year[-1] for of_year in own]
+        every, last = [checked for of_year in own for checked in of_year], [of_year[-1] for of_year in own if of_year]
         half = np.mean([(checked.high - checked.low) / 2 / max(checked.truth, 1e-9) for checked in every])
         shares = f"{np.mean([checked.covered for checked in every]):.1%}", f"{sum(c.covered for c in last)} of {len(last)}"
         shown.add_row(name, f"{len(every):,}", *shares, f"{half:.1%}")

@@ -30,7 +30,7 @@ def content(path: Path) -> list[Any]:
 
 def use(path: Path) -> None:
     for _ in range(20):
-        Activity(path).used("export")
+        Activity(path, consent="simulated").used("export")
 
 
 def test_two_processes_count_together(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_two_processes_count_together(tmp_path: Path) -> None:
 
 
 def test_a_device_answers_only_steps_with_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    activity, device = Activity(tmp_path / "log"), Device(SURVEY, tmp_path / "device", consent="simulated")
+    activity, device = Activity(tmp_path / "log", consent="simulated"), Device(SURVEY, tmp_path / "device", consent="simulated")
     at(SURVEY, -1, monkeypatch)
     activity.seen()
     assert activity.answer(device) == {}  # the survey has not begun
@@ -76,7 +76,7 @@ def test_a_log_that_cannot_be_read_is_refused_in_one_line_and_stays(
     spoil: Callable[[Path], None], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "log"
-    Activity(path).used("export")
+    Activity(path, consent="simulated").used("export")
     spoil(path)
     before = path.read_bytes()
     with pytest.raises(DeviceError, match=message) as refused:
@@ -103,7 +103,7 @@ def full(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_trouble_with_the_disk_loses_nothing(
     trouble: Callable[..., Any], error: type[DeviceError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    activity = Activity(tmp_path / "log", wait_s=0.01)
+    activity = Activity(tmp_path / "log", consent="simulated", wait_s=0.01)
     activity.seen()
     before = content(tmp_path / "log")
     with trouble(tmp_path / "log", monkeypatch), pytest.raises(error) as caught:
@@ -115,7 +115,7 @@ def test_trouble_with_the_disk_loses_nothing(
 
 
 def test_names_and_durations_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    activity = Activity(tmp_path / "log")
+    activity = Activity(tmp_path / "log", consent="simulated")
     for name in ("", "a b", "é", "x" * 65, 3):
         with pytest.raises(ValueError, match="event must be a name"):
             activity.used(name)  # type: ignore[arg-type] # 3 is no text
@@ -130,3 +130,15 @@ def test_names_and_durations_are_checked(tmp_path: Path, monkeypatch: pytest.Mon
     activity.seen()
     activity.used("a")
     assert len(content(tmp_path / "log")) == 5
+
+
+@pytest.mark.parametrize("switch", ["CI", "DO_NOT_TRACK"])
+def test_a_switch_turns_the_log_off(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "DO_NOT_TRACK"):
+        monkeypatch.delenv(name, raising=False)
+    Activity(tmp_path / "log").used("export")
+    before = content(tmp_path / "log")
+    assert len(before) == 2
+    monkeypatch.setenv(switch, "1")
+    Activity(tmp_path / "log").used("export")
+    assert content(tmp_path / "log") == before
