@@ -22,6 +22,7 @@ from devices.conformance import listener
 from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.listener import LEAST, listening
+from ldpstream import load_survey
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
 from tests.producers.samples import level, make_survey, one_question
@@ -33,6 +34,9 @@ VECTORS = ROOT / "devices" / "vectors"
 COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
 MORE = ("recipes", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
 RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,signed,relay"]
+
+
+NO_SWITCH = {"CI": "", "DO_NOT_TRACK": ""}  # an empty variable does not switch devices off
 
 
 class Language(NamedTuple):
@@ -62,17 +66,31 @@ GO = Language(
 )
 RUST = Language(
     source=ROOT / "devices" / "rust",
-    environment={},
-    test=["cargo", "test", *RUST_OPTIONS, "--lib", "--test", "store", "--", "--nocapture", "--test-threads=1"],
+    environment=NO_SWITCH,
+    test=[
+        "cargo",
+        "test",
+        *RUST_OPTIONS,
+        "--lib",
+        "--test",
+        "store",
+        "--test",
+        "consent",
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ],
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
     vectors=(*COMMON, *MORE),
     fault=("src/device.rs", "if !known {", "if known || !known {"),
 )
 
 
-def output(command: list[str], folder: Path, **environment: str) -> str:
+def output(command: list[str], folder: Path, typed: str = "", **environment: str) -> str:
     """Runs a command, and returns its output. A failure of the command fails the test."""
-    done = subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, input=typed, capture_output=True, text=True, timeout=900, check=False
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
     return done.stdout
 
@@ -162,6 +180,36 @@ def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.Monk
         assert sending.requests == 2 * LEAST
 
 
+def test_a_program_in_rust_counts_its_own_use_with_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks, sends nothing before the answer, shows what would leave and what left, and stops at a withdrawal."""
+    monkeypatch.setattr(listener, "RETRY_S", 0)
+    require_tools("cargo")
+    source = copied(RUST.source, tmp_path / "rust")
+    require_packages(source)
+    survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+    begin = ["cargo", "run", *RUST_OPTIONS, "--example", "count", "--", str(tmp_path / "survey.json"), str(tmp_path)]
+
+    def run(*arguments: str, **environment: str) -> str:
+        return output([*begin, *arguments], source, **NO_SWITCH | environment)
+
+    with listening(survey, "# toml\n", 0) as (sending, url):
+        assert f"Questions: {survey.attributes[0].name}" in run("ask")
+        run("run", url)
+        assert (run("journal"), sending.attempts) == ("", 0)  # nothing before the consent
+        run("yes", DO_NOT_TRACK="1")
+        run("run", url)
+        assert sending.attempts == 0  # a consent while devices are switched off is none
+        run("yes")
+        assert "leaves with the next attempt" in run("preview") or survey.collection == "smp"
+        run("run", url)
+        left = run("journal").splitlines()
+        assert len(left) == sending.requests >= 1
+        run("no")
+        run("run", url)
+        assert (run("journal"), sending.requests) == ("", len(left))
+
+
 # ---- C and C++
 
 C = ROOT / "devices" / "c"
@@ -186,7 +234,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> 
 
 def test_the_header_and_each_error_in_c(c_programs: Path, tmp_path: Path) -> None:
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(one_question("L-OSUE", k=300).device_survey))
-    output([str(c_programs / "errors"), "survey.json", "person.device", "zone", "7"], tmp_path)
+    output([str(c_programs / "errors"), "survey.json", "person.device", "zone", "7"], tmp_path, **NO_SWITCH)
 
 
 def test_a_program_in_cpp_sends_while_its_event_loop_runs(
@@ -198,7 +246,9 @@ def test_a_program_in_cpp_sends_while_its_event_loop_runs(
     with listening(survey, "# toml\n", 0) as (sending, url):
         host, port = url.removeprefix("http://").rsplit(":", 1)
         for number in range(LEAST):
-            told = output([str(c_programs / "count"), "survey.json", f"{number}.device", host, port, "zone", "7"], tmp_path)
-            assert told.startswith("counted\n1 reports")
+            command = [str(c_programs / "count"), "survey.json", f"{number}.device", host, port, "zone", "7"]
+            told = output(command, tmp_path, "y", **NO_SWITCH)
+            assert "Purpose: " in told
+            assert "counted\n1 reports" in told
         assert sending.verdict() == []
         assert sending.requests == LEAST

@@ -124,6 +124,15 @@ int main(int argc, char **argv) {
     if (!device) {
         fail(error.message);
     }
+    if (ldp_to_ask(device.get(), &error) > 0) {
+        std::string question(ldp_question(device.get(), nullptr, 0) + 1, '\0');
+        ldp_question(device.get(), question.data(), question.size());
+        std::printf("%s\nSend your answers? [y/n] ", question.c_str());
+        const int answer = std::getchar();
+        if ((answer == 'y' ? ldp_give_consent(device.get(), &error) : ldp_withdraw_consent(device.get(), &error)) < 0) {
+            fail(error.message);
+        }
+    }
     const char *const values[] = {argv[6]};
     if (ldp_answer(device.get(), argv[5], values, 1, &error) < 0) {
         fail(error.message);
@@ -142,6 +151,13 @@ int main(int argc, char **argv) {
     for (const Report &report : reports) {
         ldp_verdict verdict{};
         while (!verdict.final) {
+            const int leaves = ldp_leaves(device.get(), report.key.c_str(), &error);
+            if (leaves < 0) {
+                fail(error.message);
+            }
+            if (leaves == 0) {
+                break; // the person withdrew the consent
+            }
             const Answer answer = post(address, std::string(argv[3]) + ":" + argv[4], report, ticks);
             const char *retry = answer.retry_after.empty() ? nullptr : answer.retry_after.c_str();
             const auto status = static_cast<std::uint16_t>(answer.status);
@@ -151,10 +167,10 @@ int main(int argc, char **argv) {
                 ++ticks;
             }
         }
-        if (ldp_settle(device.get(), report.key.c_str(), &error) < 0) {
+        if (verdict.final && ldp_settle(device.get(), report.key.c_str(), &error) < 0) {
             fail(error.message);
         }
-        std::printf("%s\n", verdict.counts ? "counted" : "refused");
+        std::printf("%s\n", verdict.counts ? "counted" : verdict.final ? "refused" : "stays here");
     }
     std::printf("%zu reports, %d ticks\n", reports.size(), ticks);
 }

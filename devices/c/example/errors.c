@@ -57,6 +57,14 @@ int main(int argc, char **argv) {
 
     ldp_device *device = ldp_open(&options, &error);
     expect("a device", device && error.code == LDP_OK && !error.message[0]);
+    char question[4096];
+    const size_t needed = ldp_question(device, question, sizeof question);
+    expect("a question", needed == strlen(question) && strstr(question, "Purpose: "));
+    expect("a short question", ldp_question(device, question, 8) == needed && strlen(question) == 7);
+    expect("somebody to ask", ldp_to_ask(device, &error) == 1);
+    expect("no report without consent", ldp_answer(device, argv[3], values, 1, &error) == 0 && error.code == LDP_OK);
+    expect("a refusal", !ldp_withdraw_consent(device, &error) && !ldp_to_ask(device, &error));
+    expect("a consent", !ldp_give_consent(device, &error));
     expect("another attribute", ldp_answer(device, "nothing", values, 1, &error) == -1 && error.code == LDP_VALUE);
     const char *secret[] = {"a secret"};
     expect("another value", ldp_answer(device, argv[3], secret, 1, &error) == -1 && !strstr(error.message, "secret"));
@@ -67,6 +75,7 @@ int main(int argc, char **argv) {
     expect("the same report", ldp_answer(device, argv[3], values, 1, &error) == 1);
     int reports = 0;
     expect("one report waits", ldp_waiting(device, count, &reports, &error) == 1 && reports == 1);
+    expect("an unknown key does not leave", ldp_leaves(device, "unknown", &error) == 0);
     expect("another name", ldp_forget(device, "another", &error) == -1 && error.code == LDP_VALUE);
     expect("an unknown key settles nothing", !ldp_settle(device, "unknown", &error));
     expect("it still waits", ldp_waiting(device, NULL, NULL, &error) == 1);

@@ -5,6 +5,7 @@
  *     ldp_device *device = ldp_open(&options, &error);
  *     if (!device) fprintf(stderr, "%s\n", error.message);
  *     const char *mode[] = {"bicycle"};
+ *     if (ldp_to_ask(device, &error) > 0) ask_the_person(device);    // ldp_question, then ldp_give_consent
  *     ldp_answer(device, "mode", mode, 1, &error);
  *     ldp_waiting(device, post, context, &error);    // `post` sends each report with the program's own HTTP client
  *     ldp_close(device);
@@ -54,6 +55,13 @@ typedef struct ldp_error {
     char message[LDP_MESSAGE_BYTES];
 } ldp_error;
 
+/* How the program asks the person. A withdrawal in the file counts always. */
+typedef enum ldp_consent_mode {
+    LDP_ASKED = 0,    /* the device keeps the person's answer, and does nothing before `ldp_give_consent` */
+    LDP_GIVEN = 1,    /* the program has asked in another way, and the person agreed */
+    LDP_SIMULATED = 2 /* there is no person: DO_NOT_TRACK, CI and the operator's file do not count */
+} ldp_consent_mode;
+
 /* What the application requires of the survey. Texts are UTF-8 and end with a zero byte; NULL stands for none. */
 typedef struct ldp_options {
     const char *survey; /* the device survey as JSON, of `survey_bytes` bytes */
@@ -63,17 +71,31 @@ typedef struct ldp_options {
     const char *cohort; /* the device's present cohort. It travels in clear */
     double max_eps;     /* the largest allowed loss while the values stay the same, in nats; 0 for no limit */
     uint32_t wait_ms;   /* how long a call waits for another process; 0 for 30 seconds */
+    ldp_consent_mode consent;
     bool expect_enrolled;
 } ldp_options;
 
 /* A person's device. */
 typedef struct ldp_device ldp_device;
 
-/* Opens the device of a file; the first use enrolls it permanently. Returns NULL after an error. */
+/* Opens the device of a file. Returns NULL after an error. */
 ldp_device *ldp_open(const ldp_options *options, ldp_error *error);
 
 /* Frees the device. Its file stays. NULL is allowed. */
 void ldp_close(ldp_device *device);
+
+/* Writes the text by which the program asks for consent, with a zero byte, and cuts it to `bytes` bytes. Returns the size of the
+ * whole text. */
+size_t ldp_question(const ldp_device *device, char *text, size_t bytes);
+
+/* Returns the number of attributes about which the program has to ask the person, or -1 after an error. */
+int ldp_to_ask(ldp_device *device, ldp_error *error);
+
+/* Keeps the person's consent, and enrolls the device permanently. Returns 0, or -1 after an error. */
+int ldp_give_consent(ldp_device *device, ldp_error *error);
+
+/* Withdraws the consent: nothing more is sent, and nothing but the withdrawal is kept. Returns 0, or -1 after an error. */
+int ldp_withdraw_consent(ldp_device *device, ldp_error *error);
 
 /* Reports an attribute at the present step: one text for one value, two for a pair, any number for a question with several
  * answers. A number is given as its text, such as "7.5". Returns 1 if the device has a report, 0 if it makes none, and -1 after
@@ -88,6 +110,10 @@ typedef struct ldp_report {
     size_t envelope_bytes;
     const char *key; /* the header Idempotency-Key of all attempts */
 } ldp_report;
+
+/* Writes a waiting report into the journal. Call it before each attempt, and send nothing if it returns 0: consent was withdrawn,
+ * or the report does not wait any more. Returns 1 if the report may leave, and -1 after an error. */
+int ldp_leaves(ldp_device *device, const char *key, ldp_error *error);
 
 /* Visits the reports that wait, and returns their number, or -1 after an error. `visit` may call `ldp_settle`. */
 int ldp_waiting(ldp_device *device, void (*visit)(const ldp_report *report, void *context), void *context, ldp_error *error);

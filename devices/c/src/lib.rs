@@ -1,6 +1,6 @@
 //! The functions of `include/ldpstream_device.h`, which documents them. All decisions are in the Rust device.
 
-use ldpstream_device::{Answer, Device, Error, Options, Result, Store, Survey, Value};
+use ldpstream_device::{Answer, ConsentMode, Device, Error, Options, Result, Store, Survey, Value};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub struct COptions {
     cohort: *const c_char,
     max_eps: f64,
     wait_ms: u32,
+    consent: c_int,
     expect_enrolled: bool,
 }
 
@@ -131,7 +132,14 @@ unsafe fn open(options: *const COptions) -> Result<Device> {
     if given.wait_ms > 0 {
         store = store.waiting(Duration::from_millis(given.wait_ms.into()));
     }
+    let consent = match given.consent {
+        0 => ConsentMode::Asked,
+        1 => ConsentMode::Given,
+        2 => ConsentMode::Simulated,
+        other => return Err(Error::Value(format!("consent must be an ldp_consent_mode, got {other}"))),
+    };
     let required = Options {
+        consent,
         expect_enrolled: given.expect_enrolled,
         pin: pin.map(str::to_owned),
         max_eps: (given.max_eps != 0.0).then_some(given.max_eps),
@@ -158,6 +166,57 @@ pub unsafe extern "C" fn ldp_close(device: *mut Device) {
         // SAFETY: the pointer comes from `Box::into_raw`.
         drop(unsafe { Box::from_raw(device) });
     }
+}
+
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_question(device: *const Device, text: *mut c_char, bytes: usize) -> usize {
+    // SAFETY: as for this function.
+    let question = unsafe { opened(device) }.map_or(String::new(), Device::question);
+    if !text.is_null() && bytes > 0 {
+        let mut cut = question.len().min(bytes - 1);
+        while !question.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        // SAFETY: `text` points to `bytes` bytes, more than `cut`.
+        let place = unsafe { std::slice::from_raw_parts_mut(text.cast::<u8>(), cut + 1) };
+        place[..cut].copy_from_slice(&question.as_bytes()[..cut]);
+        place[cut] = 0;
+    }
+    question.len()
+}
+
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_to_ask(device: *mut Device, error: *mut CError) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { told(opened(device).and_then(Device::to_ask), error) }.map_or(-1, |names| names.len() as c_int)
+}
+
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_give_consent(device: *mut Device, error: *mut CError) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { told(opened(device).and_then(|device| device.give_consent(&[])), error) }.map_or(-1, |()| 0)
+}
+
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_withdraw_consent(device: *mut Device, error: *mut CError) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { told(opened(device).and_then(|device| device.withdraw_consent(&[])), error) }.map_or(-1, |()| 0)
+}
+
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_leaves(device: *mut Device, key: *const c_char, error: *mut CError) -> c_int {
+    // SAFETY: as for this function.
+    unsafe { told(opened(device).and_then(|device| device.leaves(required("key", key)?)), error) }.map_or(-1, c_int::from)
 }
 
 /// # Safety

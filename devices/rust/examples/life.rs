@@ -3,7 +3,9 @@
 //!     cargo run --example life -- SURVEY.json --calls CALLS.jsonl --seed 7
 //!     cargo run --example life -- SURVEY.json --gateway http://127.0.0.1:8080 --devices 200
 
-use ldpstream_device::{Attribute, Device, Error, Options, Random, Result, Sender, Store, Survey, SystemRandom, Value, Way};
+use ldpstream_device::{
+    Attribute, ConsentMode, Device, Error, Options, Random, Result, Sender, Store, Survey, SystemRandom, Value, Way,
+};
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 use std::io::Write;
@@ -82,7 +84,7 @@ impl Plan {
 
     /// The options of a device: all levels and cohorts occur about equally often.
     fn options(&self, mut number: usize) -> Options {
-        let mut options = Options::default();
+        let mut options = Options { consent: ConsentMode::Simulated, ..Options::default() };
         if let Some(cohorts) = self.document["cohort"]["values"].as_array() {
             options.cohort = cohorts[number % cohorts.len()].as_str().map(str::to_owned);
         }

@@ -1,5 +1,6 @@
 //! The activity log: what a device remembers of the use of an application, and the recipes that turn it into values.
 
+use crate::consent::preview::Preview;
 use crate::device::{Clock, Device, now_ms};
 use crate::error::{Error, Result};
 use crate::store::{Document, Store};
@@ -27,6 +28,9 @@ pub struct Activity {
     store: Store,
     clock: Clock,
 }
+
+/// The values by attribute, and their step.
+type Given = (Vec<(String, Value)>, u64);
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Log {
@@ -107,16 +111,29 @@ impl Activity {
     /// # Errors
     /// As for [`Device::answer`]; `Value` also for a value of an attribute with a recipe.
     pub fn answer(&self, device: &Device, values: &[(&str, Value)]) -> Result<BTreeMap<String, Vec<u8>>> {
-        let survey = device.survey();
+        let Some((given, step)) = self.given(device.survey(), values)? else { return Ok(BTreeMap::new()) };
+        device.answer(&borrowed(&given), Some(step))
+    }
+
+    /// Returns what [`Activity::answer`] would make and send now: see [`Device::preview`].
+    ///
+    /// # Errors
+    /// As for [`Activity::answer`].
+    pub fn preview<'a>(&self, device: &'a Device, values: &[(&str, Value)]) -> Result<Vec<Preview<'a>>> {
+        let Some((given, step)) = self.given(device.survey(), values)? else { return Ok(Vec::new()) };
+        device.preview(&borrowed(&given), Some(step))
+    }
+
+    /// All values at the present step; nothing before the survey's start.
+    fn given(&self, survey: &Survey, values: &[(&str, Value)]) -> Result<Option<Given>> {
         let computed = |name: &str| survey.text.attribute.iter().any(|one| one.name == name && one.recipe.is_some());
         if let Some((name, _)) = values.iter().find(|(name, _)| computed(name)) {
             return Err(Error::Value(format!("{name} has a recipe: give no value, since the device computes it")));
         }
-        let Ok(step) = u64::try_from(survey.step_at((self.clock)())) else { return Ok(BTreeMap::new()) };
-        let found = self.log()?.values(survey, step);
-        let mut given: Vec<(&str, Value)> = found.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-        given.extend(values.iter().cloned());
-        device.answer(&given, Some(step))
+        let Ok(step) = u64::try_from(survey.step_at((self.clock)())) else { return Ok(None) };
+        let mut given: Vec<(String, Value)> = self.log()?.values(survey, step).into_iter().collect();
+        given.extend(values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        Ok(Some((given, step)))
     }
 
     /// Erases the log permanently.
@@ -137,6 +154,10 @@ impl Activity {
     fn transaction<T>(&self, run: impl FnOnce(&mut Log) -> Result<T>) -> Result<T> {
         self.store.transaction(|log: &mut Option<Log>| run(log.get_or_insert_default()))
     }
+}
+
+fn borrowed(values: &[(String, Value)]) -> Vec<(&str, Value)> {
+    values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
 }
 
 impl Document for Log {

@@ -1,5 +1,6 @@
 //! The device: one person's client, which a program embeds.
 
+use crate::consent::{ConsentMode, switched_off};
 use crate::encoding::base64;
 use crate::encoding::envelope::seal;
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::store::Store;
 use crate::store::state::{Answers, Enrolled, Memo, Sealed, State};
 use crate::survey::value::Value;
 use crate::survey::{Parameters, Survey};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,6 +37,8 @@ pub struct Options {
     pub signed_by: Vec<String>,
     /// Other public keys, one of which must also have signed the survey; empty for no second signature.
     pub also_signed_by: Vec<String>,
+    /// How the program asks the person.
+    pub consent: ConsentMode,
 }
 
 /// A report that may need another attempt.
@@ -56,6 +59,12 @@ pub struct Waiting {
 /// Why a device makes no report, whatever the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
+    /// A switch turns devices off: see [`crate::switched_off`].
+    SwitchedOff,
+    /// The person has not agreed.
+    ConsentUnknown,
+    /// The person disagreed.
+    ConsentWithdrawn,
     /// The device answers another attribute (smp).
     OtherAttribute,
     /// The device reports at other steps, which are `every_steps` apart.
@@ -64,6 +73,21 @@ pub enum Silence {
     LifetimeReportsMade,
     /// The step is after the survey's last step.
     SurveyEnded,
+}
+
+impl Silence {
+    /// The reason in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Silence::SwitchedOff => "switched off",
+            Silence::ConsentUnknown => "consent unknown",
+            Silence::ConsentWithdrawn => "consent withdrawn",
+            Silence::OtherAttribute => "other attribute",
+            Silence::OtherPhase => "other phase",
+            Silence::LifetimeReportsMade => "lifetime reports made",
+            Silence::SurveyEnded => "survey ended",
+        }
+    }
 }
 
 /// The loss of a device's reports of one attribute, in nats. It depends on the values: keep it private.
@@ -85,12 +109,16 @@ pub(crate) type Clock = fn() -> i64;
 /// Processes and threads that share one file are one device. Until [`Device::forget`], a memo is on the disk before the first
 /// report from it leaves; a step has at most one report of an attribute; and an envelope has one key.
 pub struct Device {
-    survey: Survey,
-    store: Store,
-    in_wallet: bool,
+    pub(crate) survey: Survey,
+    pub(crate) store: Store,
+    pub(crate) in_wallet: bool,
+    pub(crate) levels: Vec<usize>,
+    pub(crate) mode: ConsentMode,
+    pub(crate) starts_off: bool,                // such a device has no enrolment, and stays off
+    pub(crate) stopped: Mutex<BTreeSet<usize>>, // attributes that the person withdrew, until the store has the withdrawal
     cohort: Option<u64>,
     random: Mutex<Box<dyn Random + Send>>,
-    clock: Clock,
+    pub(crate) clock: Clock,
 }
 
 impl std::fmt::Debug for Device {
@@ -100,7 +128,7 @@ impl std::fmt::Debug for Device {
 }
 
 impl Device {
-    /// Opens the device of a store; the first use enrolls it permanently.
+    /// Opens the device of a store. The consent, or with another [`ConsentMode`] the first use, enrolls it permanently.
     ///
     /// To close it, drop it: the store holds no open file between two calls.
     ///
@@ -131,38 +159,55 @@ impl Device {
         crate::survey::signatures::require(&survey, &options.signed_by, &options.also_signed_by)?;
         let cohort = survey.cohort(options.cohort.as_deref())?;
         let chosen = survey.levels(&options.levels)?;
-        let device = Device { survey, store, in_wallet, cohort, random: Mutex::new(random), clock };
-        device.enter(&chosen, options)?;
+        let levels = chosen.iter().map(|level| level.unwrap_or(0)).collect();
+        let (mode, starts_off) = (options.consent, options.consent != ConsentMode::Simulated && switched_off().is_some());
+        let (random, stopped) = (Mutex::new(random), Mutex::default());
+        let mut device = Device { survey, store, in_wallet, levels, mode, starts_off, stopped, cohort, random, clock };
+        device.levels = device.begin(&chosen, options)?;
         Ok(device)
     }
 
-    fn enter(&self, chosen: &[Option<usize>], options: &Options) -> Result<()> {
+    /// Checks the store, and enrolls if consent is given. Returns the levels of the device.
+    fn begin(&self, chosen: &[Option<usize>], options: &Options) -> Result<Vec<usize>> {
         let most = options.max_eps.unwrap_or(f64::INFINITY);
-        self.store.transaction(|state| {
-            if let Some(wrong) = self.another(state.as_ref()) {
+        self.store.transaction(|kept| {
+            if let Some(wrong) = self.another(kept.as_ref()) {
                 return Err(wrong);
             }
-            if let Some(enrolled) = state.as_mut().and_then(|state| state.enrolled(&self.survey.pin)) {
+            let asks = self.muted(kept.as_ref()).iter().all(Option::is_some);
+            if let Some(enrolled) = kept.as_mut().and_then(|state| state.enrolled(&self.survey.pin)) {
                 let levels: Vec<usize> = enrolled.attributes.iter().map(|one| one.level).collect();
                 if chosen.iter().zip(&levels).any(|(chosen, level)| chosen.is_some_and(|chosen| chosen != *level)) {
                     return Err(Error::Store(format!("{}: the device enrolled with other levels", self.store.place())));
                 }
-                return self.require_at_most(most, &levels);
+                self.require_at_most(most, &levels)?;
+                return Ok(levels);
             }
-            if options.expect_enrolled || (self.in_wallet && state.is_none()) {
+            let gone = kept.is_none() && (options.expect_enrolled || self.in_wallet);
+            if gone || (options.expect_enrolled && !asks) {
                 return Err(Error::StoreCleared(format!("{}: there is no enrolment, but one was made", self.store.place())));
             }
-            let levels: Vec<usize> = chosen.iter().map(|level| level.unwrap_or(0)).collect();
-            self.require_at_most(most, &levels)?;
-            let state = state.get_or_insert_with(|| State::new(None));
-            let enrolled = self.admitted(state, &levels)?;
-            state.surveys.push(self.enroll(enrolled, &levels)?);
-            Ok(())
+            self.require_at_most(most, &self.levels)?;
+            let mut state = kept.clone().unwrap_or_else(|| State::new(None));
+            if asks {
+                self.admitted(&state)?; // a wallet without room says so before anybody is asked
+            } else {
+                self.enter(&mut state)?;
+                *kept = Some(state);
+            }
+            Ok(self.levels.clone())
         })
     }
 
+    /// Charges the survey's claim, and makes the choices of a new device.
+    pub(crate) fn enter(&self, state: &mut State) -> Result<()> {
+        let enrolled = self.admitted(state)?;
+        state.surveys.push(self.enroll(enrolled)?);
+        Ok(())
+    }
+
     /// Another survey in a store without a wallet.
-    fn another(&self, state: Option<&State>) -> Option<Error> {
+    pub(crate) fn another(&self, state: Option<&State>) -> Option<Error> {
         let state = state?;
         if self.in_wallet != state.budget.is_some() {
             return Some(Error::Store(format!("{}: a wallet's file is no device's file", self.store.place())));
@@ -173,8 +218,8 @@ impl Device {
     }
 
     /// Charges the survey's claim, and returns the enrolment without its choices.
-    fn admitted(&self, state: &State, levels: &[usize]) -> Result<Enrolled> {
-        let claim = self.survey.claim(levels, state.budget.and_then(|budget| budget.window_s));
+    fn admitted(&self, state: &State) -> Result<Enrolled> {
+        let claim = self.survey.claim(&self.levels, state.budget.and_then(|budget| budget.window_s));
         let first = if self.in_wallet { self.survey.step_at((self.clock)()).max(0) as u64 } else { 0 };
         if let Some(budget) = state.budget {
             let (per_window, for_ever) = state.charged(self.survey.opens_ms(first));
@@ -195,20 +240,21 @@ impl Device {
             for_ever: claim.for_ever.is_finite().then_some(claim.for_ever),
             until_ms: self.survey.text.ends.map(|ends| self.survey.opens_ms(ends as u64)),
             left: None,
+            journal: Vec::new(),
             attributes: claim.losses.iter().map(|&loss| Answers::new(0, false, loss, first.checked_sub(1))).collect(),
         };
         Ok(enrolled)
     }
 
     /// Makes the choices of a new device, in the order that the document fixes.
-    fn enroll(&self, mut enrolled: Enrolled, levels: &[usize]) -> Result<Enrolled> {
+    fn enroll(&self, mut enrolled: Enrolled) -> Result<Enrolled> {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let mut draws = Draws(&mut **random);
-        let sampled = draws.below(levels.len() as u64)? as usize;
+        let sampled = draws.below(self.levels.len() as u64)? as usize;
         let collection = self.survey.text.collection.as_str();
         for (a, one) in enrolled.attributes.iter_mut().enumerate() {
-            let p = &self.survey.mechanisms[a][levels[a]];
-            one.level = levels[a];
+            let p = &self.survey.mechanisms[a][self.levels[a]];
+            one.level = self.levels[a];
             one.silent = collection == "smp" && a != sampled;
             if collection == "rs+fd" && a != sampled {
                 one.fake = Some(draws.below(p.k)?);
@@ -241,6 +287,18 @@ impl Device {
     /// # Errors
     /// As for [`Device::report`].
     pub fn answer(&self, values: &[(&str, Value)], step: Option<u64>) -> Result<BTreeMap<String, Vec<u8>>> {
+        let indices = self.indices(values)?;
+        let mut made = BTreeMap::new();
+        for (a, index) in indices {
+            if let Some(envelope) = self.report_index(a, index, step)? {
+                made.insert(self.survey.text.attribute[a].name.clone(), envelope);
+            }
+        }
+        Ok(made)
+    }
+
+    /// The index of each value, by attribute, with the pairs of which both values are given.
+    pub(crate) fn indices(&self, values: &[(&str, Value)]) -> Result<Vec<(usize, u64)>> {
         let mut given: BTreeMap<usize, Value> = BTreeMap::new();
         for (name, value) in values {
             let a = self.survey.place(name)?;
@@ -259,14 +317,7 @@ impl Device {
         }
         given.extend(pairs);
         let index = |(a, value): (usize, Value)| self.survey.text.attribute[a].index(&value).map(|index| (a, index));
-        let indices: Vec<(usize, u64)> = given.into_iter().map(index).collect::<Result<_>>()?;
-        let mut made = BTreeMap::new();
-        for (a, index) in indices {
-            if let Some(envelope) = self.report_index(a, index, step)? {
-                made.insert(self.survey.text.attribute[a].name.clone(), envelope);
-            }
-        }
-        Ok(made)
+        given.into_iter().map(index).collect()
     }
 
     /// Returns the envelope with this device's report of a value at a step; nothing if the device makes no report.
@@ -285,28 +336,36 @@ impl Device {
     fn report_index(&self, a: usize, index: u64, given: Option<u64>) -> Result<Option<Vec<u8>>> {
         let step = self.step(given)?;
         self.store.transaction(|state| {
+            if self.muted(state.as_ref())[a].is_some() {
+                return Ok(None);
+            }
             let answers = &mut self.enrolled(state)?.attributes[a];
-            let p = &self.survey.mechanisms[a][answers.level];
             if self.silent(a, answers, step).is_some() {
                 return Ok(None);
             }
-            if let Some(sealed) = answers.kept.get(&step) {
-                return Ok(Some(sealed.envelope.clone()));
-            }
-            if answers.is_over(step) {
-                let text = format!("attribute {:?}: step {step} can no longer be reported", self.survey.text.attribute[a].name);
-                return Err(if given.is_some() { Error::StepForgotten(text) } else { Error::ClockWentBack(text) });
-            }
-            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut draws = Draws(&mut **random);
-            let row = row(p, answers, &mut draws, answers.fake.unwrap_or(index))?;
-            let (fingerprint, level) = (&self.survey.fingerprint, answers.level as u64);
-            let envelope = seal(fingerprint, a as u64, level, step, 1, self.cohort, &row);
-            let key = Some(base64::encode_url(&draws.bytes(KEY_BYTES)?));
-            let due_ms = if self.survey.text.relay.is_some() { self.moment(&mut draws, step)? } else { 0 };
-            answers.keep(step, Sealed { envelope: envelope.clone(), key, due_ms }, self.latest() + AHEAD);
-            Ok(Some(envelope))
+            self.report_of(a, answers, index, step, given.is_some()).map(Some)
         })
+    }
+
+    /// The kept or new envelope of a step at which the device reports; `named` if the caller named the step.
+    pub(crate) fn report_of(&self, a: usize, answers: &mut Answers, index: u64, step: u64, named: bool) -> Result<Vec<u8>> {
+        if let Some(sealed) = answers.kept.get(&step) {
+            return Ok(sealed.envelope.clone());
+        }
+        if answers.is_over(step) {
+            let text = format!("attribute {:?}: step {step} can no longer be reported", self.survey.text.attribute[a].name);
+            return Err(if named { Error::StepForgotten(text) } else { Error::ClockWentBack(text) });
+        }
+        let p = &self.survey.mechanisms[a][answers.level];
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut draws = Draws(&mut **random);
+        let row = row(p, answers, &mut draws, answers.fake.unwrap_or(index))?;
+        let (fingerprint, level) = (&self.survey.fingerprint, answers.level as u64);
+        let envelope = seal(fingerprint, a as u64, level, step, 1, self.cohort, &row);
+        let key = Some(base64::encode_url(&draws.bytes(KEY_BYTES)?));
+        let due_ms = if self.survey.text.relay.is_some() { self.moment(&mut draws, step)? } else { 0 };
+        answers.keep(step, Sealed { envelope: envelope.clone(), key, due_ms }, self.latest() + AHEAD);
+        Ok(envelope)
     }
 
     fn moment(&self, draws: &mut Draws, step: u64) -> Result<i64> {
@@ -319,7 +378,7 @@ impl Device {
         self.survey.text.lateness_steps as usize + 2
     }
 
-    fn step(&self, given: Option<u64>) -> Result<u64> {
+    pub(crate) fn step(&self, given: Option<u64>) -> Result<u64> {
         let step = given.map_or_else(|| self.survey.step_at((self.clock)()), |step| i64::try_from(step).unwrap_or(i64::MAX));
         let valid = u64::try_from(step).ok().filter(|&step| step <= MOST_STEP);
         valid.ok_or_else(|| Error::Value(format!("a step must be from 0 to 2^62, got {step}")))
@@ -331,10 +390,13 @@ impl Device {
     /// As for [`Device::report`], but not `StepForgotten`.
     pub fn silence(&self, attribute: &str, step: Option<u64>) -> Result<Option<Silence>> {
         let (a, step) = (self.survey.place(attribute)?, self.step(step)?);
-        self.store.transaction(|state| Ok(self.silent(a, &self.enrolled(state)?.attributes[a], step)))
+        self.store.transaction(|state| match self.muted(state.as_ref())[a] {
+            Some(reason) => Ok(Some(reason)),
+            None => Ok(self.silent(a, &self.enrolled(state)?.attributes[a], step)),
+        })
     }
 
-    fn silent(&self, a: usize, answers: &Answers, step: u64) -> Option<Silence> {
+    pub(crate) fn silent(&self, a: usize, answers: &Answers, step: u64) -> Option<Silence> {
         let p = &self.survey.mechanisms[a][answers.level];
         if answers.silent {
             return Some(Silence::OtherAttribute);
@@ -349,14 +411,19 @@ impl Device {
         (all_made && !answers.kept.contains_key(&step)).then_some(Silence::LifetimeReportsMade)
     }
 
-    /// Returns the kept reports that are not settled, by step.
+    /// Returns the kept reports that are not settled, by step; without consent, none.
     ///
     /// # Errors
     /// As for [`Device::report`].
     pub fn waiting(&self) -> Result<Vec<Waiting>> {
         self.store.transaction(|state| {
+            let muted = self.muted(state.as_ref());
+            if muted.iter().all(Option::is_some) {
+                return Ok(Vec::new());
+            }
+            let attributes = self.survey.text.attribute.iter().zip(&self.enrolled(state)?.attributes);
             let mut found = Vec::new();
-            for (attribute, answers) in self.survey.text.attribute.iter().zip(&self.enrolled(state)?.attributes) {
+            for ((attribute, answers), _) in attributes.zip(&muted).filter(|(_, muted)| muted.is_none()) {
                 for (&step, sealed) in &answers.kept {
                     let Some(key) = sealed.key.clone() else { continue };
                     let (attribute, envelope) = (attribute.name.clone(), sealed.envelope.clone());
@@ -373,8 +440,9 @@ impl Device {
     /// # Errors
     /// As for [`Device::report`].
     pub fn settle(&self, key: &str) -> Result<()> {
-        self.store.transaction(|state| {
-            for answers in &mut self.enrolled(state)?.attributes {
+        self.store.transaction(|state: &mut Option<State>| {
+            let Some(enrolled) = state.as_mut().and_then(|state| state.enrolled(&self.survey.pin)) else { return Ok(()) };
+            for answers in &mut enrolled.attributes {
                 let found = answers.kept.iter().find(|(_, sealed)| sealed.key.as_deref() == Some(key));
                 if let Some(step) = found.map(|(&step, _)| step) {
                     answers.settle(step, self.latest());
@@ -412,16 +480,31 @@ impl Device {
         }
         self.store.transaction(|state| {
             self.enrolled(state)?;
-            if self.in_wallet {
-                crate::wallet::leave(state.as_mut().expect("an enrolment"), &self.survey.pin, &self.survey);
-            } else {
+            let kept = state.as_mut().expect("an enrolment");
+            kept.consents.remove(&self.survey.pin);
+            self.erase(kept);
+            if !self.in_wallet {
                 *state = None;
             }
             Ok(())
         })
     }
 
-    fn enrolled<'a>(&self, state: &'a mut Option<State>) -> Result<&'a mut Enrolled> {
+    /// Erases the enrolment, and what a wallet does not need.
+    pub(crate) fn erase(&self, state: &mut State) {
+        if self.in_wallet {
+            crate::wallet::leave(state, &self.survey.pin, &self.survey);
+        } else {
+            state.surveys.clear();
+        }
+    }
+
+    /// The number of steps between two reports of an attribute.
+    pub(crate) fn every(&self, a: usize, answers: &Answers) -> u64 {
+        self.survey.mechanisms[a][answers.level].every_steps
+    }
+
+    pub(crate) fn enrolled<'a>(&self, state: &'a mut Option<State>) -> Result<&'a mut Enrolled> {
         if let Some(wrong) = self.another(state.as_ref()) {
             return Err(wrong);
         }

@@ -20,7 +20,8 @@
 #![forbid(unsafe_code)]
 
 mod activity;
-mod claims;
+mod consent;
+
 mod device;
 mod encoding;
 mod error;
@@ -31,6 +32,8 @@ mod survey;
 mod wallet;
 
 pub use activity::Activity;
+pub use consent::preview::{Left, Preview};
+pub use consent::{Consent, ConsentMode, switched_off};
 pub use device::{Device, Options, Silence, Spent, Waiting};
 pub use error::{Error, Result};
 pub use mechanism::draws::{Random, SystemRandom};

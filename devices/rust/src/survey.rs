@@ -1,5 +1,6 @@
 //! A survey, and the checks that a device makes before it answers: the device must not trust the server for its privacy.
 
+pub(crate) mod claims;
 pub(crate) mod recipe;
 pub(crate) mod signatures;
 pub(crate) mod value;
@@ -37,6 +38,25 @@ pub struct Survey {
     pub(crate) mechanisms: Vec<Vec<Parameters>>,
     #[cfg_attr(not(feature = "signed"), expect(dead_code))]
     pub(crate) signatures: Vec<Signature>,
+    pub(crate) words: Words,
+}
+
+/// The survey's own words, as the gateway serves them. They are not a part of the pin: the gateway can change them.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Words {
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) purpose: Option<String>,
+    pub(crate) owner: Option<String>,
+    pub(crate) contact: Option<String>,
+    retention_steps: Option<u64>,
+}
+
+impl Words {
+    /// How long the service keeps the histograms in seconds, if it says so.
+    pub(crate) fn kept_s(&self, step_seconds: u64) -> Option<u64> {
+        self.retention_steps.map(|steps| steps.saturating_mul(step_seconds))
+    }
 }
 
 /// A statement about a survey, and its Ed25519 signature in base64.
@@ -89,7 +109,7 @@ pub(crate) struct Level {
     pub(crate) name: String,
     pub(crate) eps: Option<f64>,
     pub(crate) eps_inf: Option<f64>,
-    eps_1: Option<f64>,
+    pub(crate) eps_1: Option<f64>,
     log_odds: Option<f64>,
     coins: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
     #[serde(flatten)]
@@ -146,6 +166,8 @@ struct Document {
     mechanisms: Vec<Vec<RawParameters>>,
     #[serde(default)]
     signatures: Vec<Signature>,
+    #[serde(default)]
+    words: Words,
 }
 
 fn unsafe_survey<T>(text: impl Into<String>) -> Result<T> {
@@ -163,7 +185,8 @@ impl Survey {
     /// `UnknownSurvey` for another format, mechanism or collection; `UnsafeSurvey` if a check fails.
     pub fn from_json(text: &[u8]) -> Result<Survey> {
         let document: Document = serde_json::from_slice(text).map_err(unreadable)?;
-        let survey = Self::checked(document.name, document.canonical, document.mechanisms, document.signatures)?;
+        let mut survey = Self::checked(document.name, document.canonical, document.mechanisms, document.signatures)?;
+        survey.words = document.words;
         if hex::encode(&survey.fingerprint) != document.fingerprint {
             return unsafe_survey("the fingerprint is not the hash of the canonical text");
         }
@@ -199,7 +222,16 @@ impl Survey {
             checked.push(levels.map(|(level, p)| p.check(attribute, level, share).map_err(place)).collect::<Result<_>>()?);
         }
         let fingerprint = hash[..8].try_into().expect("a hash has 32 bytes");
-        Ok(Survey { name, pin: hex::encode(&hash), canonical, fingerprint, text, mechanisms: checked, signatures })
+        Ok(Survey {
+            name,
+            pin: hex::encode(&hash),
+            canonical,
+            fingerprint,
+            text,
+            mechanisms: checked,
+            signatures,
+            words: Words::default(),
+        })
     }
 
     /// The step of a time in milliseconds since 1970; negative before the survey's start.

@@ -1,5 +1,6 @@
 //! The test vectors of `devices/vectors`: the same bits as every other device.
 
+use crate::consent::ConsentMode;
 use crate::device::{Device, Options};
 use crate::encoding::envelope::seal;
 use crate::encoding::hex;
@@ -243,7 +244,12 @@ fn live(life: &Life) {
     let survey = Survey::from_json(life.survey.to_string().as_bytes()).unwrap();
     let (random, store) = (Listed::new(&life.random), Store::memory());
     let open = |cohort: &Option<String>| {
-        let options = Options { levels: life.levels.clone(), cohort: cohort.clone(), ..Options::default() };
+        let options = Options {
+            levels: life.levels.clone(),
+            cohort: cohort.clone(),
+            consent: ConsentMode::Simulated,
+            ..Options::default()
+        };
         Device::with(survey.clone(), store.clone(), &options, Box::new(random.clone()), crate::device::now_ms, false).unwrap()
     };
     for call in &life.calls {
@@ -357,7 +363,7 @@ fn wallets() {
         for call in life.calls {
             NOW_MS.store(call.now_ms, Ordering::SeqCst);
             let open = |expect_enrolled| {
-                let options = Options { expect_enrolled, ..Options::default() };
+                let options = Options { expect_enrolled, consent: ConsentMode::Simulated, ..Options::default() };
                 wallet.device_with(known[&call.fingerprint].clone(), &options, Box::new(random.clone()))
             };
             let result = match call.call.as_str() {

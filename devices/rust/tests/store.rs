@@ -1,6 +1,6 @@
 //! The store: what processes, crashes, clocks and broken files do to a device.
 
-use ldpstream_device::{Activity, Device, Error, Options, Random, Result, Store, Survey};
+use ldpstream_device::{Activity, ConsentMode, Device, Error, Options, Random, Result, Store, Survey};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -39,8 +39,12 @@ fn survey() -> Survey {
     Survey::from_json(life["survey"].to_string().as_bytes()).unwrap()
 }
 
+fn simulated() -> Options {
+    Options { consent: ConsentMode::Simulated, ..Options::default() }
+}
+
 fn open(store: Store) -> Result<Device> {
-    Device::open(survey(), store, &Options::default())
+    Device::open(survey(), store, &simulated())
 }
 
 /// Reports the first value at a step of the device's phase, from the given step on.
@@ -112,7 +116,7 @@ fn a_cleared_store_is_an_error_for_a_device_that_had_enrolled() {
     fs::remove_file(&path).unwrap();
     let name = device.survey().attributes()[0].name.clone();
     assert!(matches!(device.report(&name, 0, Some(1)), Err(Error::StoreCleared(_))));
-    let options = Options { expect_enrolled: true, ..Options::default() };
+    let options = Options { expect_enrolled: true, ..simulated() };
     assert!(matches!(Device::open(survey(), Store::file(&path), &options), Err(Error::StoreCleared(_))));
     assert!(!path.exists());
 }
@@ -147,7 +151,7 @@ fn a_call_that_fails_in_the_middle_changes_nothing() {
         let folder = Folder::new();
         let store = Store::file(folder.file("a"));
         let before = |path| fs::read(path).unwrap_or_default();
-        let device = Device::open_with(survey(), store.clone(), &Options::default(), Box::new(Failing(bytes)));
+        let device = Device::open_with(survey(), store.clone(), &simulated(), Box::new(Failing(bytes)));
         let Ok(device) = device else {
             assert_eq!(before(folder.file("a")), b"");
             continue;

@@ -21,6 +21,8 @@ pub(crate) const ENVELOPE_TYPE: &str = "application/vnd.ldpstream.envelope";
 pub enum Way {
     /// Straight to the gateway, which sees the device's address: `http[s]://host[:port][/path]`, without `/v1/reports`.
     Direct(String),
+    /// No way: nothing is sent, and each report counts as accepted. For trying a program.
+    Local,
     /// Through a relay, which hides the device from the gateway.
     #[cfg(feature = "relay")]
     Relay(Relay),
@@ -51,6 +53,7 @@ pub struct Sender<'a> {
 
 #[derive(Debug)]
 enum Posts {
+    Local,
     Direct {
         agent: Agent,
         url: String,
@@ -70,8 +73,8 @@ impl<'a> Sender<'a> {
     /// requires no relay and the way has one.
     pub fn new(device: &'a Device, way: Way, token: Option<&str>) -> Result<Sender<'a>> {
         let (survey, token) = (device.survey(), token.map(str::to_owned));
-        let relayed = !matches!(way, Way::Direct(_));
-        if survey.text.relay.is_some() != relayed {
+        let (local, relayed) = (matches!(way, Way::Local), !matches!(way, Way::Direct(_) | Way::Local));
+        if survey.text.relay.is_some() != relayed && !local {
             let text = format!("survey {}", survey.name);
             return Err(match relayed {
                 false => Error::RelayRequired(format!("{text} requires a relay")),
@@ -83,6 +86,7 @@ impl<'a> Sender<'a> {
                 require_url(&url)?;
                 Posts::Direct { agent: agent(ANSWER), url: format!("{}/v1/reports", url.trim_end_matches('/')), token }
             }
+            Way::Local => Posts::Local,
             #[cfg(feature = "relay")]
             Way::Relay(relay) => Posts::Relay(RelayWay::new(relay, survey, token, agent(ANSWER))),
         };
@@ -102,8 +106,13 @@ impl<'a> Sender<'a> {
         let mut reports = self.device.waiting()?;
         shuffle(&mut reports)?; // the order of arrival then shows no order of steps or attributes
         let mut answers = Vec::new();
+        let mut gone = 0;
         for report in &reports {
-            answers.push(self.send(report)?);
+            let Some(answer) = self.send(report)? else {
+                gone += 1;
+                continue;
+            };
+            answers.push(answer);
             if answers.last().is_some_and(|answer| answer.reason.as_deref() == Some("timeout")) {
                 break;
             }
@@ -111,7 +120,7 @@ impl<'a> Sender<'a> {
         let waits = answers.iter().filter(|answer| answer.counts.is_none()).map(|answer| answer.retry_after);
         let retry_after = waits.fold(f64::INFINITY, f64::min);
         let settled = answers.iter().filter(|answer| answer.counts.is_some()).count();
-        Ok(outcome(&answers, reports.len() - settled, if retry_after.is_finite() { retry_after } else { 0.0 }))
+        Ok(outcome(&answers, reports.len() - settled - gone, if retry_after.is_finite() { retry_after } else { 0.0 }))
     }
 
     /// Calls [`Sender::attempt`] until no report waits, with the pauses that a gateway expects.
@@ -131,8 +140,13 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    fn send(&self, report: &Waiting) -> Result<Answer> {
+    /// Sends a report, or nothing if it must not leave any more.
+    fn send(&self, report: &Waiting) -> Result<Option<Answer>> {
+        if !self.device.left(&report.key, matches!(self.posts, Posts::Local))? {
+            return Ok(None);
+        }
         let answer = match &self.posts {
+            Posts::Local => Answer { counts: Some(true), retry_after: 0.0, reason: None },
             Posts::Direct { agent, url, token } => post(agent, url, token.as_deref(), report),
             #[cfg(feature = "relay")]
             Posts::Relay(relay) => relay.post(report)?,
@@ -140,7 +154,7 @@ impl<'a> Sender<'a> {
         if answer.counts.is_some() {
             self.device.settle(&report.key)?;
         }
-        Ok(answer)
+        Ok(Some(answer))
     }
 
     /// Through a relay: each other report that is due when the attempt ends gets a new random moment, so that the end of an
@@ -152,11 +166,12 @@ impl<'a> Sender<'a> {
         let mut answers = Vec::new();
         if !due.is_empty() {
             let sent = due[Draws(&mut SystemRandom).below(due.len() as u64)? as usize].clone();
-            answers.push(self.send(&sent)?);
+            answers.extend(self.send(&sent)?);
             (now, reports) = (now_ms(), self.device.waiting()?); // also the reports that became due or were made meanwhile
             for report in &reports {
                 if self.moment(report) <= now {
-                    let wait = if report.key == sent.key { answers[0].retry_after } else { 0.0 };
+                    let told = answers.first().filter(|_| report.key == sent.key);
+                    let wait = told.map_or(0.0, |answer| answer.retry_after);
                     let seconds = wait + self.range(report, now) * share()?;
                     self.next_ms.insert(report.key.clone(), now + (1000.0 * seconds) as i64);
                 }

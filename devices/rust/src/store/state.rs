@@ -1,5 +1,7 @@
 //! What a store keeps: the enrolments, memos and envelopes of one person, and a wallet's charges.
 
+use crate::consent;
+use crate::consent::preview::Left;
 use crate::store::Document;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +13,7 @@ const MOST_DROPPED: usize = 10_000;
 pub(crate) struct State {
     pub(crate) budget: Option<Budget>, // of a wallet
     pub(crate) surveys: Vec<Enrolled>,
+    pub(crate) consents: BTreeMap<String, consent::Answers>, // by pin, also without an enrolment
 }
 
 /// A wallet's limits; nothing for no limit.
@@ -35,6 +38,7 @@ pub(crate) struct Enrolled {
     pub(crate) until_ms: Option<i64>, // the charge per window counts until a window after this time; nothing: always
     pub(crate) left: Option<u64>,     // the number of reports, after the device has left
     pub(crate) attributes: Vec<Answers>,
+    pub(crate) journal: Vec<Left>,
 }
 
 /// A device's choices and reports of one attribute.
@@ -75,7 +79,7 @@ impl Document for State {
 
 impl State {
     pub(crate) fn new(budget: Option<Budget>) -> State {
-        State { budget, surveys: Vec::new() }
+        State { budget, surveys: Vec::new(), consents: BTreeMap::new() }
     }
 
     /// The present enrolment in a survey.
@@ -126,6 +130,13 @@ impl Answers {
     /// Tells whether a step can no longer be reported, since its envelope was dropped or the step is too early.
     pub(crate) fn is_over(&self, step: u64) -> bool {
         self.forgotten.is_some_and(|last| step <= last) || self.dropped.binary_search(&step).is_ok()
+    }
+
+    /// Drops what the attribute's consent allowed to keep: the waiting reports and the memos. It remembers the reported steps.
+    pub(crate) fn withdraw(&mut self) {
+        self.memos.clear();
+        self.dropped.extend(std::mem::take(&mut self.kept).into_keys());
+        self.dropped.sort_unstable();
     }
 
     fn last_step(&self) -> Option<u64> {

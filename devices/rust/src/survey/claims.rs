@@ -37,6 +37,20 @@ impl Survey {
     }
 }
 
+impl Survey {
+    /// The loss of one report of an attribute, as the survey promises it.
+    pub(crate) fn loss_of_a_report(&self, a: usize, level: usize) -> f64 {
+        let level = &self.text.attribute[a].level[level];
+        let share = if self.adds_up() { self.text.attribute.len() as f64 } else { 1.0 };
+        level.eps.or(level.eps_1).unwrap_or(f64::INFINITY) / share
+    }
+
+    /// The loss of the reports of one step.
+    pub(crate) fn loss_of_a_step(&self, levels: &[usize]) -> f64 {
+        together(levels.iter().enumerate().map(|(a, &level)| self.loss_of_a_report(a, level)), self.adds_up())
+    }
+}
+
 impl Parameters {
     /// The largest number of reports in a number of steps; infinite without a limit.
     fn reports_in(&self, steps: f64) -> f64 {

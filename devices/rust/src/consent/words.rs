@@ -1,0 +1,111 @@
+//! Words for the person: the question that a program shows, and the parts of a report. They are the words of every device.
+//!
+//! A chance is that of a guesser who at first considers all answers equally likely. It follows from the loss, and holds even if
+//! the answers to the other questions are hints.
+
+use crate::survey::{Attribute, Survey};
+
+const DRAWN: &str = "Your device sends a random answer. Your true answer only changes the chances of the draw.";
+const NOT_PROTECTED: &str = "Not protected: that you take part, when you send, and which question a report is about.";
+const STOP: &str = "You can stop at any time. Then this device sends nothing more, and erases what it keeps. \
+                    Reports that it sent stay in the histograms.";
+const SAME: &str = "the same for all participants";
+const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3600, "hour"), (60, "minute")];
+
+/// The text by which a program asks for consent, one sentence or two a line.
+pub(crate) fn question(survey: &Survey, levels: &[usize]) -> String {
+    let (words, every, one) = (&survey.words, survey.largest_loss(levels), survey.loss_of_a_step(levels));
+    let named = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let stated = |text: Option<String>| text.unwrap_or_else(|| "not stated.".into());
+    let asked_by: Vec<String> = [&words.owner, &words.contact].into_iter().filter_map(named).collect();
+    let names: Vec<&str> = survey.attributes().iter().map(|attribute| attribute.name.as_str()).collect();
+    let mut lines = vec![named(&words.title).unwrap_or_else(|| survey.name.clone())];
+    lines.extend(named(&words.description));
+    lines.push(format!("Purpose: {}", stated(named(&words.purpose))));
+    lines.push(format!("Asked by: {}", stated((!asked_by.is_empty()).then(|| asked_by.join(", ")))));
+    lines.push(format!("Questions: {}.", names.join(", ")));
+    lines.push(DRAWN.into());
+    for attribute in survey.attributes() {
+        let (blind, step, all) = (people(0.0, attribute), people(one, attribute), people(every, attribute));
+        let guess = guess(attribute);
+        lines.push(format!(
+            "A {guess} is right for at most {blind} without a report, {step} with the reports of one step, \
+             and {all} with all reports while your answers stay the same."
+        ));
+    }
+    lines.push(NOT_PROTECTED.into());
+    if let Some(seconds) = words.kept_s(survey.text.step_seconds as u64) {
+        lines.push(format!("Kept: the service keeps the histograms for {}.", duration(seconds)));
+    }
+    lines.push(STOP.into());
+    lines.join("\n")
+}
+
+/// The parts of an envelope of the survey, each with what it can reveal. Together, the parts are the envelope.
+pub(crate) fn explained(survey: &Survey, envelope: &[u8]) -> Vec<(Vec<u8>, String)> {
+    let parts = split(envelope);
+    let numbers: Vec<u64> = parts.iter().map(|part| unsigned(part)).collect();
+    let (asked, level, step) = (&survey.text.attribute[numbers[2] as usize], numbers[3] as usize, numbers[4]);
+    let one = survey.loss_of_a_report(numbers[2] as usize, level);
+    let chosen = &asked.level[level].name;
+    let mut said = vec![
+        format!("the version of the form: {SAME}"),
+        format!("that you take part in {}: {SAME}", survey.name),
+        format!("the question: {}", asked.name),
+        if asked.level.len() > 1 { format!("the level that you chose: {chosen}") } else { format!("the level: {SAME}") },
+        format!("the time: step {step}, of {}", duration(survey.text.step_seconds as u64)),
+        format!("the number of reports: {SAME}"),
+    ];
+    if let Some(cohort) = &survey.text.cohort {
+        said.push(format!("your device's group: {}", cohort.values[numbers[6] as usize]));
+    }
+    let (with, without) = (people(one, asked), people(0.0, asked));
+    said.push(format!("a random answer: a {} is right for at most {with}, without it {without}", guess(asked)));
+    let form = (envelope[..1].to_vec(), format!("the form: {SAME}"));
+    std::iter::once(form).chain(parts.into_iter().map(<[u8]>::to_vec).zip(said)).collect()
+}
+
+/// The elements of an envelope, each in its msgpack form.
+fn split(envelope: &[u8]) -> Vec<&[u8]> {
+    let (mut parts, mut rest) = (Vec::new(), &envelope[1..]);
+    while let Some(&kind) = rest.first() {
+        let size = match kind {
+            0xcc => 2,
+            0xcd => 3,
+            0xce => 5,
+            0xcf => 9,
+            0xc4 => 2 + usize::from(rest[1]),
+            0xc5 => 3 + usize::from(u16::from_be_bytes([rest[1], rest[2]])),
+            0xc6 => rest.len(),
+            _ => 1,
+        };
+        let (part, after) = rest.split_at(size);
+        parts.push(part);
+        rest = after;
+    }
+    parts
+}
+
+fn unsigned(part: &[u8]) -> u64 {
+    let bytes = if part.len() == 1 { part } else { &part[1..] };
+    bytes.iter().fold(0, |sum, &byte| sum.wrapping_shl(8) | u64::from(byte))
+}
+
+fn guess(attribute: &Attribute) -> String {
+    let name = &attribute.name;
+    if attribute.choices.is_some() { format!("guess whether {name} has a value") } else { format!("guess of {name}") }
+}
+
+/// The chance of a right guess, if the loss is eps nats, rounded up to a number of people.
+fn people(eps: f64, attribute: &Attribute) -> String {
+    let k = if attribute.choices.is_some() { 2 } else { attribute.k().unwrap_or(u64::MAX) };
+    let people = (100.0 / (1.0 + (k - 1) as f64 * (-eps).exp()) - 1e-9).ceil();
+    if people < 100.0 { format!("{people} of 100") } else { "no useful limit".into() }
+}
+
+/// A time, rounded up to its largest unit that occurs twice.
+pub(crate) fn duration(seconds: u64) -> String {
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| seconds >= 2 * unit).unwrap_or((1, "second"));
+    let n = seconds.div_ceil(unit);
+    format!("{n} {name}{}", if n == 1 { "" } else { "s" })
+}
