@@ -171,8 +171,8 @@ class ApiResponses:
             for step, cohort in ((query.step, query.cohort), earlier)
         ]
         found = [(a, p, q) for (a, _), p, q in zip(asked, *sides, strict=True) if p is not None]
-        if not found:
-            raise NotFound(f"no estimate for step {query.step}")
+        if not found or (query.before is not None and all(q is None for _, _, q in found)):
+            raise NotFound(f"no estimate for step {query.before if found else query.step}")
         return cards_of(self._survey, found, apart=bool(query.against))
 
     def outlook(self, name: str, step: int, p: Publication | None) -> dict[str, Outlook]:

@@ -315,6 +315,7 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/screen/comparison", 404, "no estimate of screen for step -3"),
         ("overview?before=3", 422, "different steps, got 3 twice"),
         ("overview?step=99", 404, "no estimate for step 99"),
+        ("overview?before=98", 404, "no estimate for step 98"),
         ("attributes/screen/comparison?before=3", 422, "different steps, got 3 twice"),
         ("attributes/screen/comparison?before=99", 404, "no estimate of screen for step 99"),
         ("attributes/screen/comparison?before=1&estimator=filter", 422, f"one of {', '.join(OF_A_STEP)}, got"),
