@@ -59,8 +59,9 @@ def cards_of(survey: Survey, found: Sequence[tuple[Attribute, Publication, Publi
 def shown(survey: Survey, card: Card, find: str | None, top: int) -> AttributeOverview | None:
     """Returns the `top` largest shares of a card, of the values that `find` matches; None if it matches no value."""
     a, of, shares, wanted = card.attribute, card.of, card.shares, (find or "").casefold()
-    everything, order = wanted in a.name.casefold(), np.argsort(-card.shares, kind="stable")
-    found = order[np.array([everything or wanted in label.casefold() for label in a.labels])[order]]
+    n = a.k - (a.most or 0)  # without the numbers of choices
+    everything, order = wanted in a.name.casefold(), np.argsort(-shares[:n], kind="stable")
+    found = order[np.array([everything or wanted in label.casefold() for label in a.labels[:n]])[order]]
     values = np.sort(found[:top]) if a.in_order else found[:top]
     if not values.size:
         return None

@@ -125,8 +125,7 @@ class ApiResponses:
         return schema.AttributeStatus(
             **of_span(self._survey, p), attribute=p.attribute, span=p.span, privacy=p.privacy,
             step_reports=of_step.reports, step_complete=of_step.complete, crowd=of_step.crowd or None,
-            outlook=self.outlook(p.attribute, p.step, p) if outlook else {}, too_few=too_few(p, self._attributes[p.attribute]),
-            top=[schema.Share(label=label(v), frequency=f) for v, f in _largest(p, 3, self._attributes[p.attribute])],
+            outlook=self.outlook(p.attribute, p.step, p) if outlook else {},
             fit_z=said.fit_z, drift_sigma=said.drift_sigma, drift_p=said.drift_p,
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
@@ -292,7 +291,7 @@ class ApiResponses:
         # an older software version published fewer estimators
         found = [p for p in found if p.below_least or chosen in names_of(p)]
         if query.values is None:
-            shown = next(([v for v, _ in top] for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
+            shown = next((top for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
             shown = _indices(query.values, attribute)
         results = [result_of(p, chosen, attribute.k) for p in found]
@@ -438,13 +437,11 @@ def _shown(level: LevelEstimate, values: list[int]) -> LevelEstimate:
     )
 
 
-def _largest(p: Publication, n: int, attribute: Attribute) -> list[tuple[int, float]]:
+def _largest(p: Publication, n: int, attribute: Attribute) -> list[int]:
     if p.below_least:
         return []
-    result = result_of(p, names_of(p)[0], attribute.k)
-    frequencies = result.estimate().frequencies[: attribute.k - (attribute.most or 0)]
-    order = np.argsort(-frequencies, kind="stable")[:n]
-    return [(int(v), float(frequencies[v])) for v in order if not math.isnan(frequencies[v])]
+    shares = result_of(p, names_of(p)[0], attribute.k).estimate().frequencies[: attribute.k - (attribute.most or 0)]
+    return [v for v in np.argsort(-shares, kind="stable")[:n].tolist() if not math.isnan(shares[v])]
 
 
 def _indices(values: str, attribute: Attribute) -> list[int]:

@@ -42,20 +42,13 @@ class OfSteps(msgspec.Struct, frozen=True, kw_only=True):
     complete: list[bool]
 
 
-class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and its estimated frequency."""
-
-    label: str
-    frequency: float | None
-
-
 class AttributeStatus(OfSpan, frozen=True, kw_only=True):
-    """Summary of an attribute's latest estimate: its three most frequent values and its privacy loss.
+    """Summary of an attribute's latest estimate: its privacy loss and its diagnostics.
 
     `span` is the requested span, or "step" if the attribute has no filtered curve. `fit_z`, `drift_sigma`, `drift_p`,
     `drift_label`, `step_reports` and `step_complete` describe the latest step. The names with levels describe the span, or the
     window if the span is "filtered". `change` is the jump that the filter detected at the latest step. `crowd` is the crowd at
-    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear. `too_few` is as in `Histogram`.
+    the latest step; None in a survey without `crowd`. `growth` is None unless it is clear.
     """
 
     attribute: str
@@ -65,8 +58,6 @@ class AttributeStatus(OfSpan, frozen=True, kw_only=True):
     crowd: Crowd | None
     privacy: dict[str, Privacy]
     outlook: dict[str, Outlook]
-    top: list[Share]
-    too_few: bool
     fit_z: dict[str, float | None]
     drift_sigma: float | None
     drift_p: float | None

@@ -66,9 +66,10 @@ def test_a_histogram_without_reports_has_no_numbers(client: TestClient, estimato
     assert {row[name] for row in rows for name in ("frequency", "standard_error", "low", "high")} == {""}
 
 
-def test_the_status_without_reports_names_no_top_value(client: TestClient) -> None:
+def test_the_overview_and_the_status_without_reports_say_so(client: TestClient) -> None:
+    assert client.get("/api/v1/overview").json()["sentences"][0]["text"] == "there are no reports."
     (overview,) = client.get("/api/v1/status").json()["attributes"]
-    assert (overview["reports"], overview["top"]) == (0, [])
+    assert overview["reports"] == 0
     assert (overview["fit_z"], overview["drift_sigma"], overview["drift_label"]) == ({"b": None}, None, None)
 
 

@@ -139,4 +139,5 @@ def test_few_reports_are_too_few_to_tell() -> None:
             found = client.get(f"{where}/histogram", params={"span": "step"}).json()
             assert found["too_few"] == few
             assert client.get(f"{where}/series", params={"span": "step"}).json()["too_few"] == few
-            assert client.get("/api/v1/status", params={"span": "step"}).json()["attributes"][0]["too_few"] == few
+            overview = client.get("/api/v1/overview", params={"span": "step"}).json()
+            assert overview["attributes"][0]["too_few"] == overview["sentences"][0]["text"].startswith("too few") == few
