@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
 Table = npt.NDArray[Any]
-SCRATCH = 2**12  # numbers of a pass of the Radon transform: 32 KiB, as much as the first-level cache
+SCRATCH = 2**11  # numbers of a pass of the Radon transform, twice: 32 KiB, most of the first-level cache
 WORDS_AT_ONCE = 256  # words of a row; the sums and tallies of 256 words fill 26 KiB, most of the first-level cache
 
 
@@ -174,29 +174,30 @@ def fold_functions(table: Table, multiply: Table, cells: Table) -> None:
 def _radon_pass(x: Table, n: int, place: int, add: Table, multiply: Table, forward: bool) -> None:
     """Replaces, at one place of the digits, the digit v of a value by the digit a of a function: symbol s becomes s + a v."""
     g = add.shape[0]
-    low, most = x.size // g, max(SCRATCH // (g * g), 1)
-    after = np.empty((g, g, min(most, place)), x.dtype)
+    low, most = x.size // g, max(SCRATCH // (g * g), 16)
+    before, after = np.empty((2, g, g, min(most, place)), x.dtype)
     for first in range(0, low, g * place):
         for begin in range(first, first + place, most):
             width = min(most, first + place - begin)
+            for s in range(g):
+                for v in range(g):
+                    terms, copied = x[s * low + v * place + begin :], before[v, s]
+                    for i in range(width):
+                        copied[i] = terms[i]
             after[:] = 0
             for v in range(g):
                 for a in range(g):
                     shift = add[multiply[a, v]]
                     for s in range(n):
-                        source, target = (s, v), (shift[s], a)
-                        if not forward:
-                            source, target = target, source
-                        at, sums = source[0] * low + source[1] * place + begin, after[target]
+                        terms, sums = (before[v, s], after[a, shift[s]]) if forward else (before[a, shift[s]], after[v, s])
                         if width == 1:
-                            sums[0] += x[at]
+                            sums[0] += terms[0]
                             continue
-                        terms = x[at : at + width]
                         for i in range(width):
                             sums[i] += terms[i]
             for s in range(g):
                 for v in range(g):
-                    terms, sums = x[s * low + v * place + begin :], after[s, v]
+                    terms, sums = x[s * low + v * place + begin :], after[v, s]
                     for i in range(width):
                         terms[i] = sums[i]
 
