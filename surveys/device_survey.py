@@ -5,7 +5,8 @@ it. The coins have exact probabilities, as hexadecimal digits. docs/reference/wr
 of devices.
 
     {"name": "commute", "fingerprint": "…16 hexadecimal digits…", "pin": "…64 hexadecimal digits…",
-     "canonical": "…the survey's canonical text…", "mechanisms": [[parameters of attribute 0 and level 0, …], …]}
+     "canonical": "…the survey's canonical text…", "mechanisms": [[parameters of attribute 0 and level 0, …], …],
+     "words": {"retention_steps": 1000, "purpose": "Plan bus lines.", …}}
 
 A key that does not apply to a mechanism is absent. A device ignores keys that it does not know: later versions may add keys.
 """
@@ -13,6 +14,17 @@ A key that does not apply to a mechanism is absent. A device ignores keys that i
 import msgspec
 
 from ldpstream.mechanisms.devices import Parameters
+
+
+class Words(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The survey's own words for people, which are no part of the pin, and how long the service keeps the results, in steps."""
+
+    retention_steps: int
+    title: str | None = None
+    description: str | None = None
+    purpose: str | None = None
+    owner: str | None = None
+    contact: str | None = None
 
 
 class DeviceSurvey(msgspec.Struct, frozen=True):
@@ -24,6 +36,7 @@ class DeviceSurvey(msgspec.Struct, frozen=True):
         pin: the SHA-256 of `canonical` in UTF-8, as 64 lower-case hexadecimal digits. A device calculates it from `canonical`.
         canonical: the survey's canonical text (`Survey.canonical`).
         mechanisms: the parameters of every attribute and level, by their indices.
+        words: what a device shows to the person who decides about consent.
     """
 
     name: str
@@ -31,3 +44,4 @@ class DeviceSurvey(msgspec.Struct, frozen=True):
     pin: str
     canonical: str
     mechanisms: tuple[tuple[Parameters, ...], ...]
+    words: Words

@@ -96,7 +96,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, field, structs
 
 from ldpstream.surveys.canonical import attribute_keys, text
-from ldpstream.surveys.device_survey import DeviceSurvey
+from ldpstream.surveys.device_survey import DeviceSurvey, Words
 from ldpstream.surveys.errors import UserError, did_you_mean
 from ldpstream.surveys.questions import DAY_S, LABEL, MAX_RECIPE_DAYS, Attribute, Cohort, Level, Name, distinct
 
@@ -385,7 +385,8 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def device_survey(self) -> DeviceSurvey:
         """Everything that a device needs to answer the survey, with exact probabilities (`surveys.device_survey`)."""
         needed = tuple(tuple(m.parameters() for m in levels) for levels in self.mechanisms)
-        return DeviceSurvey(self.name, self.fingerprint.hex(), self.pin, self.canonical, needed)
+        words = Words(self.retention_steps, self.title, self.description, self.purpose, self.owner, self.contact)
+        return DeviceSurvey(self.name, self.fingerprint.hex(), self.pin, self.canonical, needed, words)
 
     # ---- time steps
 

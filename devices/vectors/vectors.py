@@ -24,6 +24,7 @@ from devices.vectors.signatures import signatures
 from devices.vectors.wallet_lives import wallet_lives
 from ldpstream.device import Device, StepForgotten
 from ldpstream.device.claims import claim
+from ldpstream.device.consent.words import explained, question
 from ldpstream.device.device import index_of
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.mechanisms import LONGITUDINAL, SETS, Mechanism, mechanism
@@ -365,6 +366,13 @@ def values() -> Iterator[Case]:
             yield {"fingerprint": survey.fingerprint.hex(), "attribute": attribute.name, "cases": cases}
 
 
+def worded(survey: Survey) -> Case:
+    """The words for a person, and those for a report of each attribute, all at the first levels."""
+    envelopes = [seal_rows(survey, a, 0, 300, 1, bytes(m[0].report_dtype.itemsize), 0) for a, m in enumerate(survey.mechanisms)]
+    told = [[[data.hex(), text] for data, text in explained(survey, envelope)] for envelope in envelopes]
+    return {"survey": survey.device_survey, "question": question(survey, [0] * len(envelopes)), "parts": told}
+
+
 # ---- files
 
 
@@ -395,6 +403,7 @@ def files() -> dict[str, str]:
         "wallets.json": _lines(
             wallet_lives({survey.name: survey for _, survey in listed}, [Recorded("wallet 0"), Recorded("wallet 1")])
         ),
+        "words.json": _lines(worded(survey) for _, survey in listed),
         "refused.json": _lines(refused(load_survey(VECTORS / "surveys" / f"{name}.toml")) for name in ("refusing", "cohorts")),
     }
 

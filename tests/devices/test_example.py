@@ -49,7 +49,7 @@ def findings(page: Page) -> list[str]:
 
 def answer(page: Page, value: str) -> None:
     page.get_by_label(value).check()
-    page.get_by_role("button").click()
+    page.get_by_role("button", name="Agree and send").click()
     expect(page.get_by_role("status")).to_contain_text("The service has today’s report", timeout=PATIENCE_MS)
 
 
@@ -78,6 +78,10 @@ def test_the_page_sends_one_report_and_is_accessible(
     page.wait_for_selector("html[data-ready=yes]")
     answer(page, "car")  # the same day: the same report
     assert {raw for raws in gateway.rig.log.appended for raw in raws} == {envelope}
+    expect(page.locator("#journal li")).to_have_count(1)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("status")).to_contain_text("sends nothing more")
+    expect(page.locator("#journal li")).to_have_count(0)
     page.context.close()
 
 
@@ -107,7 +111,7 @@ def test_a_report_waits_while_the_service_is_away(browser: Browser, server: Page
     gateway.rig.log.ready = False
     page.get_by_label("bus").check()
     with page.expect_response(lambda response: response.status == 503):
-        page.get_by_role("button").click()
+        page.get_by_role("button", name="Agree and send").click()
     expect(page.get_by_role("status")).to_contain_text("your device sends it at your next visit")
     gateway.rig.log.ready = True
     wait_until(lambda: page.evaluate("1") and gateway.rig.log.appended, lambda: "the report")

@@ -58,7 +58,11 @@ async function start() {
   const [question] = survey.attributes;
   showQuestion(question);
   showChances(question);
+  find("asks").textContent = device.question();
+  await showJournal(device);
   tell("");
+
+  find("stop").addEventListener("click", () => stop(device).catch(fail));
 
   find("question").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -68,13 +72,34 @@ async function start() {
   });
 }
 
+/** The text above the button says that pressing it means consent. */
 async function report(device, sender, question, value) {
+  await device.giveConsent();
   const envelope = await device.report(question.name, value);
   find("reported").textContent = `“${question.values[envelope.at(-1)]}”`; // with GRR, the last byte is the reported value
   find("sent").hidden = false;
   tell("Sending the report. If you leave now, your device sends it at your next visit.");
   await sender.run();
+  await showJournal(device);
   tell("The service has today’s report. Another report today would be the same one.");
+}
+
+/** Shows what left this device, and lets the person stop. */
+async function showJournal(device) {
+  const lines = (await device.journal()).map(({ atMs, step, how, envelope }) => {
+    const row = document.createElement("li");
+    row.textContent = `${new Date(atMs).toISOString().slice(0, 16)}: day ${step}, ${how}, ${envelope.length} bytes`;
+    return row;
+  });
+  find("journal").replaceChildren(...lines);
+  find("left").hidden = lines.length === 0;
+}
+
+async function stop(device) {
+  await device.withdrawConsent();
+  find("sent").hidden = true;
+  await showJournal(device);
+  tell("You have stopped. This device has erased your answers and sends nothing more.");
 }
 
 start()

@@ -11,14 +11,18 @@
  * 3. an envelope has one idempotency key, stored with the envelope, and all attempts use that key;
  * 4. if the survey requires a relay, an envelope has one random moment of sending, stored with the envelope.
  *
+ * Without the person's consent, and while a switch turns devices off (`consent.ts`), the device draws, stores and sends nothing.
+ *
  * No error message contains a true value. The store contains true values: see docs/howto/device.md.
  *
- * Records of the store: `device` has the survey's pin and a random id of the enrolment; `attribute/A` has the permanent choices, the
- * counts and the last envelopes; `memo/A/KEY` has a memo.
+ * Records of the store: `device` has the survey's pin and a random id of the enrolment, none after a withdrawal; `attribute/A` has the
+ * permanent choices, the counts and the last envelopes; `memo/A/KEY` has a memo; `consent` has the person's answers; `journal` has the
+ * last reports that left.
  */
 
 import { fromText, toText } from "./bytes.js";
 import { largestLoss } from "./claims.js";
+import { Consents, type Consent, type ConsentMode, type NoConsent, type SharedAnswers } from "./consent.js";
 import { ClockWentBack, CostlySurvey, DeviceError, StepForgotten, StoreCleared, WrongSurvey } from "./errors.js";
 import { seal } from "./envelope.js";
 import { drawFunction, drawMemo, isMemo, memoKey, reportMemo, reportOnce, type Mechanism } from "./mechanisms.js";
@@ -27,8 +31,10 @@ import { below, systemBytes, type RandomBytes } from "./random.js";
 import type { Store, Transaction } from "./store.js";
 import { attributeIndex, cohortIndex, fingerprintOf, stepAt, type Attribute, type Survey } from "./survey.js";
 import { valueIndex, type Value } from "./values.js";
+import { preview, question } from "./words.js";
 
-const FORMAT = 2; // format of the records; format 1 has the fingerprint in place of the pin, and is converted
+const FORMAT = 3; // format of the records; format 2 has no consent, format 1 the fingerprint in place of the pin: both are converted
+const MAX_JOURNAL = 200; // reports in a journal
 const KEY_BYTES = 16;
 const TOLERANCE = 1e-9; // nats; for the rounding of the split budgets
 const AHEAD_REPORTS = 24; // room for the reports of future steps while the clock runs ahead: they displace no report of a true step
@@ -55,11 +61,13 @@ export interface DeviceOptions {
   readonly clock?: () => number;
   /** Source of random bytes, for tests; by default Web Crypto. */
   readonly random?: RandomBytes;
+  /** By default "asked": the device does nothing before `giveConsent`. */
+  readonly consent?: ConsentMode;
 }
 
-/** Why a device makes no report of an attribute at a step: it answers other attributes (smp), it reports at other steps, which are
+/** Why a device makes no report of an attribute at a step: a switch turns devices off, the person has not agreed, it answers other attributes (smp), it reports at other steps, which are
  * `everySteps` apart, it has made all `lifetime_reports`, or the step is after the survey's last one. */
-export type Silence = "other attribute" | "other phase" | "lifetime reports made" | "survey ended";
+export type Silence = NoConsent | "other attribute" | "other phase" | "lifetime reports made" | "survey ended";
 
 /** A report that may need another attempt. */
 export interface Waiting {
@@ -68,6 +76,39 @@ export interface Waiting {
   readonly envelope: Uint8Array;
   readonly key: string; // `Idempotency-Key` of all attempts: 128 random bits
   readonly dueMs: number; // time from which the report may leave, in ms since 1970; 0, which means at once, without a relay
+}
+
+/** A report that left the device or may have left it. Never a true value. */
+export interface Left {
+  readonly atMs: number; // time of the first attempt by the device's clock, in ms since 1970
+  readonly attribute: string;
+  readonly step: number;
+  readonly envelope: Uint8Array;
+  readonly how: "answered" | "sent" | "local"; // "answered": the gateway gave a final answer; "local": it was only shown as sent
+}
+
+/** A report that would leave now. */
+export interface Preview {
+  readonly attribute: string;
+  readonly step: number;
+  readonly silence: Silence | null; // why it does not leave now
+  readonly example: boolean; // true if it is not made yet: chance then draws another one
+  readonly envelope: Uint8Array | null; // null if the device makes no report of this step. Never send an example: it is not counted
+  readonly text: string; // all of this in words: the bytes by their parts, and what each part can reveal
+}
+
+type Entry = { readonly atMs: number; readonly attribute: string; readonly step: number; readonly envelope: string; readonly local: boolean; readonly key: string | null };
+
+/** The survey's place in the store during one transaction. */
+interface Place {
+  readonly muted: ReadonlyMap<string, NoConsent>;
+  readonly enrolled: boolean;
+}
+
+class NotKept extends Error {
+  constructor(readonly previews: Preview[]) {
+    super();
+  }
 }
 
 /** Privacy losses of the reports made for an attribute. They depend on the values: show them only to the person. */
@@ -102,15 +143,26 @@ export type Enrolment = {
 
 export class Device {
   private readonly unsettled = new Map<string, Waiting>();
+  private readonly tabs: BroadcastChannel | null; // tells the other tabs of a withdrawal, because a page that ends does not read the store
 
   private constructor(
     readonly survey: Survey,
     private readonly store: Store,
-    private readonly enrolment: string,
+    private enrolment: string | null,
     private readonly cohort: number | null,
     readonly clock: () => number,
     private readonly random: RandomBytes,
-  ) {}
+    private readonly consents: Consents,
+    private readonly levels: readonly number[],
+  ) {
+    this.tabs = "document" in globalThis && "BroadcastChannel" in globalThis ? new BroadcastChannel(`ldpstream ${survey.pin}`) : null;
+    (this.tabs as { unref?: () => void } | null)?.unref?.(); // Node would wait for messages for ever
+    this.tabs?.addEventListener("message", ({ data }: MessageEvent<string[]>) => this.dropKnown(data));
+  }
+
+  private dropKnown(names: readonly string[]): void {
+    for (const [key, report] of this.unsettled) if (names.includes(report.attribute)) this.unsettled.delete(key);
+  }
 
   /**
    * Opens a person's device. The first use of a store enrolls permanently: it draws the sampled attribute, the hash functions, the
@@ -126,21 +178,164 @@ export class Device {
     const random = options.random ?? systemBytes;
     const levels = levelIndices(survey, options.levels ?? {});
     const cohort = cohortIndex(survey, options.cohort);
-    const enrolment = await store.transaction(async (records) => {
+    const consents = new Consents(survey, options.consent ?? "asked");
+    const [enrolment, chosen] = await store.transaction(async (records) => {
       const id = await enrolledAs(records, survey);
       if (id !== null) {
         await requireSameLevels(records, survey, levels);
-        requireAtMost(survey, await Promise.all(survey.attributes.map(async (_, a) => (await read(records, a)).level)), options.maxEps);
-        return id;
+        const kept: number[] = [];
+        for (const a of survey.attributes.keys()) kept.push((await read(records, a)).level);
+        requireAtMost(survey, kept, options.maxEps);
+        return [id, kept];
       }
-      if (options.expectEnrolled) throw new StoreCleared(`the store of ${survey.name} is empty, but the device had enrolled`);
+      const muted = await consents.muted(records);
+      const refused = [...muted.values()].includes("consent withdrawn");
+      if (options.expectEnrolled && !refused) throw new StoreCleared(`the store of ${survey.name} is empty, but the device had enrolled`);
       const chosen = survey.attributes.map((_, a) => levels.get(a) ?? 0);
       requireAtMost(survey, chosen, options.maxEps);
-      const forgotten = isAccount(records) ? await records.admit(chosen) : -1;
-      return enroll(records, survey, levels, random, forgotten);
+      if (isAccount(records)) records.fitting(chosen);
+      return [muted.size < survey.attributes.length ? await enroll(records, survey, chosen, random) : null, chosen];
     });
-    return new Device(survey, store, enrolment, cohort, options.clock ?? Date.now, random);
+    return new Device(survey, store, enrolment, cohort, options.clock ?? Date.now, random, consents, chosen);
   }
+
+  // ---- consent
+
+  /** Returns the text by which the application asks for consent, as plain text in several lines, from the survey's own words. */
+  question(): string {
+    return question(this.survey, this.levels);
+  }
+
+  /** Returns the person's consent to an attribute. By default to the survey: "unknown" if an attribute's is unknown, else "given" if one is given. */
+  async consent(attribute?: string): Promise<Consent> {
+    const states = await this.transaction((records) => this.consents.states(records));
+    if (attribute !== undefined) return states.get(this.consents.names[attributeIndex(this.survey, attribute)]!)!;
+    const found = [...states.values()];
+    return found.includes("unknown") ? "unknown" : found.includes("given") ? "given" : "withdrawn";
+  }
+
+  /**
+   * Returns the attributes about which the application has to ask the person; none while devices are switched off. A new purpose or
+   * owner, or a longer storage than the person agreed to, makes a consent unknown again.
+   */
+  async toAsk(): Promise<string[]> {
+    if (this.consents.off) return [];
+    const states = await this.transaction((records) => this.consents.states(records));
+    return this.consents.names.filter((name) => states.get(name) === "unknown");
+  }
+
+  /**
+   * Keeps the person's consent to some attributes, by default to all. Enrolls the device permanently. While devices are switched off,
+   * it does nothing. After a withdrawal the device enrolls again, with a fresh budget.
+   *
+   * @throws RangeError if there is no such attribute.
+   * @throws WalletFull if the survey does not fit the wallet's budget. Nothing is kept.
+   * @throws DeviceError as for `open`.
+   */
+  async giveConsent(...attributes: string[]): Promise<void> {
+    const names = this.named(attributes);
+    if (this.consents.off) return;
+    this.enrolment = await this.store.transaction(async (records) => {
+      const id = (await enrolledAs(records, this.survey)) ?? (await enroll(records, this.survey, this.levels, this.random));
+      await this.consents.keep(records, "given", names);
+      return id;
+    });
+  }
+
+  /**
+   * Withdraws the consent to some attributes, by default to all; before any consent, keeps that the person refused. Nothing more is
+   * sent: the device drops the waiting reports. It keeps nothing but the withdrawal, and sends no event. If consent to other attributes
+   * remains, the device also keeps the choices of its enrolment and which steps it reported.
+   *
+   * @throws RangeError if there is no such attribute.
+   * @throws DeviceError if the store cannot be written. It may keep the consent then, but this object sends nothing more.
+   */
+  async withdrawConsent(...attributes: string[]): Promise<void> {
+    const names = this.named(attributes);
+    for (const name of names) this.consents.stopped.add(name);
+    this.dropKnown(names);
+    this.tabs?.postMessage(names);
+    await this.store.transaction(async (records) => {
+      const id = await enrolledAs(records, this.survey);
+      const every = await this.consents.keep(records, "withdrawn", names);
+      if (every) await erase(records, this.survey);
+      else if (id === null && !isAccount(records)) records.put("device", { format: FORMAT, pin: this.survey.pin, id });
+      else if (id !== null) for (const name of names) await this.withdrawOne(records, name);
+    });
+    for (const name of names) this.consents.stopped.delete(name);
+  }
+
+  private async withdrawOne(records: Transaction, name: string): Promise<void> {
+    const a = attributeIndex(this.survey, name);
+    const enrolment = await read(records, a);
+    records.remove(`memo/${a}/`);
+    records.put(`attribute/${a}`, { ...enrolment, memos: 0, sent: enrolment.sent.map(({ step }) => ({ step, envelope: "", key: null })) });
+    records.put("journal", (await journalOf(records)).filter(({ attribute }) => attribute !== name));
+  }
+
+  private named(attributes: readonly string[]): readonly string[] {
+    const indices = attributes.map((name) => attributeIndex(this.survey, name));
+    return indices.length ? indices.map((a) => this.consents.names[a]!) : this.consents.names;
+  }
+
+  /**
+   * Returns what `answer` would make and send now, and what each part can reveal. Keeps nothing, and sends nothing. It also shows the
+   * reports of a person who has not consented yet. Errors as of `answer`.
+   */
+  async preview(values: Readonly<Record<string, Value | readonly Value[]>>, step?: number): Promise<Preview[]> {
+    const asked = this.asked(values);
+    const t = step ?? stepAt(this.survey, this.clock());
+    requireStep(t);
+    try {
+      return await this.store.transaction<Preview[]>(async (records) => {
+        const fresh = (await enrolledAs(records, this.survey)) === null;
+        const muted = await this.consents.muted(records);
+        if (fresh) await enroll(records, this.survey, this.levels, this.random);
+        const found: Preview[] = [];
+        for (const [{ name: attribute }, value] of asked) {
+          const a = attributeIndex(this.survey, attribute);
+          const kept = await read(records, a);
+          const { everySteps } = this.survey.attributes[a]!.levels[kept.level]!.mechanism;
+          const enrolment = fresh ? { ...kept, answers: true, phase: t % everySteps } : kept;
+          const own = this.silenceOf(enrolment, a, t);
+          const example = !enrolment.sent.some((report) => report.step === t);
+          const sent = own ? null : await this.reportOf(records, a, enrolment, valueIndex(this.survey.attributes[a]!, value), t, step === undefined);
+          const [silence, envelope] = [muted.get(attribute) ?? own, sent && fromText(sent.envelope)];
+          found.push({ attribute, step: t, silence, example, envelope, text: preview(this.survey, attribute, t, silence, example, envelope) });
+        }
+        throw new NotKept(found);
+      });
+    } catch (error) {
+      if (error instanceof NotKept) return error.previews;
+      throw error;
+    }
+  }
+
+  /** Returns the last reports that left this device or may have left it, the latest last. */
+  async journal(): Promise<Left[]> {
+    const entries = await this.transaction(journalOf);
+    return entries.map(({ envelope, local, key, ...entry }) => ({ ...entry, envelope: fromText(envelope), how: local ? "local" : key === null ? "answered" : "sent" }));
+  }
+
+  /**
+   * Writes a report into the journal. A sender calls this before each attempt, and sends nothing if the result is false: then consent
+   * was withdrawn, devices are switched off, or the report does not wait any more.
+   */
+  async leaves({ key, attribute }: Waiting, local = false): Promise<boolean> {
+    const a = attributeIndex(this.survey, attribute);
+    return this.transaction(async (records, { muted }) => {
+      if (muted.has(attribute)) return false;
+      const sent = (await read(records, a)).sent.find((report) => report.key === key);
+      if (!sent) return false;
+      const journal = await journalOf(records);
+      const before = journal.find((entry) => entry.key === key);
+      const entry: Entry = before ? { ...before, local: before.local && local } : { atMs: this.clock(), attribute, step: sent.step, envelope: sent.envelope, local, key };
+      records.put("journal", [...journal.filter((other) => other !== before), entry].slice(-MAX_JOURNAL));
+      return true;
+    });
+  }
+
+  // ---- reports
 
   /**
    * Reports values of several attributes at a step, and all pairs of these attributes. Returns the envelopes by attribute.
@@ -154,6 +349,17 @@ export class Device {
    * @throws StepForgotten, ClockWentBack, DeviceError as `report`.
    */
   async answer(values: Readonly<Record<string, Value | readonly Value[]>>, step?: number): Promise<Record<string, Uint8Array>> {
+    const t = step ?? stepAt(this.survey, this.clock());
+    const made: Record<string, Uint8Array> = {};
+    for (const [{ name }, value] of this.asked(values)) {
+      const envelope = await this.reportAt(name, value, t, step === undefined);
+      if (envelope) made[name] = envelope;
+    }
+    return made;
+  }
+
+  /** Returns the attributes that get an answer, also the pairs, each with its value. All values are valid. */
+  private asked(values: Readonly<Record<string, Value | readonly Value[]>>): [Attribute, Value | readonly Value[]][] {
     const { attributes } = this.survey;
     for (const name of Object.keys(values)) {
       const { pair } = attributes[attributeIndex(this.survey, name)]!;
@@ -163,13 +369,7 @@ export class Device {
     const asked = attributes.filter(({ name, pair }) => (pair ? pair.every((one) => given(one.name)) : given(name)));
     const valueOf = ({ name, pair }: Attribute) => (pair ? pair.map((one) => values[one.name] as Value) : values[name]!);
     for (const attribute of asked) valueIndex(attribute, valueOf(attribute));
-    const t = step ?? stepAt(this.survey, this.clock());
-    const made: Record<string, Uint8Array> = {};
-    for (const attribute of asked) {
-      const envelope = await this.reportAt(attribute.name, valueOf(attribute), t, step === undefined);
-      if (envelope) made[attribute.name] = envelope;
-    }
-    return made;
+    return asked.map((attribute) => [attribute, valueOf(attribute)]);
   }
 
   /**
@@ -201,20 +401,26 @@ export class Device {
     const a = attributeIndex(this.survey, attribute);
     requireStep(t);
     const index = valueIndex(this.survey.attributes[a]!, value);
-    const sent = await this.transaction(async (records) => {
+    const sent = await this.transaction(async (records, { muted }) => {
+      if (muted.has(attribute)) return null;
       const enrolment = await read(records, a);
-      if (this.silenceOf(enrolment, a, t)) return null;
-      const m = this.survey.attributes[a]!.levels[enrolment.level]!.mechanism;
-      const before = enrolment.sent.find((report) => report.step === t);
-      if (before?.envelope) return before;
-      if (before || t <= enrolment.forgotten) {
-        throw new (present ? ClockWentBack : StepForgotten)(attribute, t, earliest(enrolment, t, m.everySteps));
-      }
-      return this.firstReport(records, a, m, enrolment, enrolment.fake ?? index, t);
+      return this.silenceOf(enrolment, a, t) ? null : this.reportOf(records, a, enrolment, index, t, present);
     });
     if (!sent) return null;
     for (const waiting of unsettled(attribute, [sent])) this.unsettled.set(waiting.key, waiting);
     return fromText(sent.envelope);
+  }
+
+  /** Returns the report of a step, and makes it if there is none. */
+  private async reportOf(records: Transaction, a: number, enrolment: Enrolment, index: number, t: number, present: boolean): Promise<Sent> {
+    const { name, levels } = this.survey.attributes[a]!;
+    const m = levels[enrolment.level]!.mechanism;
+    const before = enrolment.sent.find((report) => report.step === t);
+    if (before?.envelope) return before;
+    if (before || t <= enrolment.forgotten) {
+      throw new (present ? ClockWentBack : StepForgotten)(name, t, earliest(enrolment, t, m.everySteps));
+    }
+    return this.firstReport(records, a, m, enrolment, enrolment.fake ?? index, t);
   }
 
   /**
@@ -226,7 +432,7 @@ export class Device {
   async silence(attribute: string, step?: number): Promise<Silence | null> {
     const [a, t] = [attributeIndex(this.survey, attribute), step ?? stepAt(this.survey, this.clock())];
     requireStep(t);
-    return this.transaction(async (records) => this.silenceOf(await read(records, a), a, t));
+    return this.transaction(async (records, { muted }) => muted.get(this.consents.names[a]!) ?? this.silenceOf(await read(records, a), a, t));
   }
 
   private silenceOf({ answers, level, phase, reports, sent }: Enrolment, a: number, t: number): Silence | null {
@@ -238,16 +444,16 @@ export class Device {
   }
 
   /**
-   * Returns the reports that are not settled, in the order of steps.
+   * Returns the reports that are not settled, in the order of steps; without consent, none.
    *
    * The device keeps up to `lateness_steps` + 26 such reports of an attribute. If there are more, it drops the one whose step is
    * farthest from the step of the newest report.
    */
   async waiting(): Promise<Waiting[]> {
-    const waiting = await this.transaction(async (records) => {
+    const waiting = await this.transaction(async (records, { muted }) => {
       const found: Waiting[] = [];
       for (const [a, { name }] of this.survey.attributes.entries()) {
-        found.push(...unsettled(name, (await read(records, a)).sent));
+        if (!muted.has(name)) found.push(...unsettled(name, (await read(records, a)).sent));
       }
       return found.sort((left, right) => left.step - right.step);
     });
@@ -258,7 +464,7 @@ export class Device {
 
   /** Returns the unsettled reports that this object has returned. Does not read the store, so it can be used while a page ends. */
   known(): Waiting[] {
-    return [...this.unsettled.values()];
+    return this.consents.off ? [] : [...this.unsettled.values()];
   }
 
   /**
@@ -269,7 +475,12 @@ export class Device {
    */
   async settle(report: Waiting): Promise<void> {
     const a = attributeIndex(this.survey, report.attribute);
-    await this.transaction(async (records) => {
+    await this.transaction(async (records, { enrolled }) => {
+      if (!enrolled) return;
+      const journal = await journalOf(records);
+      if (journal.some(({ key }) => key === report.key)) {
+        records.put("journal", journal.map((entry) => (entry.key === report.key ? { ...entry, key: null } : entry)));
+      }
       const enrolment = await read(records, a);
       if (!enrolment.sent.some(({ key }) => key === report.key)) return;
       const sent = enrolment.sent.map((other) => (other.key === report.key ? { ...other, key: null } : other));
@@ -284,13 +495,16 @@ export class Device {
   /** Returns the privacy losses of the reports made for an attribute so far. */
   async spent(attribute: string): Promise<Spent> {
     const a = attributeIndex(this.survey, attribute);
-    const { level, reports, memos } = await this.transaction((records) => read(records, a));
+    const kept = await this.transaction((records, { enrolled }) => (enrolled ? read(records, a) : Promise.resolve(null)));
+    if (!kept) return { reports: 0, memos: 0, epsT: 0 };
+    const { level, reports, memos } = kept;
     const m = this.survey.attributes[a]!.levels[level]!.mechanism;
     return { reports, memos, epsT: memos > 1 ? null : lossOfReports(m, reports) };
   }
 
   /**
-   * Erases memos, enrolment, envelopes and counts permanently. Past losses remain: a new enrolment adds a fresh budget to them.
+   * Erases memos, enrolment, envelopes, counts, consent and journal permanently. Past losses remain: a new enrolment adds a fresh
+   * budget to them.
    *
    * @param confirm the survey's name, to prevent erasing by mistake.
    * @throws RangeError if `confirm` differs from the survey's name. Nothing is erased.
@@ -298,16 +512,24 @@ export class Device {
   async forget(confirm: string): Promise<void> {
     const { name } = this.survey;
     if (confirm !== name) throw new RangeError(`confirm must be the survey's name, ${name}, got ${JSON.stringify(confirm)}`);
-    await this.transaction(async (records) => (isAccount(records) ? records.leave() : records.remove("")));
+    await this.transaction(async (records) => {
+      if (!isAccount(records)) return records.remove("");
+      await records.leave();
+      records.forgetAnswers();
+    });
     this.unsettled.clear();
   }
 
-  private transaction<T>(work: (records: Transaction) => Promise<T>): Promise<T> {
+  /** A device that asks goes on with an enrolment that another tab or process made after a withdrawal. */
+  private transaction<T>(work: (records: Transaction, place: Place) => Promise<T>): Promise<T> {
     return this.store.transaction(async (records) => {
-      if ((await enrolledAs(records, this.survey)) !== this.enrolment) {
+      const id = await enrolledAs(records, this.survey);
+      const muted = await this.consents.muted(records);
+      const consented = muted.size < this.survey.attributes.length;
+      if (consented && (id === null || (this.consents.mode !== "asked" && id !== this.enrolment))) {
         throw new StoreCleared(`the store of ${this.survey.name} was cleared; open the device again to enroll again`);
       }
-      return work(records);
+      return work(records, { muted, enrolled: id !== null });
     });
   }
 
@@ -369,7 +591,10 @@ export class Device {
 // ---- enrolment
 
 /** The records of one device inside a wallet. */
-export interface Account extends Transaction {
+export interface Account extends Transaction, SharedAnswers {
+  /** Requires that the survey's claim at these levels fits the budget. */
+  fitting(levels: readonly number[]): unknown;
+  forgetAnswers(): void;
   /** Charges the survey's claim at these levels. Returns the latest step that the device may not report. */
   admit(levels: readonly number[]): Promise<number>;
   /** Deletes the device's records and charges what the device has spent. */
@@ -387,36 +612,31 @@ function earliest({ forgotten, sent }: Enrolment, step: number, everySteps: numb
   return found;
 }
 
-/** Returns the id of the store's enrolment in this survey; null if the store is empty. */
+/** Returns the id of the store's enrolment in this survey; null if the store is empty, or has only a withdrawal. */
 async function enrolledAs(records: Transaction, survey: Survey): Promise<string | null> {
-  const kept = (await records.get("device")) as { format: number; pin?: string; fingerprint?: string; id: string } | undefined;
+  const kept = (await records.get("device")) as { format: number; pin?: string; fingerprint?: string; id: string | null } | undefined;
   if (kept === undefined) {
     if (await records.get("wallet")) throw new DeviceError("the store is a wallet; use Wallet.device to answer a survey");
     return null;
   }
   const former = kept.format === 1;
-  if (kept.format !== FORMAT && !former) throw new DeviceError(`the store has format ${kept.format}, this program needs format ${FORMAT}`);
+  if (kept.format !== FORMAT && kept.format !== 2 && !former) throw new DeviceError(`the store has format ${kept.format}, this program needs format ${FORMAT}`);
   if (former ? kept.fingerprint !== fingerprintOf(survey.pin) : kept.pin !== survey.pin) {
     throw new WrongSurvey(
       `the store belongs to the survey with the pin ${kept.pin ?? `${kept.fingerprint}…`}, not to ${survey.name} with the pin ` +
         `${survey.pin}; each survey needs its own store and its own budget`,
     );
   }
-  if (former) records.put("device", { format: FORMAT, pin: survey.pin, id: kept.id });
+  if (kept.format !== FORMAT) records.put("device", { format: FORMAT, pin: survey.pin, id: kept.id });
   return kept.id;
 }
 
 /** Draws and stores the choices that a device makes at its first use. Returns the enrolment's id. */
-function enroll(
-  records: Transaction,
-  survey: Survey,
-  levels: ReadonlyMap<number, number>,
-  random: RandomBytes,
-  forgotten: number, // latest step that the device will not report; -1 for none
-): string {
+async function enroll(records: Transaction, survey: Survey, levels: readonly number[], random: RandomBytes): Promise<string> {
+  const forgotten = isAccount(records) ? await records.admit(levels) : -1; // latest step that the device will not report
   const sampled = below(survey.attributes.length, random);
   survey.attributes.forEach((attribute, a) => {
-    const level = levels.get(a) ?? 0;
+    const level = levels[a]!;
     const m = attribute.levels[level]!.mechanism;
     const fake = survey.collection === "rs+fd" && a !== sampled ? below(m.k, random) : null;
     const enrolment: Enrolment = {
@@ -435,6 +655,15 @@ function enroll(
   const id = crypto.randomUUID();
   records.put("device", { format: FORMAT, pin: survey.pin, id });
   return id;
+}
+
+/** Erases everything but the withdrawal. */
+async function erase(records: Transaction, survey: Survey): Promise<void> {
+  if (isAccount(records)) return records.leave();
+  const kept = await records.get("consent");
+  records.remove("");
+  records.put("consent", kept!);
+  records.put("device", { format: FORMAT, pin: survey.pin, id: null });
 }
 
 function requireStep(step: number): void {
@@ -474,6 +703,10 @@ async function requireSameLevels(records: Transaction, survey: Survey, levels: R
 }
 
 // ---- records
+
+async function journalOf(records: Transaction): Promise<readonly Entry[]> {
+  return ((await records.get("journal")) ?? []) as unknown as readonly Entry[];
+}
 
 async function read(records: Transaction, a: number): Promise<Enrolment> {
   const record = await records.get(`attribute/${a}`);

@@ -35,6 +35,9 @@ export interface GatewayOptions {
   readonly fetch?: typeof globalThis.fetch; // for tests
 }
 
+/** In place of a gateway: nothing is sent, and each report counts as accepted. */
+export const LOCAL = "local";
+
 /** The outcome of one attempt. */
 export interface Attempt {
   readonly accepted: number; // number of reports that are in the log
@@ -74,6 +77,8 @@ export async function fetchSurvey(gateway: GatewayOptions, pin?: string, options
 /** Posts a device's reports to a gateway. All attempts for a report have its idempotency key, so the report counts at most once. */
 export class Sender {
   private readonly envoy: Envoy | null;
+  private readonly gateway: GatewayOptions;
+  private readonly local: boolean;
   private readonly next = new Map<string, number>(); // with a relay: idempotency key -> the new moment of a report that was due
 
   /**
@@ -83,10 +88,14 @@ export class Sender {
    */
   constructor(
     private readonly device: Device,
-    private readonly gateway: GatewayOptions,
+    gateway: GatewayOptions | typeof LOCAL,
   ) {
     const { survey } = device;
-    const { relay, url, token } = gateway;
+    this.local = gateway === LOCAL;
+    this.gateway = gateway === LOCAL ? { url: "" } : gateway;
+    this.envoy = null;
+    if (this.local) return;
+    const { relay, url, token } = this.gateway;
     if (survey.relay && !relay) throw new RelayRequired(`survey ${survey.name} requires a relay: give the sender one`);
     if (!survey.relay && relay) throw new RangeError(`survey ${survey.name} requires no relay, but the sender has one`);
     this.envoy = relay ? new Envoy(survey, relay.keys, url, token) : null;
@@ -99,7 +108,7 @@ export class Sender {
    */
   async attempt(signal?: AbortSignal): Promise<Attempt> {
     if (this.envoy) return this.attemptOne(signal);
-    const totals = { accepted: 0, refused: 0, waiting: 0, problems: [] as string[] };
+    const totals = { accepted: 0, refused: 0, waiting: 0, gone: 0, problems: [] as string[] };
     const waits: number[] = [];
     const reports = shuffled(await this.device.waiting(), systemBytes);
     for (const report of reports) {
@@ -110,8 +119,9 @@ export class Sender {
       if (problem && !totals.problems.includes(problem)) totals.problems.push(problem);
       if (problem === TIMEOUT) break;
     }
-    const waiting = reports.length - totals.accepted - totals.refused;
-    return { ...totals, waiting, retryAfterMs: waits.length ? Math.min(...waits) : 0 };
+    const { accepted, refused, problems } = totals;
+    const waiting = reports.length - accepted - refused - totals.gone;
+    return { accepted, refused, waiting, problems, retryAfterMs: waits.length ? Math.min(...waits) : 0 };
   }
 
   /**
@@ -142,7 +152,7 @@ export class Sender {
    * `lastAttempt` sends nothing, because each report leaves at its own moment.
    */
   lastAttempt(): void {
-    if (this.envoy) return;
+    if (this.envoy || this.local) return;
     let bytes = 0;
     for (const report of shuffled(this.device.known(), systemBytes)) {
       bytes += report.envelope.length;
@@ -173,7 +183,7 @@ export class Sender {
       signal?.throwIfAborted();
       const sent = due[below(due.length, systemBytes)]!;
       const { outcome, problem, retryAfterMs } = await this.deliver(sent, signal ? { signal } : {});
-      if (outcome !== "waiting") totals[outcome] = 1;
+      if (outcome === "accepted" || outcome === "refused") totals[outcome] = 1;
       if (problem) totals.problems.push(problem);
       waiting = await this.device.waiting();
       const now = this.device.clock();
@@ -204,8 +214,17 @@ export class Sender {
     return send(this.gateway, this.gateway.relay!.url, headers, { method: "POST", body: capsule, signal });
   }
 
-  /** Posts a report once, and settles it if the answer is final. */
+  /**
+   * Posts a report once, and settles it if the answer is final. "gone": the person withdrew the consent, or the report does not wait any
+   * more. With `keepalive` the page may end: the journal is then written while the request is on its way.
+   */
   private async deliver(report: Waiting, { signal, keepalive = false }: { signal?: AbortSignal; keepalive?: boolean }) {
+    if (keepalive) this.device.leaves(report).catch(() => undefined);
+    else if (!(await this.device.leaves(report, this.local))) return { outcome: "gone" as const, problem: null, retryAfterMs: 0 };
+    if (this.local) {
+      await this.device.settle(report);
+      return { outcome: "accepted" as const, problem: null, retryAfterMs: 0 };
+    }
     const sealed = this.envoy && (await this.envoy.seal(this.envoy.message(report.envelope, report.key))); // without a relay no `await`: the page may end
     const timeout = waitOf(this.gateway);
     const stop = signal ? AbortSignal.any([signal, timeout]) : timeout;

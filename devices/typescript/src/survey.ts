@@ -61,6 +61,16 @@ export interface Cohort {
   readonly least: number; // the service publishes a histogram of a cohort only from at least this number of reports
 }
 
+/** The survey's own words, as the gateway serves them. They are not a part of the pin: the gateway can change them. */
+export interface Words {
+  readonly title: string | null;
+  readonly description: string | null;
+  readonly purpose: string | null;
+  readonly owner: string | null;
+  readonly contact: string | null;
+  readonly keptSeconds: number | null; // how long the service keeps the results; null if the gateway does not say
+}
+
 /** A checked survey; see `openSurvey`. */
 export interface Survey {
   readonly name: string;
@@ -74,6 +84,7 @@ export interface Survey {
   readonly relay: "required" | null; // "required": reports travel only through a relay
   readonly cohort: Cohort | null;
   readonly attributes: readonly Attribute[];
+  readonly words: Words;
 }
 
 const COLLECTIONS = ["smp", "spl", "rs+fd"] as const;
@@ -144,7 +155,7 @@ export async function openSurvey(document: unknown, pin?: string, { signedBy, al
   if (required[1]?.some((key) => required[0]!.includes(key))) throw new RangeError("alsoSignedBy must name other keys than signedBy");
   const signatures = fields["signatures"] ?? (fields["signature"] ? [fields["signature"]] : []);
   for (const keys of required) await requireSignature(canonical, Array.isArray(signatures) ? signatures : [], keys, stated);
-  return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), hash);
+  return parse(parseJson(canonical), list(fields["mechanisms"], "mechanisms"), hash, object(fields["words"] ?? {}, "words"));
 }
 
 /** The fingerprint of the survey with this pin, as 16 hexadecimal digits. */
@@ -170,7 +181,7 @@ function parseJson(canonical: string): unknown {
   }
 }
 
-function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Array): Survey {
+function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Array, words: Fields): Survey {
   const survey = object(canonical, "canonical");
   const relay = survey["relay"] === undefined ? null : "required";
   const attributes = list(survey["attribute"], "attribute").map((raw, a) => object(raw, `attribute[${a}]`));
@@ -193,7 +204,10 @@ function parse(canonical: unknown, parameters: readonly unknown[], hash: Uint8Ar
   const single = attributes.map((raw, a) => (isPair(raw) ? null : parsed(raw, a, [])));
   const short = single.find((attribute) => attribute?.recipe && attribute.recipe.days * DAY_MS < stepMs);
   if (short) throw new UnknownSurvey(`the recipe of ${short.name} must have days of at least a step`);
+  const word = (key: string) => (words[key] == null ? null : text(words[key], `words.${key}`));
+  const kept = words["retention_steps"] == null ? null : (stepMs / 1000) * integer(words["retention_steps"], "words.retention_steps", 1, 100_000);
   return {
+    words: { title: word("title"), description: word("description"), purpose: word("purpose"), owner: word("owner"), contact: word("contact"), keptSeconds: kept },
     name: text(survey["name"], "name"),
     pin: toHex(hash),
     fingerprint: hash.slice(0, 8),

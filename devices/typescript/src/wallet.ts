@@ -4,16 +4,17 @@
  * A survey is admitted when the claims of all surveys fit the budget. Claims depend only on surveys and chosen levels. If a device
  * instead stopped when its losses so far reached the budget, its silence could depend on its values.
  *
- * Records of the store: `wallet` has the limits and the surveys' charges; `N/…` has the device's records for survey number N.
+ * Records of the store: `wallet` has the limits and the surveys' charges; `N/…` has the device's records for survey number N;
+ * `consent/PIN` has the person's answers to a survey.
  */
 
-import { claim, together } from "./claims.js";
+import { claim, together, type Claim } from "./claims.js";
 import { Device, type Account, type DeviceOptions, type Enrolment } from "./device.js";
 import { DeviceError, nats, StoreCleared, WalletFull } from "./errors.js";
 import type { Json, Store, Transaction } from "./store.js";
 import { fingerprintOf, stepAt, type Collection, type Survey } from "./survey.js";
 
-const FORMAT = 2; // format of the record `wallet`; format 1 has fingerprints in place of pins, and is converted
+const FORMAT = 3; // format of the record `wallet`; format 2 has no consent, format 1 fingerprints in place of pins: both are converted
 const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
 const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
 const MAX_WINDOW_S = 1e12;
@@ -100,7 +101,7 @@ export class Wallet {
         if (options.expectEnrolled) throw new StoreCleared("the store is empty, but the wallet had been made");
         return records.put("wallet", made);
       }
-      if (kept.format !== FORMAT && kept.format !== 1) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
+      if (kept.format !== FORMAT && kept.format !== 2 && kept.format !== 1) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
       if (shown(kept) !== shown(made)) {
         throw new DeviceError(`the wallet's limits are permanently ${shown(kept)}, got ${shown(made)}`);
       }
@@ -110,10 +111,10 @@ export class Wallet {
   }
 
   /**
-   * Returns the device that answers a survey. The first call for a survey charges the survey's claim and enrolls. The device reports
-   * no step before the step at which it enrolled.
+   * Returns the device that answers a survey. The enrolment charges the survey's claim: `Device.giveConsent` enrolls, or this method
+   * if `consent` is not "asked". The device reports no step before the step at which it enrolled.
    *
-   * @throws WalletFull if the claim does not fit the budget. The wallet is as before.
+   * @throws WalletFull if there is no enrolment, and the claim does not fit the budget. The wallet is as before.
    * @throws RangeError, StoreCleared, DeviceError as for `Device.open`.
    */
   device(survey: Survey, options: Omit<DeviceOptions, "clock"> = {}): Promise<Device> {
@@ -137,6 +138,7 @@ export class Wallet {
       const row = enrolled(book, pin);
       if (!row) throw new RangeError(`pin must be that of a survey in which the device is enrolled, got ${JSON.stringify(pin)}`);
       await leave(records, book, row);
+      records.remove(`consent/${pin}`);
     });
   }
 
@@ -180,13 +182,31 @@ class Place implements Account {
     this.records.remove(`${this.row!.number}/${prefix}`);
   }
 
-  async admit(levels: readonly number[]): Promise<number> {
+  answers(): Promise<Json | undefined> {
+    return this.records.get(`consent/${this.survey.pin}`);
+  }
+
+  keepAnswers(answers: Json): void {
+    this.records.put(`consent/${this.survey.pin}`, answers);
+  }
+
+  forgetAnswers(): void {
+    this.records.remove(`consent/${this.survey.pin}`);
+  }
+
+  fitting(levels: readonly number[]): { asked: Claim; first: number } {
     const { book, survey } = this;
     const first = Math.max(0, stepAt(survey, this.clock()));
     const asked = claim(survey, levels, book.windowSeconds);
     const charged = charges(book, survey.startMs + first * survey.stepMs);
     requireRoom(survey, book.windowSeconds, asked.perWindow, charged.perWindow, book.perWindow);
     requireRoom(survey, null, asked.forEver, charged.forEver, book.forEver);
+    return { asked, first };
+  }
+
+  async admit(levels: readonly number[]): Promise<number> {
+    const { book, survey } = this;
+    const { asked, first } = this.fitting(levels);
     const row: Row = {
       number: book.next,
       pin: survey.pin,
@@ -205,8 +225,9 @@ class Place implements Account {
     return first - 1;
   }
 
-  leave(): Promise<void> {
-    return leave(this.records, this.book, this.row!);
+  async leave(): Promise<void> {
+    if (this.row) await leave(this.records, this.book, this.row);
+    this.row = undefined;
   }
 }
 
@@ -230,8 +251,9 @@ async function completedBook(records: Transaction, survey: Survey): Promise<Book
   return completed;
 }
 
-/** A book of format 1 in the present format. The first use of each survey completes its pin. */
+/** A book of an earlier format in the present format. The first use of each survey of format 1 completes its pin. */
 function converted(book: Book): Book {
+  if (book.format === 2) return { ...book, format: FORMAT };
   const surveys = book.surveys.map((row) => {
     const { fingerprint, ...others } = row as Row & { fingerprint: string };
     return { ...others, pin: fingerprint };

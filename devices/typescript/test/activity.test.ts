@@ -56,7 +56,7 @@ test("recipes: an unknown measure or key, and steps of other lengths, are refuse
 test("activity: a device answers only at steps with use, and gives no value of its own for a recipe", async () => {
   const survey = await openSurvey(cases[0].survey);
   let now = survey.startMs + DAY_MS;
-  const [activity, device] = [new Activity(new MemoryStore(), () => now), await Device.open(survey, new MemoryStore(), { clock: () => now })];
+  const [activity, device] = [new Activity(new MemoryStore(), () => now), await Device.open(survey, new MemoryStore(), { consent: "simulated", clock: () => now })];
   assert.deepEqual(await activity.answer(device), {});
   await activity.used("export");
   assert.equal(Object.keys(await activity.answer(device)).length, survey.attributes.length);

@@ -134,7 +134,7 @@ async function choices(asked: Survey, random: RandomBytes, n: number): Promise<{
   const found = [];
   for (let i = 0; i < n; i++) {
     const store = new MemoryStore();
-    await Device.open(asked, store, { random });
+    await Device.open(asked, store, { consent: "simulated", random });
     const records: any[] = [];
     for (const a of [0, 1]) records.push(await store.transaction((all) => all.get(`attribute/${a}`)));
     const at = asked.collection === "smp" ? records.findIndex(({ answers }) => answers) : records.findIndex(({ fake }) => fake === null);
@@ -169,7 +169,7 @@ test("a fake value hides the person's value: reports of two values have one dist
     const found: number[] = [];
     while (found.length < n) {
       const store = new MemoryStore();
-      const device = await Device.open(asked, store, { random });
+      const device = await Device.open(asked, store, { consent: "simulated", random });
       const { fake } = (await store.transaction((all) => all.get("attribute/0"))) as { fake: number | null };
       const envelope = await device.report("q0", value, 0);
       if ((fake === null) === (which === "true")) found.push(row(envelope)[0]!);

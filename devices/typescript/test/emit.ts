@@ -24,7 +24,7 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
     const store = new MemoryStore();
     const cohort = cohortOf(survey, identity);
     const options = { levels, random, ...cohort };
-    let device = await Device.open(survey, store, options);
+    let device = await Device.open(survey, store, { consent: "simulated", ...options });
     if (!run) values = survey.attributes.map((attribute) => [drawn(attribute, random), drawn(attribute, random)]);
     for (let step = 0; step < STEPS; step++) {
       for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
@@ -37,7 +37,7 @@ async function calls(survey: Survey, devices: number, seed: string): Promise<voi
           const call = { device: identity, attribute: name, value: chosenValues, step, envelope: envelope && toHex(envelope), ...chosen };
           lines.push(JSON.stringify(kept ? { ...call, key: kept.key } : call));
         }
-        if (repeat) device = await Device.open(survey, store, options);
+        if (repeat) device = await Device.open(survey, store, { consent: "simulated", ...options });
       }
     }
   }
@@ -60,7 +60,7 @@ function cohortOf({ cohort }: Survey, n: number): { cohort?: string } {
 async function send(url: string, devices: number): Promise<void> {
   const survey = await fetchSurvey({ url });
   for (let n = 0; n < devices; n++) {
-    const device = await Device.open(survey, new MemoryStore(), cohortOf(survey, n));
+    const device = await Device.open(survey, new MemoryStore(), { consent: "simulated", ...cohortOf(survey, n) });
     for (const { name } of survey.attributes) await device.report(name, n % 2);
     await new Sender(device, { url }).run({ pause: async () => {} });
   }

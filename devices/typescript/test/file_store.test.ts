@@ -13,7 +13,7 @@ import { LONG, survey } from "./fixtures.js";
 
 const FOLDER = "/device";
 const asked: Survey = await survey([{ k: 5, levels: [LONG] }]);
-const open = (files: any) => Device.open(asked, new FileStore(FOLDER, files));
+const open = (files: any) => Device.open(asked, new FileStore(FOLDER, files), { consent: "simulated" });
 
 async function records(disk: Disk): Promise<Record<string, any>> {
   const numbers = disk.list().map((path) => Number(/state\.(\d+)/.exec(path)?.[1] ?? 0));
@@ -158,7 +158,7 @@ test("a full disk is StoreFull, a damaged file or another system error a DeviceE
       const files = disk.process((operation) => {
         if (operation === failing) throw Object.assign(new Error(code), { code });
       });
-      const full = await Device.open(asked, new FileStore(FOLDER, files));
+      const full = await Device.open(asked, new FileStore(FOLDER, files), { consent: "simulated" });
       await assert.rejects(full.report("q0", 2, 1), kind);
       assert.deepEqual(await full.report("q0", 2, 0), first);
     }
@@ -188,7 +188,7 @@ test("processes on one folder are one device", async () => {
     const program = `
       import { Device, FileStore } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
       import { LONG, survey } from ${JSON.stringify(new URL("./fixtures.js", import.meta.url).href)};
-      const device = await Device.open(await survey([{ k: 5, levels: [LONG] }], { lateness_steps: 30 }), new FileStore(process.argv[1]));
+      const device = await Device.open(await survey([{ k: 5, levels: [LONG] }], { lateness_steps: 30 }), new FileStore(process.argv[1]), { consent: "simulated" });
       for (let step = 0; step < 20; step++) console.log(String(await device.report("q0", step % 5, step)));`;
     const run = () => promisify(execFile)(process.execPath, ["--input-type=module", "-e", program, folder]);
     const [first, ...others] = await Promise.all([run(), run(), run()]);

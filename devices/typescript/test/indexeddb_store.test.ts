@@ -14,7 +14,7 @@ test("objects with one database are one device", async () => {
   for (const level of [LONG, BITS, HASHED, ONCE]) {
     const asked = await survey([{ k: 20, levels: [level] }], { lateness_steps: 30 });
     const database = fresh();
-    const devices = await Promise.all([0, 1, 2].map(() => Device.open(asked, new IndexedDBStore(database))));
+    const devices = await Promise.all([0, 1, 2].map(() => Device.open(asked, new IndexedDBStore(database), { consent: "simulated" })));
     const lives = await Promise.all(
       devices.map(async (device) => {
         const sent: unknown[] = [];
@@ -42,7 +42,7 @@ test("a failure inside a transaction changes nothing", async () => {
 
 test("a full storage is StoreFull, and makes no report", async (context) => {
   const asked = await survey([{ k: 5, levels: [LONG] }]);
-  const device = await Device.open(asked, new IndexedDBStore(fresh()));
+  const device = await Device.open(asked, new IndexedDBStore(fresh()), { consent: "simulated" });
   const full = context.mock.method(IDBObjectStore.prototype, "put", () => {
     throw new DOMException("", "QuotaExceededError");
   });
@@ -56,7 +56,7 @@ test("a transaction that never begins is StoreHeld, and writes nothing later", a
   context.mock.timers.enable({ apis: ["setTimeout"] });
   const asked = await survey([{ k: 5, levels: [LONG] }]);
   const database = fresh();
-  const device = await Device.open(asked, new IndexedDBStore(database, 50));
+  const device = await Device.open(asked, new IndexedDBStore(database, 50), { consent: "simulated" });
   let held = true;
   let begin = () => {};
   const begun = new Promise<void>((resolve) => (begin = resolve));
@@ -76,7 +76,7 @@ test("a transaction that never begins is StoreHeld, and writes nothing later", a
 test("a deleted database is StoreCleared, and a missing IndexedDB a DeviceError", async () => {
   const asked = await survey([{ k: 5, levels: [LONG] }]);
   const database = fresh();
-  const device = await Device.open(asked, new IndexedDBStore(database));
+  const device = await Device.open(asked, new IndexedDBStore(database), { consent: "simulated" });
   await device.report("q0", 1, 0);
   await new Promise((resolve, reject) => {
     const request = indexedDB.deleteDatabase(database); // an open device does not block this
@@ -89,6 +89,6 @@ test("a deleted database is StoreCleared, and a missing IndexedDB a DeviceError"
   globalThis.indexedDB.open = () => {
     throw new DOMException("", "SecurityError");
   };
-  await assert.rejects(Device.open(asked, new IndexedDBStore(fresh())), (error) => error instanceof DeviceError && /SecurityError/.test(error.message));
+  await assert.rejects(Device.open(asked, new IndexedDBStore(fresh()), { consent: "simulated" }), (error) => error instanceof DeviceError && /SecurityError/.test(error.message));
   globalThis.indexedDB = kept;
 });

@@ -18,7 +18,8 @@ test("the program for a page reports and delivers once", async (context) => {
     posted.push(new Headers(options.headers).get("Idempotency-Key")!);
     return Response.json({ accepted: 1 }, { status: 202 });
   });
-  Object.assign(globalThis, { document: new EventTarget() });
+  Object.assign(globalThis, { document: new EventTarget(), confirm: (text: string) => /Purpose: not stated/.test(text) });
+  for (const name of ["CI", "DO_NOT_TRACK"]) delete process.env[name];
   const program = /```js\n(.*?)```/s.exec(read("README.md"))![1]!
     .replace("./ldpstream-device.js", new URL("../ldpstream-device.js", import.meta.url).href)
     .replace(/[0-9a-f]{64}/, served.pin);

@@ -25,7 +25,7 @@ const gives = (status: number, retryAfter?: number): Answer => (capsule) => new 
 /** A device at step 5, its sender, the requests of the relay, and the time, which only the tests move. */
 async function site(answer: Answer, steps: number[] = [5], asked: Survey = RELAYED) {
   const time = { now: opens(5) };
-  const device = await Device.open(asked, new MemoryStore(), { clock: () => time.now });
+  const device = await Device.open(asked, new MemoryStore(), { consent: "simulated", clock: () => time.now });
   for (const step of steps) for (const { name } of asked.attributes) await device.report(name, 1, step);
   const requests: { url: string; at: number; headers: string; body: Uint8Array; options: RequestInit }[] = [];
   const state = { answer };
@@ -173,15 +173,15 @@ test("all requests of a survey have one size, the same headers and a key of thei
 
 test("the moment is uniform over the next step, and outlives a restart", async () => {
   const store = new MemoryStore();
-  const [device, wallet] = [await Device.open(RELAYED, store), await Wallet.open(new MemoryStore(), { perWindow: 1e9, windowSeconds: 60 })];
-  const inWallet = await wallet.device(RELAYED);
+  const [device, wallet] = [await Device.open(RELAYED, store, { consent: "simulated" }), await Wallet.open(new MemoryStore(), { perWindow: 1e9, windowSeconds: 60 })];
+  const inWallet = await wallet.device(RELAYED, { consent: "simulated" });
   const step = 600_000;
   for (const one of [device, inWallet]) await one.report("q0", 1, step);
-  assert.equal(await dueOf(device), await dueOf(await Device.open(RELAYED, store)));
-  assert.equal(await dueOf(inWallet), await dueOf(await wallet.device(RELAYED)));
+  assert.equal(await dueOf(device), await dueOf(await Device.open(RELAYED, store, { consent: "simulated" })));
+  assert.equal(await dueOf(inWallet), await dueOf(await wallet.device(RELAYED, { consent: "simulated" })));
   const cells = new Array<number>(10).fill(0);
   for (let i = 0; i < 500; i++) {
-    const made = await Device.open(RELAYED, new MemoryStore());
+    const made = await Device.open(RELAYED, new MemoryStore(), { consent: "simulated" });
     await made.report("q0", 1, 5);
     cells[Math.floor((((await dueOf(made)) - opens(6)) / STEP_MS) * 10)]! += 1;
   }
@@ -195,7 +195,7 @@ test("a survey that requires a relay is refused without one, and the reverse", a
   const { relay, ...direct } = gateway;
   assert.throws(() => new Sender(device, direct), RelayRequired);
   assert.ok(new RelayRequired("") instanceof DeviceError);
-  const plain = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore());
+  const plain = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore(), { consent: "simulated" });
   assert.throws(() => new Sender(plain, gateway), RangeError);
   await assert.rejects(fetchSurvey(gateway), RangeError);
   for (const keys of ["", "AAAA", "?", KEYS.slice(4), KEYS.slice(0, -4)]) {

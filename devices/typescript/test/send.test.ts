@@ -48,7 +48,7 @@ function byKey<T extends { key: string | null }>(all: readonly T[]): T[] {
 }
 
 async function deviceWith(reports: number): Promise<Device> {
-  const device = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore());
+  const device = await Device.open(await survey([{ k: 5, levels: [LONG] }]), new MemoryStore(), { consent: "simulated" });
   for (let step = 0; step < reports; step++) await device.report("q0", 1, step);
   return device;
 }

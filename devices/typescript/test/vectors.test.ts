@@ -15,6 +15,7 @@ import { Envoy } from "../src/relay.js";
 import { lossOfReports, lossPerReport } from "../src/promise.js";
 import { CANONICAL_FORMAT } from "../src/survey.js";
 import { valueIndex } from "../src/values.js";
+import { explained, question } from "../src/words.js";
 import { scripted, surveyOf } from "./fixtures.js";
 
 const read = (name: string): any => JSON.parse(readFileSync(new URL(`../../../vectors/${name}.json`, import.meta.url), "utf8"));
@@ -119,6 +120,17 @@ test("draws: memo and report from a value and random bytes", async () => {
   assert.deepEqual([...names].sort(), Object.keys(MECHANISMS).sort());
 });
 
+test("words: the question, and the parts of a report", async () => {
+  for (const { survey: document, question: text, parts } of read("words")) {
+    const survey = await openSurvey(document);
+    assert.equal(question(survey, survey.attributes.map(() => 0)), text);
+    for (const told of parts) {
+      const envelope = fromHex(told.map(([hex]: [string]) => hex).join(""))!;
+      assert.deepEqual(explained(survey, envelope).map(([data, said]) => [toHex(data), said]), told);
+    }
+  }
+});
+
 test("envelopes: all widths of integers and rows", () => {
   const ours = read("envelopes").filter(({ n, step }: any) => n === 1 && Number.isSafeInteger(step));
   assert.ok(ours.length >= 20);
@@ -133,7 +145,7 @@ test("devices: all calls of a device, byte for byte", async () => {
     const [survey, store] = [await openSurvey(document), new MemoryStore()];
     for (const { attribute, value, step, cohort, settle, envelope, key, due_ms } of calls) {
       const options: DeviceOptions = { levels, random: bytes, ...(cohort === null ? {} : { cohort }) };
-      const device = await Device.open(survey, store, options);
+      const device = await Device.open(survey, store, { consent: "simulated", ...options });
       if (envelope?.error) {
         const name = envelope.error === "ValueError" ? "RangeError" : envelope.error;
         await assert.rejects(device.report(attribute, value, step), { name });
@@ -215,7 +227,7 @@ test("wallets: joining and leaving surveys, with the charges after every call", 
       const act = async (): Promise<Uint8Array | null | void> => {
         if (call === "leave") return wallet.leave(pin);
         if (call === "report") return devices.get(fingerprint)!.report(attribute, value, step);
-        devices.set(fingerprint, await wallet.device(await openSurvey({ canonical, fingerprint, mechanisms }), { random: bytes }));
+        devices.set(fingerprint, await wallet.device(await openSurvey({ canonical, fingerprint, mechanisms }), { consent: "simulated", random: bytes }));
       };
       if (error) {
         await assert.rejects(act(), { name: error === "ValueError" ? "RangeError" : error });

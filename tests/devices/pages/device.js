@@ -16,7 +16,7 @@ window.open_survey = (document, options) => openSurvey(document, undefined, opti
 window.open_device = async (document, kind = "indexeddb", options = {}) => {
   const store = new IndexedDBStore(NAME);
   try {
-    window.device = await Device.open(await openSurvey(document), kind === "meeting" ? new MeetingStore(store) : store, options);
+    window.device = await Device.open(await openSurvey(document), kind === "meeting" ? new MeetingStore(store) : store, { consent: "simulated", ...options });
     return null;
   } catch (error) {
     return failure(error);
