@@ -68,7 +68,7 @@ window.spent = () => device.spent(ATTRIBUTE);
 window.enroll = async (document, limits) => {
   try {
     const wallet = await Wallet.open(new IndexedDBStore(NAME), limits);
-    await wallet.device(await openSurvey(document));
+    await wallet.device(await openSurvey(document), { consent: "simulated" });
     return null;
   } catch (error) {
     return failure(error);
