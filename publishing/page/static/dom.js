@@ -65,8 +65,11 @@ export function numberChange({ value, low, high }) {
 
 const answers = new Map(); // the API's answers since the last publication, as promises, by path
 
+export const tags = new Map(); // the ETag of the last answer, by path
+
 async function load(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" }); // the status has the server's time
+  tags.set(path, answer.headers.get("ETag"));
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(body.detail), { status: answer.status });
   return body;

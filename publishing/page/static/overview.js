@@ -128,9 +128,3 @@ export function drawOverview(o, go) {
   const query = overviewPath().split("?")[1];
   for (const [id, file] of [["overview-csv", "overview.csv"], ["overview-json", "overview"], ["changes-csv", "changes.csv"]]) $(id).href = `api/v1/${file}?${query}`;
 }
-
-// The freshness line's words: period and people.
-export function peopleOf(o) {
-  const people = Math.max(0, ...o.attributes.map((card) => card.people_at_least));
-  return people ? `at least ${plural(people, "person", "people")}` : "nobody";
-}

@@ -1,7 +1,7 @@
 // The live page: reads the API of this host, draws, and asks for new estimates every two seconds.
 import { drawAlerts, isLate } from "./alerts.js";
-import { $, element, forget, get, keepFocus } from "./dom.js";
-import { drawOverview, peopleOf } from "./overview.js";
+import { $, element, forget, get, keepFocus, plural, tags } from "./dom.js";
+import { drawOverview } from "./overview.js";
 import { offerPeriod, startPeriod } from "./period.js";
 import { drawBand, drawOperators } from "./privacy.js";
 import { address, compareWith, flush, followLatest, overviewPath, readAddress, state, writeAddress } from "./state.js";
@@ -142,7 +142,8 @@ function tick() {
   const end = opens(status.latest_step + 1);
   const silent = status.attributes.every((of) => of.step_reports === 0);
   const age = state.survey.simulated ? [] : [`latest step ended ${duration(Math.max(0, now() - end))} ago`];
-  const shown = overview ? [`${period(overview.start_ms, overview.end_ms)} ${zoneName()}`, peopleOf(overview)] : [];
+  const people = Math.max(0, ...(overview?.attributes ?? []).map((card) => card.people_at_least));
+  const shown = overview ? [`${period(overview.start_ms, overview.end_ms)} ${zoneName()}`, people ? `at least ${plural(people, "person", "people")}` : "nobody"] : [];
   say([late ? `Overdue by ${duration(now() - due)}` : silent ? "No reports" : "On time", ...shown, ...age, ...next, ...kind].join(" · "), late || silent ? "late" : "live");
 }
 
@@ -153,7 +154,7 @@ async function poll() {
   const answer = await fetch(statusPath()).catch(() => null);
   const tag = answer?.headers.get("ETag") ?? null;
   if (tag !== seen || !connected) {
-    if (seen !== undefined || !connected) forget();
+    forget();
     await refresh();
   }
   seen = tag;
@@ -225,7 +226,9 @@ async function start() {
   drawBand();
   startControls();
   readState();
-  return poll();
+  await refresh();
+  seen = tags.get(statusPath());
+  return setTimeout(poll, POLL_MS);
 }
 
 start();

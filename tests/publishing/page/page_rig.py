@@ -66,8 +66,9 @@ def box_of(chart: Locator) -> FloatRect:
 
 
 def unfold(page: Page, *folds: str) -> None:
-    """Opens these folded parts, such as the privacy of an attribute, or all of them."""
-    opened = "ids => document.querySelectorAll('details').forEach(e => { e.open ||= !ids.length || ids.includes(e.id); })"
+    """Opens these folded parts, such as the privacy of an attribute; all but the period without a name."""
+    wanted = "ids.length ? ids.includes(e.id) : e.id !== 'time'"
+    opened = f"ids => document.querySelectorAll('details').forEach(e => {{ e.open ||= {wanted}; }})"
     page.evaluate(opened, folds)
 
 

@@ -116,7 +116,7 @@ def test_a_link_that_shows_nothing_says_so(open_page: OpenPage) -> None:
 
 def test_times_are_in_the_chosen_zone(demo: tuple[Demo, str], open_page: OpenPage) -> None:
     page = open_page(f"{demo[1]}?attribute=screen", zone="Asia/Tokyo")
-    unfold(page)
+    unfold(page, "time")
     when = page.locator("#when")
     assert when.inner_text() == "5 Jan 2026, 09:00–15:00 Asia/Tokyo (00:00–06:00 UTC, step 5)"
     page.locator("#zone").click()

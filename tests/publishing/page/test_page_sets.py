@@ -33,7 +33,7 @@ def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open
     expect(page.locator("#summary")).to_contain_text(
         "People choose up to 3 values, so the shares do not sum to 100 %. The last bars"
     )
-    unfold(page)
+    unfold(page, "numbers", "privacy")
     rows = page.locator("#values tbody tr")
     expect(rows).to_have_count(8)
     expect(rows.last).to_contain_text("none of these")
