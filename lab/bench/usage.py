@@ -111,7 +111,7 @@ def _checked(survey: Survey, usage: Usage, found: Found, true: Sequence[Truth]) 
         if cohort.step + 1 < len(true) and cohort.shares.values[0] is not None:
             new, back = true[cohort.step].new, true[cohort.step + 1].present
             row = _row(cohort.shares, 0)
-            yield Checked("share back after a week", cohort.step, *row, np.isin(new, back).mean())
+            yield Checked("share back after a week", cohort.step, *row, float(np.isin(new, back).mean()))
 
 
 def _row(line: People, place: int) -> tuple[float, float, float]:
