@@ -1,5 +1,6 @@
 """Compares docs/howto/usage.md with the code: its table of recipes, its program, and its numbers."""
 
+import math
 import re
 from pathlib import Path
 from typing import get_args
@@ -51,7 +52,7 @@ def test_a_spaced_level_counts_days_of_use_and_not_people() -> None:
 def test_the_errors_of_the_questions_are_the_codes() -> None:
     def half_width(question: str, n: int) -> float:
         (m,) = SAMPLE.mechanisms[SAMPLE.index(question)]
-        return max(196 * float(m.variance(f=f, n=n)) ** 0.5 for f in (0.0, 0.5))
+        return max(196 * math.sqrt(m.variance(f=f, n=n)) for f in (0.0, 0.5))
 
     assert [round(half_width("export", n)) for n in (3000, 500)] == [4, 9]
     assert "± 4 percentage points, if it is yes or no. With six questions each has 500 people, and ± 9 points" in PLAIN
