@@ -53,6 +53,9 @@ class Chance(float):
             self._exact = self._exact()
         return self._exact
 
+    def __getnewargs_ex__(self) -> tuple[tuple[float], dict[str, bool]]:
+        return (float(self),), {"exact": self.exact}  # to pickle, after the function's call
+
     def __str__(self) -> str:
         return percent(self) if self.exact else f"at most {percent_up(self)}"
 

@@ -1,6 +1,7 @@
 """Compares the chance of a right guess and the largest chance with the channel (one report) and with brute force (several)."""
 
 import math
+import pickle
 from collections import Counter
 from functools import reduce
 from itertools import product
@@ -70,7 +71,7 @@ def test_the_guess_from_several_memos_is_at_least_the_enumerated_one(name: str, 
 def test_the_guess_of_one_memos_reports_is_the_enumerated_one(name: str, k: int, t: int) -> None:
     m = LONGITUDINAL[name](k=k, eps_inf=2.0, eps_1=1.0)
     true, told = success(unchanged(m, t)), m.guess(t)
-    assert told.exact == (name != "L-SS")
+    assert pickle.loads(pickle.dumps(told)).exact == told.exact == (name != "L-SS")
     assert told == pytest.approx(true, rel=1e-11) if told.exact else true * (1 - 1e-12) <= told < 1.25 * true
     assert m.guess(t) <= guessing.bound(m.eps_t(t), k) * (1 + 1e-12)
 
