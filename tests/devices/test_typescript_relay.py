@@ -20,7 +20,7 @@ const { document, gateway, levels, steps, nowMs } = JSON.parse(readFileSync(0, "
 const survey = await openSurvey(document);
 for (const zone of levels) {
   let now = nowMs;
-  const device = await Device.open(survey, new MemoryStore(), { levels: { zone }, clock: () => now });
+  const device = await Device.open(survey, new MemoryStore(), { levels: { zone }, clock: () => now, consent: "simulated" });
   for (const step of steps) await device.report("zone", 7, step);
   const sender = new Sender(device, gateway);
   await sender.run({ pause: async (ms) => void (now += ms) });
