@@ -13,7 +13,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Table
+from ldpstream.publishing.answers.schema import Change, Comparison, Histogram, NumberSeries, Overview, Series, Table
 from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.estimates.cross_table import TableShares
 
@@ -31,9 +31,9 @@ class Csv(Response):
     media_type = "text/csv"
 
 
-def file_name(of: Estimates, kind: str) -> str:
+def file_name(of: Estimates, kind: str, what: str = "overview") -> str:
     if isinstance(of, Overview):
-        return _named((of.survey, of.cohort, "overview", of.span, "step", of.step), kind)
+        return _named((of.survey, of.cohort, what, of.span, "step", of.step), kind)
     if isinstance(of, Usage):
         return _named((of.survey, "usage", "step", of.steps[0], of.steps[-1]), kind)
     steps = [of.before.step, of.after.step] if isinstance(of, Comparison) else _steps(of)
@@ -59,13 +59,17 @@ def csv_of(of: Estimates) -> Response:
     columns = _columns(of) | {"survey": of.survey}
     if not isinstance(of, Overview | Usage):
         columns |= {"attribute": of.attribute, "span": of.span, "estimator": of.estimator}
+    return _csv(columns, file_name(of, "csv"))
+
+
+def _csv(columns: Columns, name: str) -> Response:
     n_rows = next(len(column) for column in columns.values() if isinstance(column, list))
     cells = (column if isinstance(column, list) else repeat(column, n_rows) for column in columns.values())
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
     writer.writerows(["" if cell is None else cell for cell in row] for row in zip(*cells, strict=True))
-    return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{file_name(of, "csv")}"'})
+    return Csv(text.getvalue(), headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def _columns(of: Estimates) -> Columns:
@@ -78,12 +82,8 @@ def _columns(of: Estimates) -> Columns:
             }  # fmt: skip
         case Overview(attributes=attributes):
             places = [(one, i) for one in attributes for i in range(len(one.values))]
-            span = {
-                "step": of.step, "start": utc(of.start_ms), "end": utc(of.end_ms), "cohort": of.cohort,
-                "before_step": of.before_step, "against": of.against,
-            }  # fmt: skip
             cells = {name: [getattr(one, field)[i] for one, i in places] for name, field in OF_VALUE.items()}
-            return cells | span | {name: [getattr(one, name) for one, _ in places] for name in OF_ATTRIBUTE}
+            return cells | _period(of) | {name: [getattr(one, name) for one, _ in places] for name in OF_ATTRIBUTE}
         case Usage():
             return _columns_of_usage(of)
         case Series():
@@ -134,6 +134,19 @@ def _columns_of_usage(of: Usage) -> Columns:
     names = ("step", "start", "end", "complete", "number", "after", "value", "low", "high")
     cells = [(of.steps[i], starts[i], ends[i], of.complete[i], *row) for i, *row in rows]
     return {name: [cell[place] for cell in cells] for place, name in enumerate(names)}
+
+
+def changes_csv(of: Overview) -> Response:
+    """Returns the clearest differences of an overview as a table."""
+    columns = {name: [getattr(change, name) for change in of.changes] for name in Change.__struct_fields__}
+    return _csv(columns | _period(of) | {"span": of.span, "survey": of.survey}, file_name(of, "csv", "changes"))
+
+
+def _period(of: Overview) -> Columns:
+    return {
+        "step": of.step, "start": utc(of.start_ms), "end": utc(of.end_ms), "cohort": of.cohort,
+        "before_step": of.before_step, "against": of.against,
+    }  # fmt: skip
 
 
 def _within(side: str, part: TableShares) -> Columns:

@@ -30,7 +30,7 @@ from ldpstream.publishing.answers.summaries import Summarizer
 from ldpstream.publishing.answers.survey_info import SurveyInfo
 from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.api.card import card
-from ldpstream.publishing.api.csv_answers import Csv, Estimates, csv_of, file_name
+from ldpstream.publishing.api.csv_answers import Csv, Estimates, changes_csv, csv_of, file_name
 from ldpstream.publishing.api.errors import FAILURES, describe
 from ldpstream.publishing.progress import Source
 from ldpstream.runtime.clock import now_ms
@@ -116,13 +116,15 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
 
     @api.get("/api/v1/overview", responses={304: UNCHANGED, **describe(Overview)})
     @api.get("/api/v1/overview.csv", response_class=Csv, responses=FAILURES)
+    @api.get("/api/v1/changes.csv", response_class=Csv, responses=FAILURES)
     def get_overview(request: Request, query: Annotated[OverviewQuery, Query()], of: Served = found) -> Response:
         """All attributes in one period, their differences from another period or cohort, and sentences about them. The ETag is
-        that of `/api/v1/status`."""
+        that of `/api/v1/status`. `changes.csv` has the clearest differences."""
         known = _etag(of)
         if request.headers.get("If-None-Match") == known["ETag"]:
             return Response(status_code=304, headers=known)
-        return _answer(request, of.responses.overview(query), known)
+        overview = of.responses.overview(query)
+        return changes_csv(overview) if request.url.path.endswith("/changes.csv") else _answer(request, overview, known)
 
     @api.get(OF_ATTRIBUTE + "/card.svg", response_class=Svg, responses=FAILURES)
     def get_card(attribute: Attribute, query: Annotated[OverviewQuery, Query()], of: Served = found) -> Response:

@@ -7,7 +7,6 @@ from contextlib import closing
 from urllib.parse import quote
 
 import numpy as np
-import polars as pl
 import pytest
 from scipy.stats import binom
 
@@ -126,8 +125,9 @@ def test_equal_shares_rarely_make_a_sentence_about_a_change() -> None:
 def test_the_numbers_are_those_of_the_histogram_and_the_comparison(query: dict[str, str]) -> None:
     found = client().get("/api/v1/overview", params=query | {"top": 3}).json()
     rows = list(csv.DictReader(io.StringIO(client().get("/api/v1/overview.csv", params=query | {"top": 3}).text)))
-    assert [one["attribute"] for one in found["attributes"]] == ATTRIBUTES
-    assert len(found["sentences"]) == 2
+    assert ([one["attribute"] for one in found["attributes"]], len(found["sentences"])) == (ATTRIBUTES, 2)
+    changes = list(csv.DictReader(io.StringIO(client().get("/api/v1/changes.csv", params=query | {"top": 3}).text)))
+    assert [row["label"] for row in changes] == [change["label"] for change in found["changes"]]
     for one in found["attributes"]:
         h, c = (
             client().get(f"/api/v1/attributes/{one['attribute']}/{what}", params=of).json()
@@ -182,8 +182,7 @@ def test_a_frame_has_typed_columns_and_labels_as_texts() -> None:
         with pytest.raises(OSError, match="404"):
             read(f"{server.url}api/v1/attributes/nobody/series.csv")
     assert everything["attribute"].unique(maintain_order=True).to_list() == ATTRIBUTES
-    assert everything.schema["start"] == pl.Datetime("us", "UTC")
-    assert [str(everything[name].dtype) for name in ("difference", "clear")] == ["Float64", "Boolean"]
+    assert [str(everything[name].dtype)[:8] for name in ("difference", "clear", "start")] == ["Float64", "Boolean", "Datetime"]
     assert series.select("label", "cohort", "frequency").row(0) == ("0 to 10", COHORT.values[3], None)
     with pytest.raises(ValueError, match="url must begin with http"):
         read("survey.toml")
