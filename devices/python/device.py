@@ -66,7 +66,8 @@ class Spent:
 
     Attributes:
         reports: t, distinct steps reported.
-        eps_t: bound of the loss between the device's values and any unchanged value; None after reports from several memos.
+        eps_t: bound of the loss between the device's values and any unchanged value; None after reports from several memos, or
+            if a withdrawal erased memos.
         eps_sequence: bound of the loss between any two sequences of values.
     """
 
@@ -178,6 +179,8 @@ class Device(Consenting):
             path = MemoFile(Path(path), not expect_enrolled, real("wait_s", wait_s, 0, DAY_S), lazy=lazy)
         self._file, self._path = path, path.path
         with self._file.transaction() as memory:
+            if expect_enrolled and memory.consent(survey.pin) is None:
+                self._require_this_survey(memory)
             muted = self._muted(memory, fresh=not expect_enrolled)
             if memory.enrolled():
                 self._require_same_levels(memory, chosen)
@@ -354,12 +357,12 @@ class Device(Consenting):
         a = self.survey.index(attribute)
         with self._file.transaction() as memory:
             self._muted(memory)
-            if not memory.enrolled():
+            if not memory.enrolled() or memory.counts(a)[0] == 0:
                 return Spent(0, 0.0, 0.0)
             m = self.survey.mechanisms[a][memory.enrolment(a).level].device
-            t, memos = memory.counts(a)
-        if t == 0:
-            return Spent(0, 0.0, 0.0)
+            t, memos, of_memos = memory.counts(a)
+        if m.memoized and of_memos < t:  # a withdrawal erased memos
+            return Spent(t, None, t * m.claims.eps_per_report)
         unchanged = _closest(lambda: m.eps_t(t), m.eps_inf) if memos <= 1 else None
         return Spent(t, unchanged, _closest(lambda: m.eps_sequence(t).value, t * m.claims.eps_per_report))
 

@@ -1,7 +1,7 @@
 """The part of a device that asks the person: consent."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,21 +28,11 @@ class Consenting:
     _path: Path
     _levels: list[int]
     _consents: Consents
-
-    def _choices(self, chosen: list[int]) -> list[Enrolment]:
-        raise NotImplementedError
-
-    def _indices(self, values: Values) -> list[tuple[int, int]]:
-        raise NotImplementedError
-
-    def _at(self, step: int | None) -> tuple[type[StepForgotten], int]:
-        raise NotImplementedError
-
-    def _own_silence(self, memory: Transaction, a: int, step: int) -> str | None:
-        raise NotImplementedError
-
-    def _report_of(self, memory: Transaction, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes:
-        raise NotImplementedError
+    _choices: Callable[[list[int]], list[Enrolment]]
+    _indices: Callable[[Values], list[tuple[int, int]]]
+    _at: Callable[[int | None], tuple[type[StepForgotten], int]]
+    _own_silence: Callable[[Transaction, int, int], str | None]
+    _report_of: Callable[[Transaction, int, int, int, type[StepForgotten]], bytes]
 
     def question(self) -> str:
         """Returns the text by which the application asks for consent, as plain text in several lines (`consent.words`)."""
@@ -94,6 +84,7 @@ class Consenting:
             if not memory.enrolled():
                 self._enroll(memory)
             self._consents.keep(memory, "given", names)
+        self._consents.stopped.difference_update(names)
 
     def withdraw_consent(self, *attributes: str) -> None:
         """Withdraws the consent to some attributes, by default to all; before any consent, keeps that the person refused.
@@ -165,6 +156,7 @@ class Consenting:
         too_old, step = self._at(step)
         with suppress(_NotKept), self._file.transaction() as memory:
             muted, fresh = self._muted(memory, fresh=True), not memory.enrolled()
+            waiting = set[tuple[int, int]]() if fresh else {(a, step) for a, step, *_ in memory.waiting()}
             if fresh:
                 shown = [replace(c, answers=True) for c in self._choices(self._levels)]
                 memory.enroll(self.survey.pin, self._levels, lambda: shown)
@@ -173,8 +165,10 @@ class Consenting:
                 name, envelope = self.survey.attributes[a].name, None
                 silence = None if fresh else self._own_silence(memory, a, step)
                 example = memory.sent(a, step) is None
-                if silence is None:
-                    envelope = self._report_of(memory, a, index, step, too_old)
+                with suppress(*([StepForgotten] if name in muted else [])):
+                    envelope = None if silence else self._report_of(memory, a, index, step, too_old)
+                if envelope and not example and (a, step) not in waiting:
+                    silence = "already answered"
                 found.append(Preview(self.survey, name, step, muted.get(name) or silence, example, envelope))
             raise _NotKept
         return found

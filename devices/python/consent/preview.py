@@ -11,7 +11,7 @@ class Preview(NamedTuple):
     """A report that would leave now.
 
     Attributes:
-        silence: why it does not leave now (`Device.silence`); None if it leaves.
+        silence: why it does not leave now: "already answered" by the gateway, or `Device.silence`; None if it leaves.
         example: true if the report is not made yet. Chance then draws another one when the device reports.
         envelope: the bytes; None if the device makes no report of this step. Never send an example: it is not counted.
     """
@@ -29,7 +29,8 @@ class Preview(NamedTuple):
         if envelope is None:
             return f"{head}: nothing leaves ({self.silence})."
         kind = "an example, which chance draws anew" if self.example else "made, and the same until the step ends"
-        now = f"nothing leaves now ({self.silence})" if self.silence else "leaves with the next attempt"
+        leaves = "leaves at its random moment" if self.survey.relay else "leaves with the next attempt"
+        now = f"nothing leaves now ({self.silence})" if self.silence else leaves
         lines = [f"{data.hex()}  {reveals}" for data, reveals in explained(self.survey, envelope)]
         sees = f"the {'relay' if self.survey.relay else 'gateway'} sees your network address"
         last = f"Beside it: a random key, drawn for this report alone; {sees}."

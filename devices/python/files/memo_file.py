@@ -318,10 +318,8 @@ class Transaction:
     def _forget_up_to(self, attribute: int, step: int) -> None:
         self._db.execute(f"UPDATE {self._enrolment} SET forgotten = max(forgotten, ?) WHERE attribute = ?", (step, attribute))
 
-    def counts(self, attribute: int) -> tuple[int, int]:
-        """Returns the number of distinct steps reported, and the number of memos used."""
+    def counts(self, attribute: int) -> tuple[int, int, int]:
+        """Returns the number of distinct steps reported, of memos used, and of steps reported from these memos."""
         reports = self._db.execute(f"SELECT reports FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0]
-        memos = self._db.execute(
-            f"SELECT count(*) FROM {self._memo} WHERE attribute = ? AND reports > 0", (attribute,)
-        ).fetchone()[0]
-        return reports, memos
+        used = f"SELECT count(*), ifnull(sum(reports), 0) FROM {self._memo} WHERE attribute = ? AND reports > 0"
+        return reports, *self._db.execute(used, (attribute,)).fetchone()

@@ -73,6 +73,8 @@ pub enum Silence {
     LifetimeReportsMade,
     /// The step is after the survey's last step.
     SurveyEnded,
+    /// Only in a preview: the gateway has answered the report.
+    AlreadyAnswered,
 }
 
 impl Silence {
@@ -86,6 +88,7 @@ impl Silence {
             Silence::OtherPhase => "other phase",
             Silence::LifetimeReportsMade => "lifetime reports made",
             Silence::SurveyEnded => "survey ended",
+            Silence::AlreadyAnswered => "already answered",
         }
     }
 }
@@ -461,8 +464,9 @@ impl Device {
         self.store.transaction(|state| {
             let answers = &self.enrolled(state)?.attributes[a];
             let p = &self.survey.mechanisms[a][answers.level];
-            let memos = answers.memos.values().filter(|memo| memo.reports > 0).count();
-            let eps_t = (memos <= 1).then(|| p.eps_t(answers.reports));
+            let memos: Vec<u64> = answers.memos.values().map(|memo| memo.reports).filter(|&reports| reports > 0).collect();
+            let erased = p.memoized() && memos.iter().sum::<u64>() < answers.reports; // by a withdrawal
+            let eps_t = (memos.len() <= 1 && !erased).then(|| p.eps_t(answers.reports));
             let any_values = answers.reports as f64 * p.any_values();
             Ok(Spent { reports: answers.reports, eps_t, any_values })
         })

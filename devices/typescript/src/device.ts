@@ -91,7 +91,7 @@ export interface Left {
 export interface Preview {
   readonly attribute: string;
   readonly step: number;
-  readonly silence: Silence | null; // why it does not leave now
+  readonly silence: Silence | "already answered" | null; // why it does not leave now; "already answered" by the gateway
   readonly example: boolean; // true if it is not made yet: chance then draws another one
   readonly envelope: Uint8Array | null; // null if the device makes no report of this step. Never send an example: it is not counted
   readonly text: string; // all of this in words: the bytes by their parts, and what each part can reveal
@@ -240,6 +240,7 @@ export class Device {
       await this.consents.keep(records, "given", names);
       return id;
     });
+    for (const name of names) this.consents.stopped.delete(name);
   }
 
   /**
@@ -269,7 +270,8 @@ export class Device {
     const a = attributeIndex(this.survey, name);
     const enrolment = await read(records, a);
     records.remove(`memo/${a}/`);
-    records.put(`attribute/${a}`, { ...enrolment, memos: 0, sent: enrolment.sent.map(({ step }) => ({ step, envelope: "", key: null })) });
+    const memos = enrolment.memos && 2; // after a new consent, other memos follow the erased ones
+    records.put(`attribute/${a}`, { ...enrolment, memos, sent: enrolment.sent.map(({ step }) => ({ step, envelope: "", key: null })) });
     records.put("journal", (await journalOf(records)).filter(({ attribute }) => attribute !== name));
   }
 
@@ -299,8 +301,10 @@ export class Device {
           const enrolment = fresh ? { ...kept, answers: true, phase: t % everySteps } : kept;
           const own = this.silenceOf(enrolment, a, t);
           const example = !enrolment.sent.some((report) => report.step === t);
-          const sent = own ? null : await this.reportOf(records, a, enrolment, valueIndex(this.survey.attributes[a]!, value), t, step === undefined);
-          const [silence, envelope] = [muted.get(attribute) ?? own, sent && fromText(sent.envelope)];
+          const dropped = muted.has(attribute) && enrolment.sent.some((report) => report.step === t && !report.envelope);
+          const sent = own || dropped ? null : await this.reportOf(records, a, enrolment, valueIndex(this.survey.attributes[a]!, value), t, step === undefined);
+          const answered = sent?.key === null ? ("already answered" as const) : null;
+          const [silence, envelope] = [muted.get(attribute) ?? own ?? answered, sent && fromText(sent.envelope)];
           found.push({ attribute, step: t, silence, example, envelope, text: preview(this.survey, attribute, t, silence, example, envelope) });
         }
         throw new NotKept(found);

@@ -62,7 +62,7 @@ export function preview(survey: Survey, attribute: string, step: number, silence
   const head = `${attribute}, step ${step}`;
   if (!envelope) return `${head}: nothing leaves (${silence}).`;
   const kind = example ? "an example, which chance draws anew" : "made, and the same until the step ends";
-  const now = silence ? `nothing leaves now (${silence})` : "leaves with the next attempt";
+  const now = silence ? `nothing leaves now (${silence})` : survey.relay ? "leaves at its random moment" : "leaves with the next attempt";
   const lines = explained(survey, envelope).map(([data, reveals]) => `${toHex(data)}  ${reveals}`);
   const last = `Beside it: a random key, drawn for this report alone; the ${survey.relay ? "relay" : "gateway"} sees your network address.`;
   return [`${head}: ${envelope.length} bytes; ${kind}; ${now}.`, ...lines, last].join("\n");

@@ -20,7 +20,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.device import LOCAL, Device, DeviceError, Sender, StepForgotten, StoreFull, Wallet, WalletFull, WrongSurvey
+from ldpstream.device import (
+    LOCAL,
+    Device,
+    DeviceError,
+    Sender,
+    Spent,
+    StepForgotten,
+    StoreCleared,
+    StoreFull,
+    Wallet,
+    WalletFull,
+    WrongSurvey,
+)
 from ldpstream.device.consent import consent as module
 from ldpstream.device.consent.consent import ConsentMode, Consents
 from ldpstream.device.device import Waiting
@@ -154,6 +166,10 @@ def test_given_consent_is_kept_and_a_withdrawal_keeps_nothing_else(file: Path) -
         assert connection.execute("SELECT * FROM consent").fetchall() == [(SURVEY.pin, kept)]
     with pytest.raises(WrongSurvey):
         Device(replace(SURVEY, name="other"), file)
+    Device(SURVEY, file, expect_enrolled=True)  # the withdrawal is known
+    file.write_bytes(b"")
+    with pytest.raises(StoreCleared):
+        Device(SURVEY, file, expect_enrolled=True)
 
 
 def test_consent_to_one_question(file: Path) -> None:
@@ -167,7 +183,10 @@ def test_consent_to_one_question(file: Path) -> None:
     device.answer(VALUES, 1)
     device.withdraw_consent(A)
     assert [report.attribute for report in device.waiting()] == [B]
+    assert [shown.silence for shown in device.preview(VALUES, 1)] == ["consent withdrawn", None]
     device.give_consent(A)
+    device.report(A, "bus", 2)  # from another memo than the first report
+    assert device.spent(A) == Spent(2, None, 2 * SURVEY.mechanisms[0][0].device.claims.eps_per_report)
     with pytest.raises(StepForgotten):
         device.report(A, "car", 1)  # a second report of the step would reveal more
     with pytest.raises(ValueError, match="attribute must be one of"):
@@ -306,6 +325,8 @@ def test_a_full_or_damaged_store_sends_nothing_after_a_withdrawal(file: Path, mo
         with pytest.raises(StoreFull):
             device.withdraw_consent()
     assert (device.silence(A), device.waiting()) == ("consent withdrawn", [])
+    device.give_consent(A)
+    assert (device.silence(A, 1), device.silence(B)) == (None, "consent withdrawn")
     device.withdraw_consent()
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE consent SET answers = '{'")
@@ -344,6 +365,8 @@ def test_a_preview_shows_what_leaves_and_keeps_nothing(file: Path) -> None:
         assert (shown.envelope, shown.silence, shown.example) == (made[shown.attribute], None, False)
         assert shown.envelope is not None
         assert "".join(re.findall(r"(?m)^([0-9a-f]{2,})  ", str(shown))) == shown.envelope.hex()
+    Sender(device, LOCAL).attempt()
+    assert {shown.silence for shown in device.preview(VALUES, 1)} == {"already answered"}
 
 
 def test_the_journal_has_what_left_and_no_true_value(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

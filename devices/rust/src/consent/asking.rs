@@ -70,7 +70,9 @@ impl Device {
             }
             self.keep_answer(state, &places, &self.terms());
             Ok(())
-        })
+        })?;
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).retain(|a| !places.contains(a));
+        Ok(())
     }
 
     /// Withdraws the consent to some attributes, or to all for an empty list; before any consent, keeps that the person refused.
@@ -129,8 +131,10 @@ impl Device {
             for (a, index) in indices {
                 let answers = &mut enrolled.attributes[a];
                 let own = self.silent(a, answers, at);
-                let (silence, example) = (muted[a].or(own), !answers.kept.contains_key(&at));
-                let envelope = if own.is_none() { Some(self.report_of(a, answers, index, at, step.is_some())?) } else { None };
+                let settled = answers.kept.get(&at).filter(|sealed| sealed.key.is_none()).map(|_| Silence::AlreadyAnswered);
+                let (silence, example) = (muted[a].or(own).or(settled), !answers.kept.contains_key(&at));
+                let shown = own.is_none() && (muted[a].is_none() || !example || !answers.is_over(at));
+                let envelope = if shown { Some(self.report_of(a, answers, index, at, step.is_some())?) } else { None };
                 let attribute = self.survey.attributes()[a].name.clone();
                 found.push(Preview { survey: &self.survey, attribute, step: at, silence, example, envelope });
             }

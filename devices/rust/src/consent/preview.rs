@@ -47,14 +47,16 @@ impl fmt::Display for Preview<'_> {
         let Some(envelope) = &self.envelope else { return write!(out, "nothing leaves ({silence}).") };
         let kind = if self.example { "an example, which chance draws anew" } else { "made, and the same until the step ends" };
         write!(out, "{} bytes; {kind}; ", envelope.len())?;
+        let relayed = self.survey.text.relay.is_some();
         match self.silence {
             Some(_) => writeln!(out, "nothing leaves now ({silence}).")?,
+            None if relayed => writeln!(out, "leaves at its random moment.")?,
             None => writeln!(out, "leaves with the next attempt.")?,
         }
         for (data, reveals) in explained(self.survey, envelope) {
             writeln!(out, "{}  {reveals}", hex::encode(&data))?;
         }
-        let sees = if self.survey.text.relay.is_some() { "relay" } else { "gateway" };
+        let sees = if relayed { "relay" } else { "gateway" };
         write!(out, "Beside it: a random key, drawn for this report alone; the {sees} sees your network address.")
     }
 }
