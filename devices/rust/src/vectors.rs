@@ -504,3 +504,24 @@ fn recipes() {
         }
     }
 }
+
+#[derive(Deserialize)]
+struct WordsOf {
+    survey: serde_json::Value,
+    question: String,
+    parts: Vec<Vec<(String, String)>>,
+}
+
+#[test]
+fn words() {
+    for case in cases::<WordsOf>("words") {
+        let survey = Survey::from_json(case.survey.to_string().as_bytes()).unwrap();
+        let levels = vec![0; survey.attributes().len()];
+        assert_eq!(crate::consent::words::question(&survey, &levels), case.question);
+        for parts in case.parts {
+            let envelope = hex::decode(&parts.iter().map(|(digits, _)| digits.as_str()).collect::<String>()).unwrap();
+            let found = crate::consent::words::explained(&survey, &envelope);
+            assert_eq!(found.into_iter().map(|(data, said)| (hex::encode(&data), said)).collect::<Vec<_>>(), parts);
+        }
+    }
+}
