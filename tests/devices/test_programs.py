@@ -32,7 +32,7 @@ VECTORS = ROOT / "devices" / "vectors"
 
 
 COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
-MORE = ("recipes", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
+MORE = ("recipes", "words", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
 RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,signed,relay"]
 
 
