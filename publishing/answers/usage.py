@@ -6,6 +6,7 @@ for liars.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from math import hypot, sqrt
 from typing import NamedTuple
 
@@ -53,14 +54,15 @@ class Usage(OfSteps, frozen=True, kw_only=True):
 
     Attributes:
         survey: the survey's name.
+        reports, complete: of the step alone; under smp, reports of all attributes with a recipe.
         at_least: true if a level has `lifetime_reports`: devices that made all their reports are missing.
         people: people in each step. If every device reports at every step, the number is exact but for liars. Under smp, the
             attributes with a recipe are added up, and with `every_steps` the devices of the other phases are estimated.
         a_day: mean number of people a day in their last step of use before the step, from an attribute with the measure
-            "active_days" whose window is a step; empty without it. The last step of use of people who never come again is
-            missing.
+            "active_days" whose window is a step, and with a value for each number of days; empty without it. The last step of
+            use of people who never come again is missing.
         in_steps, in_many: people in the last `in_many` steps, from an attribute with the measure "absence"; empty without it.
-        retention: from an attribute with the measure "age"; empty without it.
+        retention: from an attribute with the measure "age", for ages that have a value of their own; empty without them.
     """
 
     survey: str
@@ -97,14 +99,16 @@ Found = Mapping[tuple[str, int], Publication]  # by attribute and step, for the 
 
 def usage_of(survey: Survey, found: Found, steps: range) -> Usage:
     """Returns the answer for consecutive steps."""
-    asked = recipes_of(survey)
+    recipes = recipes_of(survey)
+    asked = recipes if survey.collection == "smp" else recipes[:1]  # a person reports one of them
     people = {step: n for step in steps if (n := _people(survey, asked, found, step)) is not None}
-    days, absence, age = (_measured(asked, measure) for measure in ("active_days", "absence", "age"))
-    many = None if absence is None else _consecutive(absence, 2) + 1
-    mechanisms = [m for a in asked for m in survey.mechanisms[survey.index(a.name)]]
+    days, absence, age = (_measured(recipes, measure) for measure in ("active_days", "absence", "age"))
+    many = None if absence is None else next(n for n in count(1) if n + 1 not in _cuts(absence))
+    limits = [level.lifetime_reports for attribute in recipes for level in attribute.levels]
+    spans = of_steps(survey, [found[asked[0].name, step] for step in people], steps.step)
     return Usage(
-        **of_steps(survey, [found[asked[0].name, step] for step in people], steps.step), survey=survey.name,
-        at_least=any(m.lifetime_reports is not None for m in mechanisms), people=_line([n.row() for n in people.values()]),
+        **spans | {"reports": [sum(found[a.name, step].reports for a in asked) for step in people]}, survey=survey.name,
+        at_least=any(limits), people=_line([n.row() for n in people.values()]),
         a_day=None if days is None else _a_day(survey, days, found, people), in_many=many,
         in_steps=None if absence is None or many is None else _in_steps(survey, absence, found, people, many),
         retention=[] if age is None else list(_retention(age, found, people)),
@@ -117,19 +121,18 @@ def recipes_of(survey: Survey) -> list[Attribute]:
 
 def _people(survey: Survey, asked: Sequence[Attribute], found: Found, step: int) -> Number | None:
     """Each person is in the reports of one of `asked` with a chance of 1 / weight, by the devices' own draws."""
-    sampled = survey.collection == "smp"
-    share = len(asked) / len(survey.attributes) if sampled else 1.0
+    share = len(asked) / len(survey.attributes) if survey.collection == "smp" else 1.0
     total = variance = 0.0
-    for attribute in asked if sampled else asked[:1]:
+    for attribute in asked:
         if (p := found.get((attribute.name, step))) is None:
             return None
-        names, mechanisms = [level.name for level in attribute.levels], survey.mechanisms[survey.index(attribute.name)]
-        for name, m in zip(names, mechanisms, strict=True):
-            n, weight = (p.levels[name].reports if name in p.levels else p.reports), m.every_steps / share
+        weights = [m.every_steps / share for m in survey.mechanisms[survey.index(attribute.name)]]
+        reports = [level.reports for level in p.levels.values()] or [p.reports]
+        if len(reports) < len(set(weights)):  # too many values: the levels are not published
+            return None
+        for n, weight in zip(reports, weights, strict=False):
             total += weight * n
             variance += weight * (weight - 1) * (n + 1)
-            if name not in p.levels:
-                break
     return Number(total, sqrt(variance))
 
 
@@ -143,17 +146,9 @@ def _cuts(attribute: Attribute) -> Sequence[float]:
     return attribute.recipe.edges or (attribute.bins or range(attribute.k + 1))[1:-1]
 
 
-def _consecutive(attribute: Attribute, first: int) -> int:
-    """Returns how many of the numbers `first`, `first` + 1, … are cuts, until one is none."""
-    cuts, n = _cuts(attribute), 0
-    while first + n in cuts:
-        n += 1
-    return n
-
-
 def _a_day(survey: Survey, days: Attribute, found: Found, people: Mapping[int, Number]) -> People | None:
     step_days = survey.step_seconds // DAY_S
-    if days.recipe is None or days.recipe.window_days != step_days or days.edges is None:
+    if days.recipe is None or days.recipe.window_days != step_days or days.edges is None or (days.size or 0) <= step_days:
         return None
     rows: list[Row] = []
     for step, n in people.items():
@@ -180,13 +175,14 @@ def _in_steps(survey: Survey, absence: Attribute, found: Found, people: Mapping[
     for step in people:
         parts = []
         for i, at in enumerate(range(step - many + 1, step + 1)):
-            if i == 0 and at in people:
+            if at in people and (i == 0 or not people[at].value):
                 parts.append(people[at])
             elif at in people and (known := _estimate(absence, found, at)) is not None:
                 shares, errors = known
                 place = cuts.index(i + 1) + 1  # the values from here on: no use in the i steps before
-                error = min(hypot(*errors[:place]), hypot(*errors[place:]))
-                parts.append(people[at].times(shares[place:].sum(), error))
+                below, above = hypot(*errors[:place]), hypot(*errors[place:])  # estimated shares need not add up to 1
+                share = shares[place:].sum() if above < below else 1 - shares[:place].sum()
+                parts.append(people[at].times(share, min(below, above)))
         if len(parts) < many:
             rows.append(NO_ROW)
         else:  # a memo adds the same noise in each step
@@ -196,13 +192,14 @@ def _in_steps(survey: Survey, absence: Attribute, found: Found, people: Mapping[
 
 
 def _retention(age: Attribute, found: Found, people: Mapping[int, Number]) -> Iterator[Retention]:
+    own = next((i for i, cut in enumerate([*_cuts(age), None]) if cut != i + 1))  # each age below has a value of its own
     by_age: dict[tuple[int, int], Number] = {}
     for step, n in people.items():
         if (known := _estimate(age, found, step)) is not None:
-            by_age |= {(step - i, i): n.times(*of_age) for i, of_age in enumerate(zip(*known, strict=True))}
+            by_age |= {(step - i, i): n.times(known[0][i], known[1][i]) for i in range(own)}
     for step in people:
         if (new := by_age.get((step, 0))) is not None:
-            rows = [_share(by_age.get((step, i)), new) for i in range(1, _consecutive(age, 1))]
+            rows = [_share(by_age.get((step, i)), new) for i in range(1, own)]
             value, low, high = new.row()
             yield Retention(step=step, people=value, low=low, high=high, shares=_line(rows))
 

@@ -122,17 +122,24 @@ def _columns(of: Estimates) -> Columns:
 
 
 def _columns_of_usage(of: Usage) -> Columns:
-    """A row for each step and number, and for each cell of the retention triangle: `after` is its number of steps."""
-    lines = {"people": of.people, "people a day": of.a_day, f"people in {of.in_many} steps": of.in_steps}
-    known = [(name, line) for name, line in lines.items() if line is not None]
-    steps = range(len(of.steps))
-    rows: list[Any] = [(i, name, None, line.values[i], line.low[i], line.high[i]) for i in steps for name, line in known]
+    """A row for each step and number, and for each cell of the retention triangle: `after` is its number of steps.
+
+    A row is complete if all steps of its number are.
+    """
+    several = f"people in {of.in_many} steps", of.in_many or 1, of.in_steps
+    lines = ("people", 1, of.people), ("people a day", 1, of.a_day), several
+    missing = {step for step, complete in zip(of.steps, of.complete, strict=True) if not complete}
+    rows: list[Any] = [
+        (i, missing.isdisjoint(range(step - many + 1, step + 1)), name, None, line.values[i], line.low[i], line.high[i])
+        for i, step in enumerate(of.steps) for name, many, line in lines if line is not None
+    ]  # fmt: skip
     for cohort in of.retention:
-        i, back = of.steps.index(cohort.step), cohort.shares
-        rows += [(i, "share back", n + 1, *row) for n, row in enumerate(zip(back.values, back.low, back.high, strict=True))]
+        step, back = cohort.step, cohort.shares
+        for n, row in enumerate(zip(back.values, back.low, back.high, strict=True), 1):
+            rows.append((of.steps.index(step), missing.isdisjoint({step, step + n}), "share back", n, *row))
     starts, ends = ([utc(at) for at in times] for times in (of.start_ms, of.end_ms))
     names = ("step", "start", "end", "complete", "number", "after", "value", "low", "high")
-    cells = [(of.steps[i], starts[i], ends[i], of.complete[i], *row) for i, *row in rows]
+    cells = [(of.steps[i], starts[i], ends[i], *row) for i, *row in rows]
     return {name: [cell[place] for cell in cells] for place, name in enumerate(names)}
 
 

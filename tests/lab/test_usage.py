@@ -11,11 +11,8 @@ STEPS, FALSE_ALARM = 8, 1e-4
 
 def covered(checked: Checked, part: float) -> bool:
     """True if the truth lies in this part of the interval around the estimate."""
-    return (
-        checked.value - part * (checked.value - checked.low)
-        <= checked.truth
-        <= checked.value + part * (checked.high - checked.value)
-    )
+    low, high = checked.value - part * (checked.value - checked.low), checked.value + part * (checked.high - checked.value)
+    return low <= checked.truth <= high
 
 
 def test_the_intervals_of_a_year_hold_and_narrower_ones_do_not() -> None:
