@@ -1,6 +1,10 @@
-"""Compares the chances of a right guess, from an attribute and from the whole device, with brute force."""
+"""Compares the chances of a right guess, from an attribute and from the whole device, with brute force.
+
+Also those of the question by which a device asks for consent.
+"""
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -8,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ldpstream.device.consent.words import question
 from ldpstream.mechanisms.claims.evidence import guess_bound
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.promises.device_chance import chance_of_both, device_chance, guesses
@@ -51,6 +56,9 @@ def test_brute_force_never_exceeds_the_chances_of_random_surveys(seed: int) -> N
             "guess_device": device(m, [other], asked.collection, t),
             "guess_any_values_device": device_any_values(m, other, asked.collection, t),
         }
+        (line,) = re.findall(rf"of a{i} .*", question(asked, [0, 0]))
+        people = [float(right) if right else math.inf for right in re.findall(r"(\d+) of 100|no useful limit", line)]
+        assert people[0] < 100 * found["guess_device"] <= people[1 if t == 1 else 2]
         for name, chance in told.items():
             if chance.exact:
                 assert found[name] == pytest.approx(chance, rel=1e-9)

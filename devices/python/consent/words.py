@@ -16,7 +16,10 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Attribute, Survey
 
 DRAWN: Final = "Your device sends a random answer. Your true answer only changes the chances of the draw."
-NOT_PROTECTED: Final = "Not protected: that you take part, when you send, and which question a report is about."
+NOT_PROTECTED: Final = (
+    "Not protected: that you take part, when you send or stay silent, and the question, level and group of a report."
+    " If an answer changes, or your storage is deleted, reports can reveal more."
+)
 STOP: Final = (
     "You can stop at any time. Then this device sends nothing more, and erases what it keeps. Reports that it sent stay in the"
     " histograms."
@@ -42,7 +45,7 @@ def question(survey: Survey, levels: Sequence[int]) -> str:
     ]
     lines = [survey.title or survey.name, survey.description, f"Purpose: {survey.purpose or 'not stated.'}"]
     lines += [f"Asked by: {owner or 'not stated.'}", f"Questions: {', '.join(a.name for a in survey.attributes)}.", DRAWN]
-    lines += [*guesses, NOT_PROTECTED, f"Kept: the service keeps the histograms for {kept}.", STOP]
+    lines += [*guesses, NOT_PROTECTED, f"Kept: the service shows the histograms for {kept}. Copies can stay longer.", STOP]
     return "\n".join(line for line in lines if line)
 
 
@@ -71,7 +74,9 @@ def _one(survey: Survey, attribute: int, level: int) -> float:
 
 
 def _guess(attribute: Attribute) -> str:
-    return f"guess whether {attribute.name} has a value" if attribute.most else f"guess of {attribute.name}"
+    if attribute.most:
+        return f"guess whether {attribute.name} has a value (yes and no are equally likely at first)"
+    return f"guess of {attribute.name} (all answers are equally likely at first)"
 
 
 def _people(eps: float, attribute: Attribute) -> str:

@@ -5,7 +5,9 @@ import { largestLoss, together } from "./claims.js";
 import type { Attribute, Survey } from "./survey.js";
 
 export const DRAWN = "Your device sends a random answer. Your true answer only changes the chances of the draw.";
-export const NOT_PROTECTED = "Not protected: that you take part, when you send, and which question a report is about.";
+export const NOT_PROTECTED =
+  "Not protected: that you take part, when you send or stay silent, and the question, level and group of a report." +
+  " If an answer changes, or your storage is deleted, reports can reveal more.";
 export const STOP = "You can stop at any time. Then this device sends nothing more, and erases what it keeps. Reports that it sent stay in the histograms.";
 const SAME = "the same for all participants";
 const UNITS: readonly [number, string][] = [
@@ -33,7 +35,7 @@ export function question(survey: Survey, levels: readonly number[]): string {
     DRAWN,
     ...guesses,
     NOT_PROTECTED,
-    keptSeconds === null ? null : `Kept: the service keeps the histograms for ${duration(keptSeconds)}.`,
+    keptSeconds === null ? null : `Kept: the service shows the histograms for ${duration(keptSeconds)}. Copies can stay longer.`,
     STOP,
   ];
   return lines.filter(Boolean).join("\n");
@@ -86,7 +88,7 @@ function unsigned(element: Uint8Array): number {
 }
 
 function guess({ name, choices }: Attribute): string {
-  return choices ? `guess whether ${name} has a value` : `guess of ${name}`;
+  return choices ? `guess whether ${name} has a value (yes and no are equally likely at first)` : `guess of ${name} (all answers are equally likely at first)`;
 }
 
 /** The chance of a right guess, if the loss is eps nats, rounded up to a number of people. */

@@ -6,7 +6,8 @@
 use crate::survey::{Attribute, Survey};
 
 const DRAWN: &str = "Your device sends a random answer. Your true answer only changes the chances of the draw.";
-const NOT_PROTECTED: &str = "Not protected: that you take part, when you send, and which question a report is about.";
+const NOT_PROTECTED: &str = "Not protected: that you take part, when you send or stay silent, and the question, level and group of a report. \
+                             If an answer changes, or your storage is deleted, reports can reveal more.";
 const STOP: &str = "You can stop at any time. Then this device sends nothing more, and erases what it keeps. \
                     Reports that it sent stay in the histograms.";
 const SAME: &str = "the same for all participants";
@@ -35,7 +36,7 @@ pub(crate) fn question(survey: &Survey, levels: &[usize]) -> String {
     }
     lines.push(NOT_PROTECTED.into());
     if let Some(seconds) = words.kept_s(survey.text.step_seconds as u64) {
-        lines.push(format!("Kept: the service keeps the histograms for {}.", duration(seconds)));
+        lines.push(format!("Kept: the service shows the histograms for {}. Copies can stay longer.", duration(seconds)));
     }
     lines.push(STOP.into());
     lines.join("\n")
@@ -93,7 +94,11 @@ fn unsigned(part: &[u8]) -> u64 {
 
 fn guess(attribute: &Attribute) -> String {
     let name = &attribute.name;
-    if attribute.choices.is_some() { format!("guess whether {name} has a value") } else { format!("guess of {name}") }
+    if attribute.choices.is_some() {
+        format!("guess whether {name} has a value (yes and no are equally likely at first)")
+    } else {
+        format!("guess of {name} (all answers are equally likely at first)")
+    }
 }
 
 /// The chance of a right guess, if the loss is eps nats, rounded up to a number of people.
