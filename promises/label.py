@@ -114,6 +114,7 @@ def _kinds(survey: Survey) -> list[str]:
     for (memoized, every, lifetime), names in kinds.items():
         said += of_check("label_kind", {
             "names": _names(names), "memoized": memoized, "spaced": every > 1, "within": every, "limited": lifetime,
+            "ends": survey.n_steps,
         })  # fmt: skip
     return said
 

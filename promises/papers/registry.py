@@ -3,7 +3,6 @@
 Schema: github.com/opendp/deployments-registry-data.
 """
 
-import json
 import re
 from datetime import UTC, datetime
 
@@ -63,4 +62,4 @@ def _utc(ms: int) -> datetime:
 
 def _quoted(text: str) -> str:
     """A text as a scalar of YAML."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else rf"\U{ord(c):08x}" for c in text) + '"'

@@ -74,7 +74,8 @@ LONG = small_survey(FRESH, *({"name": f"q{i}", "values": ["a", "b"], "level": FR
         (SURVEYS["commute"], "how_long", "mode: any 8 steps in a row", "plain"),
         (SURVEYS["commute"], "how_long", "until the device stops after 8 reports.", "plain"),
         (SURVEYS["commute"], "stored", "after 7 days, or in Kafka after 11 days.", "plain"),
-        (SURVEYS["set"], "how_strong", "With several answers", "plain"),
+        (SURVEYS["set"], "how_strong", "yes and no are equally likely at first", "plain"),
+        (RELAYED, "how_long", "The losses add up, until the survey ends.", "levels"),
     ],
 )
 def test_the_label_says_what_holds_for_this_survey(survey: Survey, name: str, said: str, other: str) -> None:

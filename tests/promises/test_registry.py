@@ -15,9 +15,11 @@ from tests.ldpstream.test_assessment import COMMUTE, FRESH, OTHERS, SURVEYS
 from tests.small_survey import small_survey
 
 __all__ = ["run_command"]
-ODD = small_survey(FRESH, ends=40, title='A: "b" # c - [d]', owner="x: y\u2028z", purpose="'{name}' | > &e *f !g %h @i `j")
+ODD = small_survey(FRESH, ends=40, title='A: "b" # [d]\u200f😀', owner="x: y\u2028z", purpose="'{name}' | > &e *f !g %h @i `j")
 OFFICER = Path(__file__).parents[2] / "docs" / "howto" / "officer.md"
 ASKED = OTHERS | {name: SURVEYS[name] for name in ("commute", "demo", "changing", "split", "fake")} | {"odd": ODD}
+REQUIRED = "name data_curators description intended_use data_product_type data_product_region publication_date"
+PARTS = "basic dp_variant privacy_loss deployment_model accounting implementation administrative"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,19 @@ def test_every_entry_fits_the_registrys_schema(name: str, schema: Draft202012Val
     schema.validate(made)
     assert not schema.is_valid(made | {"tier": 4})
     assert not schema.is_valid(made | {"deployment": made["deployment"] | {"basic": {"name": "x"}}})
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_every_entry_has_the_parts_and_types_of_the_registry(name: str) -> None:
+    """Needs no file of the registry. Its own words are among those that the registry allows."""
+    made = entry(name)
+    parts: dict[str, dict[str, Any]] = made["deployment"]
+    assert (list(made), made["status"], made["tier"]) == (["url_slug", "status", "tier", "deployment"], "Draft", 3)
+    assert (" ".join(parts), parts["basic"].keys() ^ REQUIRED.split()) == (PARTS, {"data_product_sector"})
+    types = {"data_curators": list, "registry_authors": list, "privacy_parameters": dict}
+    assert all(type(value) is types.get(key, str) and value for part in parts.values() for key, value in part.items())
+    words = [parts["dp_variant"]["variant_name"], *(parts["deployment_model"][key] for key in ("model_name", "access_type"))]
+    assert words == ["Pure DP", "Local", "Non-interactive"]
 
 
 @pytest.mark.parametrize("name", ASKED)
