@@ -25,7 +25,8 @@ ANY = "any"
 SEPARATOR = ";"  # between the values of a set in a file's cell
 PAIRED = "{} × {}"  # the text of a combination of two values
 NAME = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
-LABEL = r"\A[^\x00-\x1f\x7f-\x9f]*\Z"  # no control characters: a terminal would execute them
+# No control characters: a terminal would execute them. None that reverses the text after it, and none that XML refuses.
+LABEL = r"\A[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff]*\Z"
 Name = Annotated[str, Meta(pattern=NAME)]
 LABEL_CHARACTERS = 200
 Label = Annotated[str, Meta(min_length=1, max_length=LABEL_CHARACTERS, pattern=LABEL)]

@@ -116,7 +116,7 @@ def test_the_sample_surveys_load(path: Path) -> None:
         ("relay", "optional", ["relay", "'required'", "got 'optional'"]),
         ("relay", "required", ["lateness_steps", "at least 2", "got 1", "relay"]),
         ("skew_seconds", 10**400, ["skew_seconds", "<= 1000000000"]),
-        ("owner", "a\x1b[31m", ["owner", "control characters"]),
+        *(("owner", text, ["owner", "control characters"]) for text in ("a\x1b[31m", "\u202egnissim", "\uffff")),
         ("crowd", 1000, ["crowd needs relay", "got crowd = 1000"]),
         ("crowd", 1, ["crowd", ">= 2", "got 1"]),
         ("crowd", 10**10, ["crowd", "<= 1000000000"]),
