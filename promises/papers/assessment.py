@@ -167,7 +167,7 @@ def _answers(attribute: Attribute) -> str:
 
 def _plain(text: str | None) -> str:
     """A text of the survey without Markdown's signs; UNKNOWN for None."""
-    return UNKNOWN if text is None else re.sub(r"([\\*_<`])", r"\\\1", text)
+    return UNKNOWN if text is None else re.sub(r"([\\*_<`\[|])", r"\\\1", text)
 
 
 def _number(text: str, language: Language) -> str:
