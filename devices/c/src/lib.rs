@@ -80,7 +80,7 @@ unsafe fn told<T>(result: Result<T>, error: *mut CError) -> Option<T> {
         }
         place.code = code;
         place.message = [0; MESSAGE_BYTES];
-        for (to, from) in place.message.iter_mut().zip(text[..cut].bytes().filter(|&byte| byte != 0)) {
+        for (to, from) in place.message.iter_mut().zip(text[..cut].bytes()) {
             *to = from as c_char;
         }
     }
@@ -146,7 +146,11 @@ unsafe fn open(options: *const COptions) -> Result<Device> {
         cohort: cohort.map(str::to_owned),
         ..Options::default()
     };
-    Device::open(Survey::from_json(json)?, store, &required)
+    let survey = Survey::from_json(json)?;
+    if let Some(computed) = survey.attributes().iter().find(|one| one.has_recipe()) {
+        return Err(Error::UnknownSurvey(format!("attribute {:?} has a recipe, and this library has no log", computed.name)));
+    }
+    Device::open(survey, store, &required)
 }
 
 /// # Safety

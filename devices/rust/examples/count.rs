@@ -1,13 +1,13 @@
 //! A command-line program that counts its own use.
 //!
 //!     count SURVEY.json FOLDER ask                 shows the question; then `yes` or `no` keeps the answer
-//!     count SURVEY.json FOLDER run GATEWAY         is used today, and sends what waits; `run local` sends nothing
+//!     count SURVEY.json FOLDER run GATEWAY         records the use with consent, and sends what waits; `run local` sends nothing
 //!     count SURVEY.json FOLDER preview             shows what would leave now
 //!     count SURVEY.json FOLDER journal             shows what left
 //!
 //! The survey has attributes with a recipe only, so that the device computes all values from the log of use.
 
-use ldpstream_device::{Activity, Device, Error, Left, Options, Result, Sender, Store, Survey, Way};
+use ldpstream_device::{Activity, Consent, Device, Error, Left, Options, Result, Sender, Store, Survey, Way};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +33,9 @@ fn count(survey: &str, folder: &str, command: &str, gateway: Option<&str>) -> Re
             activity.forget()?;
         }
         "run" => {
-            activity.seen()?;
+            if device.consent()? == Consent::Given {
+                activity.seen()?;
+            }
             activity.answer(&device, &[])?;
             let way = match gateway {
                 Some("local") => Way::Local,

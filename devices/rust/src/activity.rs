@@ -1,6 +1,7 @@
 //! The activity log: what a device remembers of the use of an application, and the recipes that turn it into values.
 
 use crate::consent::preview::Preview;
+use crate::consent::switched_off;
 use crate::device::{Clock, Device, now_ms};
 use crate::error::{Error, Result};
 use crate::store::{Document, Store};
@@ -27,6 +28,7 @@ const SEEN: &str = "";
 pub struct Activity {
     store: Store,
     clock: Clock,
+    off: bool,
 }
 
 /// The values by attribute, and their step.
@@ -39,16 +41,18 @@ pub(crate) struct Log {
 }
 
 impl Activity {
-    /// Opens the log of a store, which is not the store of a device.
+    /// Opens the log of a store, which is not the store of a device. It records nothing while devices are switched off.
+    ///
+    /// Record the use only with the person's consent: see [`Device::consent`].
     ///
     /// # Errors
     /// As for all calls: `StoreHeld`, `StoreFull` or `Store` if the store cannot be used. The log then stays as it is.
     pub fn open(store: Store) -> Result<Activity> {
-        Self::with(store, now_ms)
+        Self::with(store, now_ms, switched_off().is_some())
     }
 
-    pub(crate) fn with(store: Store, clock: Clock) -> Result<Activity> {
-        let activity = Activity { store, clock };
+    pub(crate) fn with(store: Store, clock: Clock, off: bool) -> Result<Activity> {
+        let activity = Activity { store, clock, off };
         activity.log().map(|_| activity)
     }
 
@@ -80,14 +84,14 @@ impl Activity {
             return Err(Error::Value("an event has 1 to 64 letters, digits, dots, underscores or hyphens".into()));
         }
         if !(0.0..=MOST_SECONDS).contains(&seconds) {
-            return Err(Error::Value(format!("the duration of an event must be from 0 to 10^6 seconds, got {seconds}")));
+            return Err(Error::Value("the duration of an event must be from 0 to 10^6 seconds".into()));
         }
         self.record(event, (1000.0 * seconds) as u64)
     }
 
     fn record(&self, event: &str, duration_ms: u64) -> Result<()> {
         let day = (self.clock)().div_euclid(DAY_MS);
-        if day < FIRST_DAY {
+        if day < FIRST_DAY || self.off {
             return Ok(());
         }
         self.transaction(|log| {

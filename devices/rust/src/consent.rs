@@ -45,8 +45,8 @@ pub enum ConsentMode {
 /// `%ProgramData%\ldpstream\off`. A file that the device may not look for counts as present.
 pub fn switched_off() -> Option<String> {
     let set = |name: &&str| {
-        let text = std::env::var(name).unwrap_or_default().trim().to_lowercase();
-        !["", "0", "false", "no"].contains(&text.as_str())
+        let text = std::env::var_os(name).unwrap_or_default(); // it need not be UTF-8
+        !["", "0", "false", "no"].contains(&text.to_string_lossy().trim().to_lowercase().as_str())
     };
     if let Some(name) = SWITCHES.iter().find(|name| set(name)) {
         return Some((*name).to_owned());

@@ -137,7 +137,7 @@ impl Device {
     ///
     /// # Errors
     /// `WrongSurvey`, `NotSigned`, `CostlySurvey`, `Value` if the survey is not as required; `RelayRequired` if it needs a
-    /// relay; `StoreCleared`, `StoreHeld`, `StoreFull` or `Store` if the store cannot be used.
+    /// relay, and this crate lacks the feature `relay`; `StoreCleared`, `StoreHeld`, `StoreFull` or `Store` if the store cannot be used.
     pub fn open(survey: Survey, store: Store, options: &Options) -> Result<Device> {
         Self::with(survey, store, options, Box::new(SystemRandom), now_ms, false)
     }
@@ -160,6 +160,9 @@ impl Device {
     ) -> Result<Device> {
         require_pin(&survey, options.pin.as_deref())?;
         crate::survey::signatures::require(&survey, &options.signed_by, &options.also_signed_by)?;
+        if survey.text.relay.is_some() && !cfg!(feature = "relay") {
+            return Err(Error::RelayRequired(format!("survey {} requires a relay", survey.name)));
+        }
         let cohort = survey.cohort(options.cohort.as_deref())?;
         let chosen = survey.levels(&options.levels)?;
         let levels = chosen.iter().map(|level| level.unwrap_or(0)).collect();
@@ -209,15 +212,30 @@ impl Device {
         Ok(())
     }
 
-    /// Another survey in a store without a wallet.
+    /// Why this device cannot use a state, such as that of another survey in a store without a wallet.
     pub(crate) fn another(&self, state: Option<&State>) -> Option<Error> {
         let state = state?;
         if self.in_wallet != state.budget.is_some() {
             return Some(Error::Store(format!("{}: a wallet's file is no device's file", self.store.place())));
         }
-        let other = state.surveys.iter().find(|one| !self.in_wallet && one.pin != self.survey.pin)?;
-        let (pin, place) = (&other.pin, self.store.place());
-        Some(Error::WrongSurvey(format!("{place}: belongs to the survey {} with the pin {pin}", other.name)))
+        let place = self.store.place();
+        let (own, others): (Vec<_>, Vec<_>) = state.surveys.iter().partition(|one| one.pin == self.survey.pin);
+        if let Some(other) = others.first().filter(|_| !self.in_wallet) {
+            let (name, pin) = (&other.name, &other.pin);
+            return Some(Error::WrongSurvey(format!("{place}: belongs to the survey {name} with the pin {pin}")));
+        }
+        let fits = own.into_iter().filter(|one| one.left.is_none()).all(|one| self.fits(one));
+        (!fits).then(|| Error::Store(format!("{place}: the file is damaged")))
+    }
+
+    /// Tells whether an enrolment is one of this survey, with its attributes, levels and memos.
+    fn fits(&self, enrolled: &Enrolled) -> bool {
+        let fits = |(one, levels): (&Answers, &Vec<Parameters>)| {
+            let memo = |p: &Parameters| one.memos.values().all(|memo| p.is_memo(&memo.row));
+            levels.get(one.level).is_some_and(|p| one.fake.is_none_or(|fake| fake < p.k) && memo(p))
+        };
+        enrolled.attributes.len() == self.survey.mechanisms.len()
+            && enrolled.attributes.iter().zip(&self.survey.mechanisms).all(fits)
     }
 
     /// Charges the survey's claim, and returns the enrolment without its choices.
@@ -367,18 +385,19 @@ impl Device {
         let envelope = seal(fingerprint, a as u64, level, step, 1, self.cohort, &row);
         let key = Some(base64::encode_url(&draws.bytes(KEY_BYTES)?));
         let due_ms = if self.survey.text.relay.is_some() { self.moment(&mut draws, step)? } else { 0 };
-        answers.keep(step, Sealed { envelope: envelope.clone(), key, due_ms }, self.latest() + AHEAD);
+        answers.keep(step, Sealed { envelope: envelope.clone(), key, due_ms }, self.latest().saturating_add(AHEAD));
         Ok(envelope)
     }
 
     fn moment(&self, draws: &mut Draws, step: u64) -> Result<i64> {
-        let drawn = 1000 * draws.below(self.survey.text.step_seconds as u64)? + draws.below(1000)?;
-        Ok(self.survey.opens_ms(step + 1).saturating_add(drawn as i64))
+        let seconds = draws.below(self.survey.text.step_seconds as u64)? as i64;
+        let drawn = seconds.saturating_mul(1000).saturating_add(draws.below(1000)? as i64);
+        Ok(self.survey.opens_ms(step + 1).saturating_add(drawn))
     }
 
     /// So many settled envelopes are kept: the service takes the present step, late steps, and the next step.
     fn latest(&self) -> usize {
-        self.survey.text.lateness_steps as usize + 2
+        usize::try_from(self.survey.text.lateness_steps).unwrap_or(usize::MAX).saturating_add(2)
     }
 
     pub(crate) fn step(&self, given: Option<u64>) -> Result<u64> {
@@ -483,8 +502,12 @@ impl Device {
             return Err(Error::Value(format!("confirm must be the survey's name, {}", self.survey.name)));
         }
         self.store.transaction(|state| {
-            self.enrolled(state)?;
-            let kept = state.as_mut().expect("an enrolment");
+            if self.muted(state.as_ref()).iter().any(Option::is_none) {
+                self.enrolled(state)?;
+            } else if let Some(wrong) = self.another(state.as_ref()) {
+                return Err(wrong);
+            }
+            let Some(kept) = state else { return Ok(()) };
             kept.consents.remove(&self.survey.pin);
             self.erase(kept);
             if !self.in_wallet {

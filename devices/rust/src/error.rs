@@ -70,7 +70,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, text) = self.parts();
-        write!(out, "{name}: {text}")
+        write!(out, "{name}: {}", text.replace(char::is_control, " ")) // a survey's name may have line breaks
     }
 }
 

@@ -191,6 +191,17 @@ impl Parameters {
         self.round(draws, self.memo.as_ref().expect("a memoized mechanism"), key, function)
     }
 
+    /// Tells whether a row can be a memo.
+    pub(crate) fn is_memo(&self, row: &[u8]) -> bool {
+        let fits = |row: &[u8]| match &self.family {
+            Family::Overlaps { size, .. } => unpacked(row, self.k).into_iter().filter(|&bit| bit).count() as u64 == *size,
+            Family::Hashed { g, functions, .. } => number(&row[symbol_bytes(*functions) as usize..]) < *g,
+            Family::Symbols | Family::Sets { .. } => number(row) < self.k,
+            _ => true,
+        };
+        row.len() as u64 == self.row_bytes && fits(row)
+    }
+
     fn round(&self, draws: &mut Draws, coins: &Coins, v: u64, function: u64) -> Result<Vec<u8>> {
         let symbol = match &self.family {
             Family::Symbols => draws.symbol(v, self.k, &coins["keep"])?,

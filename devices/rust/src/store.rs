@@ -14,13 +14,19 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store keeps one text durably. A transaction replaces it as a whole or not at all. Clones are one store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Store(Kind);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Kind {
     Memory(Arc<Mutex<Vec<u8>>>),
     File { path: PathBuf, wait: Duration },
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "<Store {}>", self.place())
+    }
 }
 
 impl Store {
@@ -143,11 +149,11 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
 fn hold(path: &Path, wait: Duration) -> Result<File> {
     let name = beside(path, ".lock");
     let lock = private().open(&name).map_err(|error| failed(&name, &error))?;
-    let until = Instant::now() + wait;
+    let begun = Instant::now();
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < wait => std::thread::sleep(PAUSE),
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::StoreHeld(format!("{}: another process holds the store", path.display())));
             }
@@ -177,7 +183,11 @@ fn load(path: &Path) -> Result<Vec<u8>> {
 fn save(path: &Path, text: &[u8]) -> Result<()> {
     let fresh = beside(path, ".new");
     let write = || -> std::io::Result<()> {
-        let mut file = private().truncate(true).open(&fresh)?;
+        match std::fs::remove_file(&fresh) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {} // the rest of a crash may have other rights
+        }
+        let mut file = private().create_new(true).open(&fresh)?;
         file.write_all(text)?;
         file.sync_all()?;
         std::fs::rename(&fresh, path)?;
@@ -185,5 +195,8 @@ fn save(path: &Path, text: &[u8]) -> Result<()> {
         File::open(path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(())
     };
-    write().map_err(|error| failed(path, &error))
+    write().map_err(|error| {
+        let _ = std::fs::remove_file(&fresh); // a part of the new text
+        failed(path, &error)
+    })
 }

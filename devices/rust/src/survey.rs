@@ -316,6 +316,11 @@ impl Attribute {
         self.parts.is_some() || self.choices.is_some()
     }
 
+    /// Tells whether the device computes the value itself: see [`crate::Activity`].
+    pub fn has_recipe(&self) -> bool {
+        self.recipe.is_some()
+    }
+
     fn check(&self) -> Result<()> {
         let kinds = [self.values.is_some(), self.size.is_some(), self.bins.is_some(), self.pair.is_some()];
         if kinds.into_iter().filter(|&kind| kind).count() != 1 {

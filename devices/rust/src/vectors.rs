@@ -14,6 +14,7 @@ use crate::survey::{RawParameters, Survey};
 use crate::wallet::Wallet;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -279,6 +280,7 @@ fn devices() {
     cases::<Life>("devices").iter().for_each(live);
 }
 
+#[cfg(feature = "relay")]
 #[test]
 fn relay_lives() {
     cases::<Life>("relay_lives").iter().for_each(live);
@@ -487,7 +489,7 @@ thread_local! {
 fn recipes() {
     for case in cases::<History>("recipes") {
         let survey = Survey::from_json(case.survey.to_string().as_bytes()).unwrap();
-        let activity = crate::activity::Activity::with(Store::memory(), || CALL_MS.get()).unwrap();
+        let activity = crate::activity::Activity::with(Store::memory(), || CALL_MS.get(), false).unwrap();
         for (now_ms, event, seconds) in case.calls {
             CALL_MS.set(now_ms);
             match (event.as_str(), seconds) {
@@ -524,4 +526,66 @@ fn words() {
             assert_eq!(found.into_iter().map(|(data, said)| (hex::encode(&data), said)).collect::<Vec<_>>(), parts);
         }
     }
+}
+
+/// The places of all numbers, texts and lists of a document.
+fn places(json: &serde_json::Value, at: &str, found: &mut Vec<String>) {
+    found.push(at.to_owned());
+    match json {
+        serde_json::Value::Array(all) => all.iter().enumerate().for_each(|(i, one)| places(one, &format!("{at}/{i}"), found)),
+        serde_json::Value::Object(all) => all.iter().for_each(|(key, one)| places(one, &format!("{at}/{key}"), found)),
+        _ => {}
+    }
+}
+
+/// What a hostile server may write anywhere, also into the canonical text: a panic would end the program of a person.
+#[test]
+fn mutated_surveys() {
+    let wrong = serde_json::json!([0, 1, i64::MAX, i64::MIN, u64::MAX, 0.5, 1e300, "", "00", null, [], {}]);
+    let life = &cases::<Life>("relay_lives")[0];
+    let mut document = life.survey.clone();
+    document["canonical"] = serde_json::from_str(document["canonical"].as_str().unwrap()).unwrap();
+    let mut found = Vec::new();
+    document.as_object().unwrap().iter().for_each(|(key, one)| places(one, &format!("/{key}"), &mut found));
+    let (mut refused, mut accepted) = (0, 0);
+    for (place, value) in found.iter().flat_map(|place| wrong.as_array().unwrap().iter().map(move |value| (place, value))) {
+        for everywhere in [false, true] {
+            let key = if everywhere { &place[place.rfind('/').unwrap()..] } else { place };
+            let mut mutated = document.clone();
+            for other in found.iter().filter(|other| other.ends_with(key)) {
+                if let Some(there) = mutated.pointer_mut(other) {
+                    *there = value.clone();
+                }
+            }
+            let canonical = mutated["canonical"].to_string();
+            mutated["fingerprint"] = hex::encode(&Sha256::digest(canonical.as_bytes())[..8]).into();
+            mutated["canonical"] = canonical.into();
+            if let Ok(survey) = Survey::from_json(mutated.to_string().as_bytes()) {
+                accepted += 1;
+                use_of(survey, life);
+            } else {
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 1000 && accepted > 100, "{refused} {accepted}");
+}
+
+fn use_of(survey: Survey, life: &Life) {
+    let cohort = survey.text.cohort.as_ref().and_then(|cohort| cohort.values.first().cloned());
+    let options = Options { cohort, consent: ConsentMode::Simulated, ..Options::default() };
+    let Ok(device) = Device::open(survey, Store::memory(), &options) else { return };
+    assert!(device.question().len() > 100);
+    for call in life.calls.iter().take(2) {
+        for step in [Some(call.step), None, Some(1 << 62)] {
+            let _ = device.report(&call.attribute, value(&call.value), step);
+            let _ = device.preview(&[(&call.attribute, value(&call.value))], step).map(|all| format!("{}", all[0]));
+        }
+        let _ = device.spent(&call.attribute);
+    }
+    for report in device.waiting().expect("a store that can be read") {
+        device.leaves(&report.key).unwrap();
+        device.settle(&report.key).unwrap();
+    }
+    device.withdraw_consent(&[]).unwrap();
 }

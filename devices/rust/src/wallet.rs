@@ -104,5 +104,6 @@ pub(crate) fn leave(state: &mut State, pin: &str, survey: &Survey) {
     enrolled.for_ever = spent.is_finite().then_some(spent);
     enrolled.left = Some(reports);
     enrolled.attributes.clear();
+    enrolled.journal.clear();
     state.surveys.retain(|one| one.left != Some(0));
 }

@@ -1,6 +1,8 @@
 //! Consent: nothing is drawn, kept or sent before it is given, and nothing more after it is withdrawn.
 
-use ldpstream_device::{Consent, ConsentMode, Device, Options, Random, Result, Sender, Silence, Store, Survey, Way};
+use ldpstream_device::{
+    Budget, Consent, ConsentMode, Device, Options, Random, Result, Sender, Silence, Store, Survey, Wallet, Way,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,6 +95,27 @@ fn a_withdrawal_ends_sending_also_for_another_object_and_a_new_consent_starts_af
     }
     other.give_consent(&[]).unwrap();
     assert!(device.report(&first, 0, Some(step)).unwrap().is_some());
+    device.withdraw_consent(&[]).unwrap();
+    device.forget(&device.survey().name.clone()).unwrap(); // also the withdrawal
+    assert_eq!(other.consent().unwrap(), Consent::Unknown);
+}
+
+#[test]
+fn a_withdrawal_leaves_no_report_in_a_wallet() {
+    let path = std::env::temp_dir().join(format!("ldpstream-wallet-{}", std::process::id()));
+    let budget = Budget { per_window: Some(1e9), window_s: Some(3600), for_ever: None };
+    let wallet = Wallet::open(Store::file(&path), budget, false).unwrap();
+    let options = Options { consent: ConsentMode::Simulated, ..Options::default() };
+    let device = wallet.device(survey(purpose("To know more", 30)), &options).unwrap();
+    device.report(&name(&device, 0), 0, Some(device.survey().step_at(4e12 as i64) as u64)).unwrap().unwrap();
+    let digits = device.survey().pin[..16].to_owned();
+    assert!(device.leaves(&device.waiting().unwrap()[0].key).unwrap());
+    let kept = |path| std::fs::read_to_string(path).unwrap().matches(&format!("c408{digits}")).count();
+    assert_eq!(kept(&path), 2); // the report, and its copy in the journal
+    device.withdraw_consent(&[]).unwrap();
+    assert_eq!(kept(&path), 0);
+    assert!(wallet.spent().unwrap().spent > 0.0);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -103,12 +126,14 @@ fn the_consent_to_one_attribute_can_be_withdrawn() {
     let (first, second, step) = (name(&device, 0), name(&device, 1), 3);
     let made = [&first, &second].map(|name| device.report(name, 0, Some(step)).unwrap());
     assert!(made.iter().all(Option::is_some));
+    assert!(device.spent(&first).unwrap().eps_t.is_some());
     device.withdraw_consent(&[&first]).unwrap();
     assert_eq!(device.silence(&first, Some(step)).unwrap(), Some(Silence::ConsentWithdrawn));
     assert_eq!(device.waiting().unwrap().iter().map(|one| &one.attribute).collect::<Vec<_>>(), [&second]);
     device.give_consent(&[&first]).unwrap();
     assert!(device.report(&first, 0, Some(step)).is_err()); // the step got its report
     assert!(device.report(&first, 0, Some(step + 1)).unwrap().is_some());
+    assert_eq!(device.spent(&first).unwrap().eps_t, None); // there were two memos
 }
 
 #[test]

@@ -58,12 +58,17 @@ fn a_restart_keeps_the_report_its_key_and_the_memo() {
     let folder = Folder::new();
     let (step, envelope) = reported(&open(Store::file(folder.file("a"))).unwrap(), 0);
     let waiting = open(Store::file(folder.file("a"))).unwrap().waiting().unwrap();
-    fs::write(folder.file("a.new"), "half a file of a crash").unwrap();
+    fs::write(folder.file("a.new"), "half a file of a crash").unwrap(); // others may read it
     let again = open(Store::file(folder.file("a"))).unwrap();
     assert_eq!(again.report(&waiting[0].attribute, 1, Some(step)).unwrap(), Some(envelope));
     assert_eq!(again.waiting().unwrap(), waiting);
     again.settle(&waiting[0].key).unwrap();
     assert_eq!(again.waiting().unwrap(), []);
+    #[cfg(unix)]
+    for name in ["a", "a.lock"] {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(folder.file(name)).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
 }
 
 #[test]
@@ -88,7 +93,8 @@ fn a_held_file_is_an_error_and_loses_nothing() {
     let held = open(Store::file(&path).waiting(Duration::ZERO));
     assert!(matches!(held, Err(Error::StoreHeld(_))), "{held:?}");
     drop(lock);
-    assert_eq!(reported(&open(Store::file(&path)).unwrap(), step), (step, envelope));
+    let patient = Store::file(&path).waiting(Duration::MAX);
+    assert_eq!(reported(&open(patient).unwrap(), step), (step, envelope));
 }
 
 #[test]
@@ -97,7 +103,13 @@ fn damaged_later_and_other_files_are_errors_and_stay() {
     let path = folder.file("a");
     open(Store::file(&path)).unwrap();
     let text = fs::read_to_string(&path).unwrap();
-    for broken in [text[..text.len() / 2].to_owned(), text.replacen("\"format\":1", "\"format\":2", 1), "[]".into()] {
+    let wrong = [
+        ("\"format\":1", "\"format\":2"),
+        ("\"level\":0", "\"level\":9"),
+        ("\"memos\":{", "\"memos\":{\"7\":{\"row\":\"\",\"reports\":1}"),
+    ];
+    let changed = wrong.map(|(from, to)| text.replacen(from, to, 1));
+    for broken in [text[..text.len() / 2].to_owned(), "[]".into()].into_iter().chain(changed) {
         fs::write(&path, &broken).unwrap();
         let refused = open(Store::file(&path));
         assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");

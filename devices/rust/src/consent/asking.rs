@@ -22,7 +22,7 @@ impl Device {
     /// # Errors
     /// As for [`Device::report`].
     pub fn consent(&self) -> Result<Consent> {
-        let states = self.store.transaction(|state| Ok(self.consents(state.as_ref())))?;
+        let states = self.states()?;
         let found = [Consent::Unknown, Consent::Given].into_iter().find(|one| states.contains(one));
         Ok(found.unwrap_or(Consent::Withdrawn))
     }
@@ -33,7 +33,7 @@ impl Device {
     /// As for [`Device::report`].
     pub fn consent_to(&self, attribute: &str) -> Result<Consent> {
         let a = self.survey.place(attribute)?;
-        self.store.transaction(|state| Ok(self.consents(state.as_ref())[a]))
+        self.states().map(|states| states[a])
     }
 
     /// Returns the attributes about which the program has to ask the person; none while devices are switched off.
@@ -44,8 +44,7 @@ impl Device {
         if self.off() {
             return Ok(Vec::new());
         }
-        let states = self.store.transaction(|state| Ok(self.consents(state.as_ref())))?;
-        let unknown = self.survey.attributes().iter().zip(states).filter(|(_, state)| *state == Consent::Unknown);
+        let unknown = self.survey.attributes().iter().zip(self.states()?).filter(|(_, state)| *state == Consent::Unknown);
         Ok(unknown.map(|(attribute, _)| attribute.name.clone()).collect())
     }
 
@@ -201,6 +200,13 @@ impl Device {
             Consent::Given => None,
         };
         self.consents(state).into_iter().map(reason).collect()
+    }
+
+    fn states(&self) -> Result<Vec<Consent>> {
+        self.store.transaction(|state| match self.another(state.as_ref()) {
+            Some(wrong) => Err(wrong),
+            None => Ok(self.consents(state.as_ref())),
+        })
     }
 
     fn consents(&self, state: Option<&State>) -> Vec<Consent> {

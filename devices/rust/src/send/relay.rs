@@ -42,12 +42,6 @@ pub(crate) struct RelayWay {
     largest: usize, // of the survey's envelopes
 }
 
-impl std::fmt::Debug for RelayWay {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "<RelayWay {}>", self.relay.url)
-    }
-}
-
 /// The keys of the answer to one request.
 pub(crate) struct Exchange {
     encapsulated: Vec<u8>,

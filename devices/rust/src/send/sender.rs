@@ -44,14 +44,18 @@ pub struct Attempt {
 }
 
 /// Sends the reports of one device. All attempts for a report carry its key, so that the report counts at most once.
-#[derive(Debug)]
 pub struct Sender<'a> {
     device: &'a Device,
     posts: Posts,
     next_ms: BTreeMap<String, i64>, // through a relay: key → the new moment of a report that was due
 }
 
-#[derive(Debug)]
+impl std::fmt::Debug for Sender<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("<Sender>")
+    }
+}
+
 enum Posts {
     Local,
     Direct {
@@ -173,13 +177,13 @@ impl<'a> Sender<'a> {
                     let told = answers.first().filter(|_| report.key == sent.key);
                     let wait = told.map_or(0.0, |answer| answer.retry_after);
                     let seconds = wait + self.range(report, now) * share()?;
-                    self.next_ms.insert(report.key.clone(), now + (1000.0 * seconds) as i64);
+                    self.next_ms.insert(report.key.clone(), now.saturating_add((1000.0 * seconds) as i64));
                 }
             }
         }
         self.next_ms.retain(|key, _| reports.iter().any(|report| report.key == *key));
         let next = reports.iter().map(|report| self.moment(report)).min().unwrap_or(now);
-        Ok(outcome(&answers, reports.len(), (next - now).max(0) as f64 / 1000.0))
+        Ok(outcome(&answers, reports.len(), next.saturating_sub(now).max(0) as f64 / 1000.0))
     }
 
     #[cfg(feature = "relay")]
@@ -191,7 +195,7 @@ impl<'a> Sender<'a> {
     fn range(&self, report: &Waiting, now: i64) -> f64 {
         let text = &self.device.survey().text;
         let closes = self.device.survey().opens_ms(report.step + 1 + text.lateness_steps as u64);
-        let (left, step) = ((closes - now) as f64 / 1000.0, text.step_seconds as f64);
+        let (left, step) = (closes.saturating_sub(now) as f64 / 1000.0, text.step_seconds as f64);
         if left > 0.0 { step.min((left / 2.0).max(1.0)) } else { step }
     }
 }
@@ -231,6 +235,7 @@ fn agent(wait: Duration) -> Agent {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .http_status_as_error(false)
+        .max_idle_connections(0) // one connection would join the reports of a device
         .user_agent("ldpstream"); // the same for all devices
     config.build().into()
 }

@@ -33,12 +33,26 @@ pub(crate) struct Enrolled {
     pub(crate) pin: String,
     pub(crate) name: String,
     pub(crate) adds_up: bool,
+    #[serde(with = "losses")]
     pub(crate) per_window: f64,
     pub(crate) for_ever: Option<f64>, // nothing: without a bound
     pub(crate) until_ms: Option<i64>, // the charge per window counts until a window after this time; nothing: always
     pub(crate) left: Option<u64>,     // the number of reports, after the device has left
     pub(crate) attributes: Vec<Answers>,
     pub(crate) journal: Vec<Left>,
+}
+
+/// Losses in JSON, which has no infinity: null stands for it.
+mod losses {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(loss: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        loss.is_finite().then_some(loss).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+    }
 }
 
 /// A device's choices and reports of one attribute.
@@ -49,6 +63,7 @@ pub(crate) struct Answers {
     pub(crate) fake: Option<u64>,
     pub(crate) function: u64,
     pub(crate) phase: u64,
+    #[serde(with = "losses")]
     pub(crate) loss: f64, // the bound of the loss of one report, in nats
     pub(crate) reports: u64,
     pub(crate) memos: BTreeMap<u64, Memo>,
