@@ -40,7 +40,7 @@ NO_SWITCH = {"CI": "", "DO_NOT_TRACK": ""}  # an empty variable does not switch 
 
 
 class Language(NamedTuple):
-    """A device, the commands in a copy of its folder, and a fault.
+    """A device, the commands in its folder, and a fault.
 
     Attributes:
         test: runs the vectors, and prints the number of cases of each file of `vectors`.
@@ -67,19 +67,7 @@ GO = Language(
 RUST = Language(
     source=ROOT / "devices" / "rust",
     environment=NO_SWITCH,
-    test=[
-        "cargo",
-        "test",
-        *RUST_OPTIONS,
-        "--lib",
-        "--test",
-        "store",
-        "--test",
-        "consent",
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ],
+    test=["cargo", "test", *RUST_OPTIONS, "--tests", "--", "--nocapture", "--test-threads=1"],
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
     vectors=(*COMMON, *MORE),
     fault=("src/device.rs", "if !known {", "if known || !known {"),
@@ -96,27 +84,25 @@ def output(command: list[str], folder: Path, typed: str = "", **environment: str
 
 
 class Program(NamedTuple):
-    """A copy of a device's folder, in which a test may plant a fault."""
+    """A device's folder, and one for the files of a test."""
 
     language: Language
     folder: Path
+    files: Path
 
-    def plant(self) -> None:
+    def with_fault(self) -> "Program":
         name, text, fault = self.language.fault
-        file = self.folder / name
-        source = file.read_text()
+        copied = shutil.copytree(self.folder, self.files / "faulty", ignore=shutil.ignore_patterns("target"))
+        source = (copied / name).read_text()
         assert source.count(text) == 1
-        file.write_text(source.replace(text, fault))
+        (copied / name).write_text(source.replace(text, fault))
+        return self._replace(folder=copied)
 
     def live(self, survey: Survey, *arguments: str) -> None:
-        path = self.folder / "survey.json"
+        path = self.files / "survey.json"
         path.write_bytes(msgspec.json.encode(survey.device_survey))
         command = [part.format(survey=path) for part in self.language.life]
         output([*command, *arguments], self.folder, **self.language.environment)
-
-
-def copied(source: Path, folder: Path) -> Path:
-    return Path(shutil.copytree(source, folder, ignore=shutil.ignore_patterns("target")))
 
 
 def require_tools(*tools: str) -> None:
@@ -135,10 +121,9 @@ def require_packages(folder: Path) -> None:
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     language: Language = request.param
     require_tools(language.test[0])
-    folder = copied(language.source, tmp_path / "device")
     if language is RUST:
-        require_packages(folder)
-    return Program(language, folder)
+        require_packages(language.source)
+    return Program(language, language.source, tmp_path)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -147,6 +132,7 @@ def rust_folders() -> Iterator[None]:
     toolchains = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".rustup"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CARGO_TARGET_DIR", str(cache_dir() / "rust"))
+        patch.setenv("CARGO_INCREMENTAL", "0")  # each test compiles once
         if "RUSTUP_HOME" not in os.environ and toolchains.is_dir():
             patch.setenv("RUSTUP_HOME", str(toolchains))
         yield
@@ -164,9 +150,9 @@ def test_the_check_passes_the_device_and_finds_a_fault(program: Program, memos: 
     survey = make_survey({"a": (4, [level("L-GRR")])})
     survey = replace(survey, cohort=Cohort(name="version", values=("1.0", "1.1", "other"), least=10))
     if not memos:
-        program.plant()
-    calls = program.folder / "calls.jsonl"
-    program.live(survey, "--seed", "7", "--calls", str(calls))
+        program = program.with_fault()
+    calls = program.files / "calls.jsonl"
+    program.live(survey, "--seed", "7", "--devices", "2000", "--calls", str(calls))
     found = check_device(survey, read_calls(survey, calls))
     assert bool(found.failures) is not memos, found.failures
 
@@ -184,14 +170,14 @@ def test_a_program_in_rust_counts_its_own_use_with_consent(tmp_path: Path, monke
     """It asks, sends nothing before the answer, shows what would leave and what left, and stops at a withdrawal."""
     monkeypatch.setattr(listener, "RETRY_S", 0)
     require_tools("cargo")
-    source = copied(RUST.source, tmp_path / "rust")
-    require_packages(source)
+    require_packages(RUST.source)
+    output(["cargo", "build", *RUST_OPTIONS, "--example", "count"], RUST.source)
+    count = str(shutil.copy(cache_dir() / "rust" / "debug" / "examples" / "count", tmp_path))
     survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
-    begin = ["cargo", "run", *RUST_OPTIONS, "--example", "count", "--", str(tmp_path / "survey.json"), str(tmp_path)]
 
     def run(*arguments: str, **environment: str) -> str:
-        return output([*begin, *arguments], source, **NO_SWITCH | environment)
+        return output([count, "survey.json", ".", *arguments], tmp_path, **NO_SWITCH | environment)
 
     with listening(survey, "# toml\n", 0) as (sending, url):
         assert f"Questions: {survey.attributes[0].name}" in run("ask")
@@ -221,10 +207,8 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> 
     """A folder with the library and the compiled examples."""
     require_tools("cargo", "gcc", "g++")
     folder = tmp_path_factory.mktemp("devices")
-    copied(ROOT / "devices" / "rust", folder / "rust")
-    source = copied(C, folder / "c")
-    require_packages(source)
-    output(["cargo", "build", "--locked", "--quiet"], source)
+    require_packages(C)
+    output(["cargo", "build", "--locked", "--quiet"], C)
     shutil.copy(cache_dir() / "rust" / "debug" / "libldpstream_device.so", folder)
     link = ["-I", str(C / "include"), "-L", str(folder), "-lldpstream_device", f"-Wl,-rpath,{folder}"]
     output(["gcc", "-std=c11", *WARNINGS, str(C / "example" / "errors.c"), *link, "-o", "errors"], folder)
@@ -252,3 +236,13 @@ def test_a_program_in_cpp_sends_while_its_event_loop_runs(
             assert "counted\n1 reports" in told
         assert sending.verdict() == []
         assert sending.requests == LEAST
+
+
+def test_the_library_refuses_a_survey_that_needs_a_log_or_a_relay(c_programs: Path, tmp_path: Path) -> None:
+    computed = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
+    relayed = replace(one_question("L-OSUE"), relay="required", lateness_steps=2)
+    for survey, error in ((computed, "UnknownSurvey"), (relayed, "RelayRequired")):
+        (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+        command = [str(c_programs / "count"), "survey.json", "a.device", "127.0.0.1", "1", "zone", "7"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, error in done.stderr) == (2, True)
