@@ -187,6 +187,8 @@ def test_a_program_in_rust_counts_its_own_use_with_consent(tmp_path: Path, monke
         run("run", url)
         assert sending.attempts == 0  # a consent while devices are switched off is none
         run("yes")
+        run("run", url, DO_NOT_TRACK="1")
+        assert '"days":{}' in (tmp_path / "usage.activity").read_text()  # the log is off, too
         assert "leaves with the next attempt" in run("preview") or survey.collection == "smp"
         run("run", url)
         left = run("journal").splitlines()
