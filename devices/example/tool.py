@@ -75,9 +75,9 @@ def telemetry(wish: str | None) -> int:
     if device.to_ask():
         lines += [device.question(), 'Say "telemetry on" if you agree.']
     elif wish is None and device.consent() == "given":
-        survey = device.survey
-        values = use_log().values(survey, survey.step_at(time.time_ns() // 10**6))
-        lines += ["What would leave now:", *map(str, device.preview(values)), "What left:", *map(str, device.journal())]
+        step = max(0, device.survey.step_at(time.time_ns() // 10**6))  # a clock before the survey's start shows nothing
+        shown = device.preview(use_log().values(device.survey, step), step)
+        lines += ["What would leave now:", *map(str, shown), "What left:", *map(str, device.journal())]
     sys.stdout.write("\n".join(lines) + "\n")
     return 0
 

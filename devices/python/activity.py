@@ -59,13 +59,11 @@ class Activity:
     def __init__(
         self, path: str | Path | LogFile, *, consent: Literal["given", "simulated"] = "given", wait_s: float = BUSY_S
     ) -> None:
-        self._off = consent != "simulated" and switched_off() is not None
-        self._file = SQLiteFile(Path(path), ACTIVITY, wait_s=wait_s) if isinstance(path, (str, Path)) else path
+        self._heeds_switches = consent != "simulated"
+        off = self._heeds_switches and switched_off() is not None
+        self._file = SQLiteFile(Path(path), ACTIVITY, wait_s=wait_s, lazy=off) if isinstance(path, (str, Path)) else path
         with self._transaction():
             pass
-
-    def __repr__(self) -> str:
-        return "<Activity>"
 
     def seen(self) -> None:
         """Records that the application was used today."""
@@ -130,7 +128,7 @@ class Activity:
             db.execute("DELETE FROM use")
 
     def _record(self, event: str, duration_ms: int) -> None:
-        if (day := time.time_ns() // (10**9 * DAY_S)) < FIRST_DAY or self._off:
+        if (day := time.time_ns() // (10**9 * DAY_S)) < FIRST_DAY or (self._heeds_switches and switched_off()):
             return
         with self._transaction() as db:
             other = "SELECT count(*) FROM use WHERE day = ? AND event NOT IN ('', ?)"

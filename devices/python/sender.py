@@ -95,7 +95,7 @@ class Sender:
             if stop():
                 break
             unsent -= 1
-            if self._leaves(report):
+            if self._device.leaves(report.key, report.attribute, local=self._local):
                 answers.append(self._send(report))
                 if answers[-1].reason == TIMEOUT:
                     break
@@ -120,9 +120,6 @@ class Sender:
         range_s = 0.0 if self._relayed else min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 30))
         return outcome.retry_after_s + _random.random() * range_s
 
-    def _leaves(self, report: Waiting) -> bool:
-        return self._device.leaves(report.key, report.attribute, local=self._local)
-
     def _send(self, report: Waiting) -> Answer:
         answer = self._way.post(report)
         if _final(answer):
@@ -137,7 +134,7 @@ class Sender:
         answers = list[Answer]()
         if due and not stop():
             sent = _random.choice(due)
-            answers = [self._send(sent)] if self._leaves(sent) else []
+            answers = [self._send(sent)] if self._device.leaves(sent.key, sent.attribute, local=self._local) else []
             now, reports = _now_ms(), self._device.waiting()  # also the reports that became due or were made meanwhile
             for report in reports:
                 if self._moment(report) <= now:

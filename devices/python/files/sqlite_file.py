@@ -40,8 +40,7 @@ class SQLiteFile:
         self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S, *, lazy: bool = False
     ) -> None:
         self.path, self.format, self.wait_s, self.lazy = path.absolute(), file_format, wait_s, lazy
-        if not lazy or self.path.exists():
-            self.prepare(create and not lazy)
+        self.prepare(create and not lazy)
 
     def prepare(self, create: bool) -> None:
         """Creates a missing file if `create` is true, and lets only its owner read and write it. Raises as the constructor."""
@@ -54,6 +53,8 @@ class SQLiteFile:
             self.path.chmod(0o600)
         except OSError as error:
             if not create and isinstance(error, FileNotFoundError):
+                if self.lazy:
+                    return
                 raise StoreCleared(f"{self.path}: the file is missing, but the device had enrolled") from None
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DeviceError
             raise kind(f"{self.path}: cannot be created: {error.strerror}") from None

@@ -85,8 +85,6 @@ class Accounts:
         self._db.execute(f"PRAGMA user_version = {WALLET}")
 
     def enrolled(self, pin: bytes) -> int | None:
-        if format_of(self._db) == 0:
-            return None
         row = self._db.execute("SELECT number FROM survey WHERE fingerprint = ? AND reports IS NULL", (pin,)).fetchone()
         return None if row is None else int(row[0])
 
@@ -196,6 +194,8 @@ class _InWallet(Transaction):
 
     def __init__(self, connection: sqlite3.Connection, place: Place) -> None:
         self._accounts, self._place = Accounts(connection), place
+        if self._accounts.budget() is None:
+            raise StoreCleared(f"{place.path}: the file is empty; make a new Wallet to enroll again")
         found = self._accounts.enrolled(bytes.fromhex(place.survey.pin))
         if place.number is None or place.asked:
             place.number = found
@@ -214,8 +214,6 @@ class _InWallet(Transaction):
         self._accounts.fitting_claim(survey, levels, survey.opens_ms(self._first_step()))
 
     def _first_step(self) -> int:
-        if self._accounts.budget() is None:
-            raise StoreCleared(f"{self._place.path}: the file is empty; make a new Wallet to enroll again")
         return max(0, self._place.survey.step_at(self._place.now_ms()))
 
     def pin(self) -> str | None:

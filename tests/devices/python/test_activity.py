@@ -136,9 +136,12 @@ def test_names_and_durations_are_checked(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_switch_turns_the_log_off(switch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CI", "DO_NOT_TRACK"):
         monkeypatch.delenv(name, raising=False)
-    Activity(tmp_path / "log").used("export")
+    running = Activity(tmp_path / "log")
+    running.used("export")
     before = content(tmp_path / "log")
     assert len(before) == 2
     monkeypatch.setenv(switch, "1")
-    Activity(tmp_path / "log").used("export")
+    for activity in (running, Activity(tmp_path / "log"), Activity(tmp_path / "other")):
+        activity.used("export")
     assert content(tmp_path / "log") == before
+    assert not (tmp_path / "other").exists()

@@ -107,6 +107,8 @@ def test_a_cleared_file_is_noticed_only_by_an_application_that_expects_it(tmp_pa
     with pytest.raises(StoreCleared, match="the file is missing, but the device had enrolled"):
         Device(SURVEY, file, expect_enrolled=True, consent="simulated")
     assert not file.exists()
+    with pytest.raises(DeviceError, match="cannot be created: File name too long"):
+        Device(SURVEY, tmp_path / ("x" * 300))
     Device(SURVEY, file, consent="simulated")
     assert Device(SURVEY, file, expect_enrolled=True, consent="simulated").report("zone", 1, 0)
 

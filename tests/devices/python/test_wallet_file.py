@@ -73,6 +73,7 @@ def test_a_missing_or_empty_wallet_is_noticed(path: Path) -> None:
         lambda: wallet.device(asked, consent="simulated"),
         lambda: wallet.leave("00"),
         lambda: device.report("q0", 1, 0),
+        device.withdraw_consent,
     ):
         with pytest.raises(StoreCleared):
             use()
