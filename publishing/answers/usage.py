@@ -6,7 +6,6 @@ for liars.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from math import hypot, sqrt
 from typing import NamedTuple
 
@@ -103,12 +102,12 @@ def usage_of(survey: Survey, found: Found, steps: range) -> Usage:
     asked = recipes if survey.collection == "smp" else recipes[:1]  # a person reports one of them
     people = {step: n for step in steps if (n := _people(survey, asked, found, step)) is not None}
     days, absence, age = (_measured(recipes, measure) for measure in ("active_days", "absence", "age"))
-    many = None if absence is None else next(n for n in count(1) if n + 1 not in _cuts(absence))
-    limits = [level.lifetime_reports for attribute in recipes for level in attribute.levels]
+    many = None if absence is None else next(n for n in range(1, absence.k + 1) if n + 1 not in _cuts(absence))
     spans = of_steps(survey, [found[asked[0].name, step] for step in people], steps.step)
     return Usage(
         **spans | {"reports": [sum(found[a.name, step].reports for a in asked) for step in people]}, survey=survey.name,
-        at_least=any(limits), people=_line([n.row() for n in people.values()]),
+        at_least=any(level.lifetime_reports for a in recipes for level in a.levels),
+        people=_line([n.row() for n in people.values()]),
         a_day=None if days is None else _a_day(survey, days, found, people), in_many=many,
         in_steps=None if absence is None or many is None else _in_steps(survey, absence, found, people, many),
         retention=[] if age is None else list(_retention(age, found, people)),
