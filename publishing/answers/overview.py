@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.estimators.differences import beyond_chance
+from ldpstream.estimators.differences import beyond_chance, chances
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers import sentences
@@ -30,14 +30,11 @@ class Card(NamedTuple):
     p: Publication
     before: Publication | None
     result: Frequencies
+    shares: FloatArray
     low: FloatArray
     high: FloatArray
     of: Differences
     clear: npt.NDArray[np.bool_]
-
-    @property
-    def shares(self) -> FloatArray:
-        return self.result.estimate().frequencies
 
 
 def cards_of(survey: Survey, found: Sequence[tuple[Attribute, Publication, Publication | None]], *, apart: bool) -> list[Card]:
@@ -49,8 +46,8 @@ def cards_of(survey: Survey, found: Sequence[tuple[Attribute, Publication, Publi
         earlier = Frequencies.nothing(attribute.k) if before is None else result_of(before, chosen, attribute.k)
         sides = (before or p, p), (earlier, result)
         of = differences_of(survey, *sides, chosen, PUBLISHED_LEVEL, apart=apart)
-        low, high = result.estimate().interval(PUBLISHED_LEVEL)
-        cards.append(Card(attribute, p, before, result, low, high, of, np.zeros(attribute.k, bool)))
+        interval, unmarked = result.estimate().interval(PUBLISHED_LEVEL), np.zeros(attribute.k, bool)
+        cards.append(Card(attribute, p, before, result, result.estimate().frequencies, *interval, of, unmarked))
     marks = beyond_chance(np.concatenate([card.of.p for card in cards]), 1 - PUBLISHED_LEVEL)
     ends = np.cumsum([card.attribute.k for card in cards])[:-1]
     return [card._replace(clear=clear) for card, clear in zip(cards, np.split(marks, ends), strict=True)]
@@ -84,11 +81,11 @@ class Changes:
         self._clear = np.concatenate([card.clear for card in cards])
         self._clearest = np.lexsort((-np.abs(self._differences), self._p)).tolist()  # the last key counts first
 
-    def text(self, verb: tuple[str, str]) -> str:
-        return sentences.change(self._name, self._differences, self._low, self._high, self._clear, self._clearest, verb)
+    def text(self, noun: str) -> str:
+        return sentences.change(self._name, self._differences, self._low, self._high, self._clear, self._clearest, noun)
 
     def _name(self, i: int) -> str:
-        return sentences.value_name(self.at(i).label, self.at(i).attribute)
+        return f"{self.at(i).attribute} {sentences.short(self.at(i).label)}"
 
     def clearest(self, n: int) -> list[Change]:
         return [self.at(i) for i in self._clearest[:n]]
@@ -103,15 +100,31 @@ class Changes:
 
 
 def present(cards: Sequence[Card]) -> str:
-    """A sentence about the first attribute of which the estimates tell something; pairs are left out."""
+    """A sentence about the clearest attributes, or about the first one of which the estimates tell something.
+
+    Pairs are left out. The probability that a value is wrongly called the most frequent is at most 5 % over all attributes.
+    """
+    told, medians, chance = [], [], []
     for card in cards:
         n, middle, name = card.attribute.k - (card.attribute.most or 0), card.p.numbers.get("p50"), card.attribute.name
         if card.attribute.pair is not None or too_few(card.p, card.attribute):
             continue
         if middle is not None and middle.low is not None and middle.high is not None:
-            return sentences.median(name, middle.value, middle.low, middle.high)
-        if not np.isnan(card.low + card.high).any():
-            return sentences.most_frequent(name, card.attribute.label, card.shares[:n], card.low[:n], card.high[:n])
+            medians.append(sentences.median(name, middle.value, middle.low, middle.high))
+        elif not np.isnan(card.low + card.high).any():
+            told.append(sentences.most_frequent(name, card.attribute.label, card.shares[:n], card.low[:n], card.high[:n]))
+            chance.append(chance_of_leader(card.shares[:n], card.result.estimate().standard_errors[:n]))
+    order = np.argsort(chance, kind="stable")
+    leaders = [told[i] for i in order[beyond_chance(np.array(chance))[order]]]
+    if told or medians:
+        return f"{'; '.join((medians[:1] + leaders)[: sentences.MOST] or told[:1])}."
     if any(card.result.interval_withheld for card in cards):
         return "the estimates have no intervals, so nothing can be said."
     return "too few reports to tell the values apart." if any(card.p.reports for card in cards) else "there are no reports."
+
+
+def chance_of_leader(shares: FloatArray, errors: FloatArray) -> float:
+    """A bound of the probability that a value leads by as much as the largest share, although another one is as frequent."""
+    others = np.arange(shares.size) != shares.argmax()
+    p = chances(shares.max() - shares[others], errors[shares.argmax()] + errors[others])
+    return float(min(1, p.max() * (shares.size - 1)))

@@ -146,8 +146,7 @@ class ApiResponses:
         if earlier is not None:
             lead = sentences.earlier(end_ms - start_ms, start_ms, earlier)
             lead = lead if query.against is None else f"Against {query.against or 'all people'}"
-            verb = ("changed", "changed") if query.against is None else ("differs", "differ")
-            said.append(schema.Sentence(lead=lead, text=changes.text(verb)))
+            said.append(schema.Sentence(lead=lead, text=changes.text("change" if query.against is None else "difference")))
         found = [shown(survey, card, query.find, query.top) for card in cards]
         return schema.Overview(
             survey=survey.name, span=query.span, cohort=query.cohort, against=query.against, confidence=PUBLISHED_LEVEL,

@@ -99,7 +99,7 @@ class Shares(OfSpan, frozen=True, kw_only=True):
     no estimate.
 
     `too_few`: the reports are too few to tell which values are more frequent. The 95 % intervals of the default estimator have
-    a point in common, and half of their width is on average more than 1 / k.
+    a point in common, and half of their width is on average at least 1 / k.
 
     `interval_withheld` is the reason why an estimate has no standard errors and no intervals: see `frequencies.Frequencies`.
     `numbers`: see `publication.Publication`. Their intervals always have a confidence of 0.95.

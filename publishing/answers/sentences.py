@@ -24,51 +24,47 @@ def most_frequent(name: str, label: Callable[[int], str], shares: FloatArray, lo
     """Names the values that can be the most frequent; the ends of the intervals are known."""
     order = np.argsort(-shares, kind="stable")
     close = [int(v) for v in order if v == order[0] or high[v] >= low[order[0]]]
-    shown = " or ".join(f"{_short(label(v))} ({percent(shares[v], low[v], high[v])})" for v in close[:MOST])
+    shown = " or ".join(f"{short(label(v))} ({percent(shares[v], low[v], high[v])})" for v in close[:MOST])
     if len(close) > MOST:
-        return f"{len(close)} of {shares.size} values of {name} are too close to call, such as {shown}."
-    return f"{shown} is the most frequent value of {name}{': too close to call' if len(close) > 1 else ''}."
+        return f"{len(close)} of {shares.size} values of {name} are too close to call, such as {shown}"
+    return f"{shown} is the most frequent value of {name}{': too close to call' if len(close) > 1 else ''}"
 
 
 def median(name: str, value: float, low: float, high: float) -> str:
     digits = _digits(high - low)
-    return f"the median of {name} is {value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})."
+    return f"the median of {name} is {value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})".replace("-", "−")
 
 
 def change(
     named: Callable[[int], str], differences: FloatArray, low: FloatArray, high: FloatArray, clear: npt.NDArray[np.bool_],
-    clearest: Sequence[int], verb: tuple[str, str],
+    clearest: Sequence[int], noun: str,
 ) -> str:  # fmt: skip
     """Names the clear differences over all attributes, or else the largest one.
 
     Args:
         named: the name of the value at an index of the arrays.
         clearest: all indices, in the order in which clear differences are named.
-        verb: what one difference did, and what several did: "changed", or "differs" and "differ".
+        noun: "change" or "difference".
     """
     known = ~np.isnan(low)
     if not known.any():
         return "there are no intervals, so nothing can be said."
 
     def shown(i: int) -> str:
-        return f"{named(i)} {points(differences[i], low[i], high[i])}"
+        return f"{named(i)}, {points(differences[i], low[i], high[i])}"
 
     first = [i for i in clearest if clear[i]]
     if not first:
         largest = int(np.argmax(np.where(known, np.abs(differences), -1)))
-        return f"nothing {verb[0]} beyond chance. The largest of {known.sum()} differences is {shown(largest)}."
+        return f"no {noun} is beyond chance. The largest of {known.sum()} is {shown(largest)}."
     parts = [shown(i) for i in first[:MOST]] + [f"{len(first) - MOST} more"] * (len(first) > MOST)
-    listed = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else parts[0]
-    return f"{listed} {verb[len(first) > 1]} beyond chance."
-
-
-def value_name(label: str, attribute: str) -> str:
-    return f"{_short(label)} of {attribute}"
+    count = f"1 {noun} is" if len(first) == 1 else f"{len(first)} {noun}s are"
+    return f"{count} beyond chance: {'; '.join(parts)}."
 
 
 def percent(share: float, low: float, high: float) -> str:
     digits = _digits(100 * (high - low))
-    return f"{100 * share:.{digits}f} %, {100 * low:.{digits}f} to {100 * high:.{digits}f}"
+    return "{} %, {} to {}".format(*(_signed(x, digits).removeprefix("+") for x in (share, low, high)))
 
 
 def points(difference: float, low: float, high: float) -> str:
@@ -105,14 +101,15 @@ def utc(time_ms: int) -> str:
 
 
 def _signed(share: float, digits: int) -> str:
-    return f"{round(100 * share, digits) + 0.0:+.{digits}f}".replace("-", "−")
+    points = round(100 * share, digits)
+    return f"{points:+.{digits}f}".replace("-", "−") if points else f"{0:.{digits}f}"
 
 
 def _digits(width: float) -> int:
-    return 0 if width >= 2 else min(9, math.ceil(-math.log10(max(width, 1e-9) / 2)))
+    return 0 if width >= 2 or width == 0 else min(9, math.ceil(-math.log10(max(width, 1e-9) / 2)))
 
 
-def _short(label: str) -> str:
+def short(label: str) -> str:
     """A label within a sentence: shortened, and isolated if it is written from right to left."""
     text = label if len(label) <= LONGEST else f"{label[:LONGEST]}…"
     return f"\u2068{text}\u2069" if any(bidirectional(character) in ("R", "AL") for character in text) else text

@@ -40,7 +40,7 @@ def too_few(p: Publication, attribute: Attribute) -> bool:
     n = attribute.k - (attribute.most or 0)
     low, high = (end[:n] for end in result_of(p, names_of(p)[0], attribute.k).estimate().interval(PUBLISHED_LEVEL))
     # NaN, from shares or intervals that are missing, makes the comparisons false
-    return bool(low.max() <= high.min() and (high - low).mean() / 2 > 1 / n)
+    return bool(low.max() <= high.min() and (high - low).mean() / 2 >= 1 / n)
 
 
 def ends_ms(survey: Survey, p: Publication) -> tuple[int, int]:

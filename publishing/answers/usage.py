@@ -155,7 +155,7 @@ def _a_day(survey: Survey, days: Attribute, found: Found, people: Mapping[int, N
         if mean is None or mean.value is None or mean.low is None or mean.high is None:
             rows.append(NO_ROW)
         else:
-            rows.append((n.value * mean.value / step_days, low * mean.low / step_days, high * mean.high / step_days))
+            rows.append((n.value * mean.value / step_days, low * max(0, mean.low) / step_days, high * mean.high / step_days))
     return _line(rows)
 
 

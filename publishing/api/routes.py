@@ -197,7 +197,7 @@ def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
 
 
 def _etag(of: Served) -> dict[str, str]:
-    return {"ETag": f'W/"{running_version()}-{crc32(msgspec.json.encode(of.source.progress())):x}"'}
+    return {"ETag": f'W/"{running_version()}-{crc32(of.survey.fingerprint + msgspec.json.encode(of.source.progress())):x}"'}
 
 
 def _answer(request: Request, document: Estimates, headers: dict[str, str] | None = None) -> Response:

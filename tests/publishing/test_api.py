@@ -372,6 +372,8 @@ def test_the_status_has_a_new_tag_after_each_publication_only() -> None:
             assert (answer.status_code, answer.json()["latest_step"]) == (200, step)
             assert answer.headers["etag"] != tag
             tag = answer.headers["etag"]
+    with TestClient(create_api(Served(msgspec.structs.replace(SURVEY, name="other"), results, dict))) as other:
+        assert other.get("/api/v1/status").headers["etag"] != tag
 
 
 def test_the_api_conforms_to_its_description(demo: Demo) -> None:

@@ -1,6 +1,6 @@
 // The differences of two times or of two cohorts: a chart below the histogram in its bars, and sentences.
 import { barChart, colour } from "./charts.js";
-import { $, capital, element, explained, grouped, isolated, number, numberChange, percent, points } from "./dom.js";
+import { $, capital, element, explained, grouped, isolated, number, percent, points, within } from "./dom.js";
 import { named } from "./quantiles.js";
 import { about, asked, comparisonQuery, earlier, linkFiles, state, subject } from "./state.js";
 import { periodOf } from "./times.js";
@@ -50,7 +50,7 @@ function words(c) {
     item.append(isolated(c.labels[i]), change(c, c.values[i]).replace(/^, \w+ /, ": "), ` (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`);
     return item;
   });
-  if (known) items.push(...Object.entries(c.numbers).map(([name, x]) => element("li", `${capital(named({ name }))}: ${numberChange(x)}${c.true_numbers[name] === undefined ? "" : `, truth ${number(c.true_numbers[name])}`}`)));
+  if (known) items.push(...Object.entries(c.numbers).map(([name, x]) => element("li", `${capital(named({ name }))}: ${within(x.value, x.low, x.high, true)}${c.true_numbers[name] === undefined ? "" : `, truth ${number(c.true_numbers[name])}`}`)));
   if (clear.length > MOST_LISTED) items.push(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
   $("comparison-list").replaceChildren(...items);
 }

@@ -1,5 +1,5 @@
 // The cross table of a pair of attributes, or of cohorts and values: a table whose cells are coloured by their share.
-import { $, capital, element, explained, grouped, percent, plural, silence, table } from "./dom.js";
+import { $, capital, element, explained, grouped, percent, plural, range, silence, table } from "./dom.js";
 import { linkFiles, state, tableQuery } from "./state.js";
 import { periodOf } from "./times.js";
 
@@ -16,18 +16,18 @@ const PARTS = {
 export const choices = (t) => Object.entries(PARTS).map(([name, part]) => [name, part.words(t)]);
 
 function cell(share, low, high, strongest, true_) {
-  const made = element("td", percent(share), { class: "number" });
+  const made = element("td", percent(share, low, high), { class: "number" });
   const known = share !== null && strongest > 0;
   if (known) made.style.background = `color-mix(in srgb, var(--accent) ${Math.round((STRONGEST * Math.max(0, Math.min(share, strongest))) / strongest)}%, var(--card))`;
-  if (low !== null) made.append(element("span", `${percent(low)} to ${percent(high)}`.replaceAll(" %", ""), { class: "ends" }));
+  if (low !== null) made.append(element("span", range(low, high).slice(0, -2), { class: "ends" }));
   if (true_ !== null) made.append(element("span", `truth ${percent(true_)}`, { class: "ends" }));
   return made;
 }
 
 function sum(side, i) {
   const { shares, low, high } = side.shares;
-  const made = element("td", percent(shares[i]), { class: "number sum" });
-  if (low[i] !== null) made.append(element("span", `${percent(low[i])} to ${percent(high[i])}`.replaceAll(" %", ""), { class: "ends" }));
+  const made = element("td", percent(shares[i], low[i], high[i]), { class: "number sum" });
+  if (low[i] !== null) made.append(element("span", range(low[i], high[i]).slice(0, -2), { class: "ends" }));
   return made;
 }
 
@@ -37,7 +37,7 @@ function tested(t) {
   if (t.interval_withheld) return box.replaceChildren(element("span", "No intervals and no test: the levels' histograms differ, so an estimate over all levels can be biased.", { class: "late" }));
   if (!t.independence) return box.replaceChildren("Too few reports for the ", explained("test of independence", "independence"), ".");
   const { p } = t.independence;
-  const chance = p < 1e-4 ? "less than 1 in 10,000" : percent(p, p < 0.1 ? 2 : 0);
+  const chance = p < 1e-4 ? "less than 1 in 10,000" : percent(p);
   const said = p < 0.05 ? `${capital(t.rows.name)} and ${t.columns.name} depend on each other` : "No clear dependence";
   return box.replaceChildren(`${said}: `, explained("the chance", "independence"), ` of a table at least this uneven, if the two were independent, is ${chance}.`);
 }

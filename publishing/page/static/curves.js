@@ -132,7 +132,7 @@ function readCurves(i) {
   const s = shown;
   $("legend").querySelectorAll(".now").forEach((box, j) => {
     const line = s.lines[j];
-    box.textContent = percent(line.frequencies[i]) + (line.low[i] === null ? "" : ` (${range(line.low[i], line.high[i])})`);
+    box.textContent = percent(line.frequencies[i], line.low[i], line.high[i]) + (line.low[i] === null ? "" : ` (${range(line.low[i], line.high[i])})`);
   });
   $("legend-when").hidden = !s.lines.length;
   const step = s.part[i] === null ? s.steps[i] : `${s.steps[i]} of survey ${s.part[i].survey}`;

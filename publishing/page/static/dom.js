@@ -12,10 +12,12 @@ export function element(tag, text = "", attributes = {}) {
 // A text in an isolate, so that a right-to-left text does not reorder the numbers beside it.
 export const isolated = (text) => element("bdi", text);
 
-// A share in per cent, with the same digits everywhere: one decimal, below 1 % two.
-export const percent = (x) => (x === null ? "–" : `${(100 * x).toFixed(Math.abs(x) < 0.00995 && Math.abs(x) >= 0.00005 ? 2 : 1)} %`.replace("-", "−"));
-// The ends of an interval of shares: "22.6 to 29.7 %".
-export const range = (low, high) => `${percent(low).slice(0, -2)} to ${percent(high)}`;
+// The decimals of a number whose interval has this width, as in the sentences of the API.
+const decimals = (width) => (width >= 2 || width === 0 ? 0 : Math.min(9, Math.ceil(-Math.log10(Math.max(width, 1e-9) / 2))));
+// A share in per cent, with the decimals that its interval warrants; without an interval one, below 1 % two.
+export const percent = (x, low = null, high = null) => (x === null ? "–" : `${withSign(100 * x, low === null ? (Math.abs(x) < 0.00995 && Math.abs(x) >= 0.00005 ? 2 : 1) : decimals(100 * (high - low))).replace("+", "")} %`);
+// The ends of an interval of shares: "22 to 29 %".
+export const range = (low, high) => `${percent(low, low, high).slice(0, -2)} to ${percent(high, low, high)}`;
 export const grouped = (x) => x.toLocaleString("en");
 export const capital = (text) => text[0].toUpperCase() + text.slice(1);
 export const plural = (n, one, many = `${one}s`) => `${grouped(n)} ${n === 1 ? one : many}`;
@@ -57,10 +59,12 @@ export const points = (x, size = x) => withSign(100 * x, size ? Math.min(6, Math
 
 // Number in the attribute's unit, with four digits.
 export const number = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 10 }).replace("-", "−"));
-// A difference of numbers with its interval, to two digits of the interval's width.
-export function numberChange({ value, low, high }) {
-  const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10((low === null ? Math.abs(value) : high - low) || 1))));
-  return withSign(value, digits) + (low === null ? "" : ` (${withSign(low, digits)} to ${withSign(high, digits)})`);
+// A number or a difference with the interval [low, high], such as "13 (6 to 23)", with the decimals that the interval warrants.
+export function within(x, low, high, signed = false) {
+  if (x === null || low === null) return signed ? withSign(x, 1) : number(x);
+  const digits = decimals(signed && low * high > 0 ? Math.min(high - low, 4 * Math.abs(low), 4 * Math.abs(high)) : high - low);
+  const write = (end) => (signed ? withSign(end, digits) : end.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−"));
+  return `${write(x)} (${write(low)} to ${write(high)})`;
 }
 
 const answers = new Map(); // the API's answers since the last publication, as promises, by path

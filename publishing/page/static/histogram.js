@@ -151,7 +151,7 @@ function read(i) {
   const truth = rows.truth ? `, truth ${percent(rows.truth[i])}` : "";
   let said = `no estimate, since ${nothing(shown)}`;
   if (rows.frequencies[i] !== null) {
-    said = `${percent(rows.frequencies[i])}, ${rows.low[i] === null ? "without an interval" : `between ${range(rows.low[i], rows.high[i])}${rows.dashed?.has(i) ? " (holds on average)" : ""}`}`;
+    said = `${percent(rows.frequencies[i], rows.low[i], rows.high[i])}, ${rows.low[i] === null ? "without an interval" : `between ${range(rows.low[i], rows.high[i])}${rows.dashed?.has(i) ? " (holds on average)" : ""}`}`;
   }
   $("readout").textContent = `${rows.labels[i]}: ${said}${truth}${change(compared, rows.values[i])}`;
 }
@@ -170,7 +170,8 @@ export function drawNumbers() {
   const at = new Map((compared?.values ?? []).map((value, i) => [value, i]));
   const made = rows.kept.slice(0, MOST_ROWS).map((i) => {
     const row = element("tr");
-    const numbers = [h.frequencies[i], h.standard_errors[i], h.low[i], h.high[i], ...(h.truth ? [h.truth[i]] : [])].map(percent);
+    const ends = [h.low[i], h.high[i]];
+    const numbers = [percent(h.frequencies[i], ...ends), percent(h.standard_errors[i]), ...ends.map((x) => percent(x, ...ends)), ...(h.truth ? [percent(h.truth[i])] : [])];
     if (compared) {
       const [c, j] = [compared, at.get(h.values[i])];
       const size = c.differences[j] ?? 0;

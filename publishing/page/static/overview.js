@@ -1,10 +1,9 @@
 // The first screen: the answer in sentences, and a card for each attribute.
-import { $, capital, element, isolated, number, numberChange, percent, plural, points, silence, TOO_FEW, withSign } from "./dom.js";
+import { $, capital, element, isolated, percent, plural, range, silence, TOO_FEW, within } from "./dom.js";
 import { address, overviewPath, state } from "./state.js";
 import { period } from "./times.js";
 
 const FEW = 20; // values that need no search
-const WIDE = 0.02; // width of an interval whose decimals say nothing
 const NUMBERS = { mean: "mean", p50: "median" };
 
 // The bar of a share with its interval. `most` is the share of a full bar.
@@ -31,17 +30,8 @@ function cellOf(text, clear = false) {
   return cell;
 }
 
-// The ends of an interval, in per cent or points: whole numbers, unless it is short or an end would be rounded to 0.
-function ends(low, high, write) {
-  if (low === null) return "";
-  const both = [100 * low, 100 * high];
-  const digits = high - low >= WIDE && both.every((x) => x === 0 || Math.round(x) !== 0) ? 0 : 1;
-  return ` (${both.map((x) => write(x, digits)).join(" to ")})`;
-}
-
-const plain = (x, digits) => x.toFixed(digits).replace("-", "−");
-const shareText = (x, low, high) => percent(x) + ends(low, high, plain);
-const changeText = (x, low, high) => (x === null ? "" : points(x, WIDE) + ends(low, high, withSign));
+const shareText = (x, low, high) => percent(x, low, high) + (low === null ? "" : ` (${range(low, high).slice(0, -2)})`);
+const changeText = (x, low, high) => (x === null ? "" : within(100 * x, low === null ? null : 100 * low, 100 * high, true));
 
 function headed(label) {
   const head = element("th", "", { scope: "row" });
@@ -58,10 +48,10 @@ function shareRow(card, i, most) {
 }
 
 function numberRow(card, info, name) {
-  const { value, low, high } = card.numbers[name];
+  const text = ({ value, low, high }, signed) => within(value, low, high, signed);
   const row = element("tr");
   row.append(headed(info.choices ? "mean number" : NUMBERS[name]), element("td"),
-    cellOf(number(value) + (low === null ? "" : ` (${number(low)} to ${number(high)})`)), cellOf(card.number_differences[name] ? numberChange(card.number_differences[name]) : ""));
+    cellOf(text(card.numbers[name])), cellOf(card.number_differences[name] ? text(card.number_differences[name], true) : ""));
   return row;
 }
 

@@ -1,7 +1,7 @@
 // The mean and the percentiles of an attribute's numbers: of the chosen step, and over time.
 import { colourOf, lineChart } from "./charts.js";
 import { thinned } from "./curves.js";
-import { $, capital, element, explained, number, silence } from "./dom.js";
+import { $, capital, element, explained, number, silence, within } from "./dom.js";
 import { asked, linkFiles, numbersQuery, state, subject } from "./state.js";
 import { opens, periodOf } from "./times.js";
 
@@ -54,7 +54,7 @@ function here() {
 function read(i) {
   $("quantiles-legend").querySelectorAll(".now").forEach((box, j) => {
     const line = shown.lines[j];
-    box.textContent = number(line.values[i]) + (line.low[i] === null ? "" : ` (${number(line.low[i])} to ${number(line.high[i])})`) + (line.truth && line.truth[i] !== null ? `, truth ${number(line.truth[i])}` : "");
+    box.textContent = within(line.values[i], line.low[i], line.high[i]) + (line.truth && line.truth[i] !== null ? `, truth ${number(line.truth[i])}` : "");
   });
   $("quantiles-period").textContent = periodOf({ start_ms: shown.start_ms[i], end_ms: shown.end_ms[i], step: shown.steps[i] });
 }

@@ -10,8 +10,10 @@ from msgspec import UNSET, UnsetType
 from playwright.sync_api import FloatRect, Locator, Page, expect
 
 from lab.pictures import shrink
+from ldpstream.estimators.estimate import Estimate
 from ldpstream.promises.outlook import spent
 from ldpstream.publishing.answers.responses import Truths
+from ldpstream.publishing.answers.sentences import percent
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.catalogue import estimators
@@ -74,6 +76,12 @@ def unfold(page: Page, *folds: str) -> None:
 
 def choose_span(page: Page, span: str) -> None:
     page.locator("#span label", has=page.locator(f"input[value={span}]")).click()
+
+
+def written(estimate: Estimate, value: int) -> str:
+    """The share of a value, with the digits of its interval, as in the sentences."""
+    low, high = estimate.interval()
+    return percent(estimate.frequencies[value], low[value], high[value]).partition(",")[0]
 
 
 def shoot(page: Page, name: str) -> None:

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from ldpstream.mechanisms.wording import up
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.device_chance import guesses
+from ldpstream.publishing.answers.sentences import percent
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics
@@ -23,6 +24,7 @@ from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
 
+from . import page_rig as rig
 from .page_rig import HONEST, SAMPLES, SURVEY, OpenPage, box_of, choose_span, extend, many, served, shoot, silent, unfold
 
 GUESSES = guesses(SURVEY, 0, SURVEY.mechanisms[0][0], 6)
@@ -47,7 +49,8 @@ def test_the_first_screen_answers(demo: tuple[Demo, str], open_page: OpenPage) -
     assert box_of(rows.last)["y"] < 800
     screen = answer["attributes"][0]
     assert rows.locator("th").all_inner_texts() == screen["labels"]
-    assert rows.first.locator("td").nth(1).inner_text().startswith(f"{100 * screen['frequencies'][0]:.1f} % (")
+    share, _, ends = percent(*(screen[name][0] for name in ("frequencies", "low", "high"))).partition(", ")
+    assert rows.first.locator("td").nth(1).inner_text() == f"{share} ({ends})"
     assert card(page, "latency_ms").locator("tbody th").all_inner_texts()[:2] == ["mean", "median"]
     chances = [chance["text"] for chance in page.request.get(f"{url}api/v1/survey").json()["label"]["chances"]]
     assert page.locator("#chances strong").all_inner_texts() == [*chances[:2], chances[3]]
@@ -142,7 +145,7 @@ def test_an_attributes_page_shows_estimates_and_privacy(demo: tuple[Demo, str], 
     found, truth = p.estimators["eb"].estimate(), pipeline.truth.of(p).shares
     assert truth is not None
     assert row[0] == SURVEY.attributes[0].label(0)
-    assert row[1] == f"{100 * found.frequencies[0]:.1f} %"
+    assert row[1] == rig.written(found, 0)
     assert row[5] == f"{100 * truth[0]:.1f} %"
 
 

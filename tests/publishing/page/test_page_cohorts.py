@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import OpenPage, served, unfold
+from .page_rig import OpenPage, served, unfold, written
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -65,7 +65,7 @@ def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
     assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 01:00–03:00 UTC (step 2), empirical Bayes (default). ")
     row = page.locator("#values tbody tr").first.inner_text().replace("−", "-").split("\t")
     new, old = (rig.published("screen", "window", rig.STEPS - 1, cohort).estimators["eb"].estimate() for cohort in (NEW, OLD))
-    assert row[1] == f"{100 * new.frequencies[0]:.1f} %"
+    assert row[1] == written(new, 0)
     assert float(row[5]) == pytest.approx(100 * (new.frequencies[0] - old.frequencies[0]), abs=0.06)
     with page.expect_download() as download:
         page.locator("#comparison-csv").click()

@@ -13,7 +13,7 @@ from ldpstream.publishing.estimates.publication import Jump
 from ldpstream.publishing.progress import Progress
 from ldpstream.services.demo import Demo
 
-from .page_rig import OpenPage, choose_span, extend, many, served, silent, unfold
+from .page_rig import OpenPage, choose_span, extend, many, served, silent, unfold, written
 
 
 def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -41,7 +41,7 @@ def test_the_filtered_curve_has_one_estimator(demo: tuple[Demo, str], open_page:
         assert "post" not in href
         assert page.request.get(urljoin(url, href)).ok
     row = page.locator("#values tr").nth(1).inner_text().split("\t")
-    assert row[1] == f"{100 * p.estimators['filter'].estimate().frequencies[0]:.1f} %"
+    assert row[1] == written(p.estimators["filter"].estimate(), 0)
     assert "Filter (all steps), the 5 most frequent values" in page.locator("#series-hint").inner_text()
     (said,) = page.locator("#changes li").all_inner_texts()
     assert re.fullmatch(
@@ -100,7 +100,7 @@ def test_a_jump_is_listed_and_marked_in_its_values_colour(open_page: OpenPage, w
             "1 jumped by −0.32 percentage points (−0.40 to −0.24) at 5 Jan 2026, 00:04–00:05 UTC (step 4)",
         ]
         legend = page.locator("#legend li")
-        assert legend.all_inner_texts()[0] == "4 50.0 % (48.0 to 52.0 %) ×"
+        assert legend.all_inner_texts()[0] == "4 50 % (48 to 52 %) ×"
         shown = "e => getComputedStyle(e).backgroundColor"
         colour = legend.first.locator(".key").evaluate(shown)
         assert changes.first.locator(".key").evaluate(shown) == colour
@@ -132,9 +132,8 @@ def test_the_curve_predicts_a_step_without_reports(open_page: OpenPage) -> None:
         assert (page.locator("#histogram").get_attribute("aria-label") or "").startswith("Histogram of a00, 10 values.")
         page.locator("#histogram").focus()
         page.keyboard.press("ArrowRight")
-        frequency = predicted.estimators["filter"].frequencies[0]
-        assert frequency is not None
-        assert page.locator("#readout").inner_text().startswith(f"0: {100 * frequency:.1f} %, between ")
+        share = written(predicted.estimators["filter"].estimate(), 0)
+        assert page.locator("#readout").inner_text().startswith(f"0: {share}, between ")
         hint = page.locator("#series-hint").inner_text()
         assert "the 5 most frequent values, with" in hint
         assert hint.endswith("A step without reports is predicted from earlier steps.")

@@ -4,17 +4,13 @@ import re
 
 from playwright.sync_api import expect
 
+from ldpstream.publishing.answers import sentences
 from ldpstream.publishing.estimates.frequencies import NUMBERS
 from ldpstream.services.demo import Demo
 
 from .page_rig import SURVEY, OpenPage, choose_span
 
 LATENCY = "latency_ms"  # the demo's attribute with bins
-
-
-def shown(x: float) -> str:
-    """The number with four digits, as on the page."""
-    return f"{float(f'{x:.4g}'):,.10f}".rstrip("0").rstrip(".")
 
 
 def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], open_page: OpenPage) -> None:
@@ -30,8 +26,8 @@ def test_the_page_shows_the_mean_and_the_percentiles(demo: tuple[Demo, str], ope
             number = p.numbers[name]
             assert number.low is not None
             assert number.high is not None
-            text = f"{shown(number.value)} ({shown(number.low)} to {shown(number.high)})"
-            text += f", truth {shown(pipeline.truth.of(p).numbers[name])}"
+            text = sentences.median(name, number.value, number.low, number.high).rpartition(" is ")[2]
+            text += f", truth {pipeline.truth.of(p).numbers[name]:.4g}"
             assert text in item.inner_text(), (span, name)
     with page.expect_download() as download:
         page.locator("#quantiles-csv").click()

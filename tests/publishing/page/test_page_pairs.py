@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from lab.pictures import shrink
-from ldpstream.publishing.estimates.cross_table import CrossTable
+from ldpstream.publishing.answers.sentences import percent
+from ldpstream.publishing.estimates.cross_table import CrossTable, TableShares
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.services.demo import Demo
 from tests.pair_survey import pair_survey
@@ -42,9 +43,14 @@ def published(demo: Demo, span: str) -> Publication:
     return found
 
 
-def percent(share: float | None) -> str:
+def shown_share(of: TableShares, i: int) -> tuple[str, str]:
+    """A share and its interval, with the digits of the interval."""
+    share, low, high = of.shares[i], of.low[i], of.high[i]
     assert share is not None
-    return f"{100 * share:.1f}".replace("-", "−")
+    assert low is not None
+    assert high is not None
+    text, _, ends = percent(share, low, high).partition(", ")
+    return text, ends
 
 
 def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo) -> None:
@@ -56,15 +62,13 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
         "mode ↓ zone →", "0 to 2", "2 to 5", "5 to 50", "all"
     ]  # fmt: skip
     first = page.locator("#cross-table tbody tr").nth(0).locator("td").nth(0)
-    low, high = table.cells.low[0], table.cells.high[0]
-    expect(first).to_contain_text(f"{percent(table.cells.shares[0])} %")
-    expect(first).to_contain_text(f"{percent(low)} to {percent(high)}")
+    expect(first).to_contain_text("".join(shown_share(table.cells, 0)))
     expect(first).to_contain_text("truth")
     expect(page.locator("#cross-test")).to_contain_text("Mode and zone depend on each other")
     expect(page.locator("#cross-table tbody tr")).to_have_count(4)
-    expect(page.locator("#cross-table tbody tr").nth(3)).to_contain_text(percent(table.columns.shares[1]))
+    expect(page.locator("#cross-table tbody tr").nth(3)).to_contain_text(shown_share(table.columns, 1)[0])
     page.select_option("#cross-part", label="within each mode")
-    expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
+    expect(first).to_contain_text(shown_share(table.within_rows, 0)[0])
     address = wait_for_address(page, lambda found: found.get("table") == "rows")
     assert address["attribute"] == "mode_by_zone"
     other = open_page(page.url)
@@ -78,9 +82,9 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     query = parameters(page.locator("#cross-csv").get_attribute("href") or "")
     assert (query["span"], query["step"]) == ("window", "2")
     page.select_option("#cross-part", label="within each zone")
-    expect(first).to_contain_text(f"{percent(table.within_columns.shares[0])} %")
+    expect(first).to_contain_text(shown_share(table.within_columns, 0)[0])
     page.go_back()
-    expect(first).to_contain_text(f"{percent(table.within_rows.shares[0])} %")
+    expect(first).to_contain_text(shown_share(table.within_rows, 0)[0])
     page.close()
     other.close()
 
