@@ -126,5 +126,4 @@ def present(cards: Sequence[Card]) -> str:
 def chance_of_leader(shares: FloatArray, errors: FloatArray) -> float:
     """A bound of the probability that a value leads by as much as the largest share, although another one is as frequent."""
     others = np.arange(shares.size) != shares.argmax()
-    p = chances(shares.max() - shares[others], errors[shares.argmax()] + errors[others])
-    return float(min(1, p.max() * (shares.size - 1)))
+    return float(others.sum() * chances(shares.max() - shares[others], errors[shares.argmax()] + errors[others]).max())

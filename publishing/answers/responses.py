@@ -139,20 +139,18 @@ class ApiResponses:
         after, before = cards[0].p, next((card.before for card in cards if card.before is not None), None)
         start_ms, end_ms = ends_ms(survey, after)
         earlier = None if before is None else ends_ms(survey, before)
-        changes = Changes(cards)
-        lead = sentences.period(end_ms - start_ms, end_ms, after.step == self.latest_step())
+        changes, lead = Changes(cards), sentences.period(end_ms - start_ms, end_ms, after.step == self.latest_step())
         parts = (lead, "filtered" if after.span == "filtered" else None, query.cohort)
         said = [schema.Sentence(lead=", ".join(filter(None, parts)), text=present(cards))]
         if earlier is not None:
             lead = sentences.earlier(end_ms - start_ms, start_ms, earlier)
             lead = lead if query.against is None else f"Against {query.against or 'all people'}"
             said.append(schema.Sentence(lead=lead, text=changes.text("change" if query.against is None else "difference")))
-        found = [shown(survey, card, query.find, query.top) for card in cards]
         return schema.Overview(
             survey=survey.name, span=query.span, cohort=query.cohort, against=query.against, confidence=PUBLISHED_LEVEL,
             step=after.step, start_ms=start_ms, end_ms=end_ms, before_step=None if before is None else before.step,
             before_start_ms=None if earlier is None else earlier[0], before_end_ms=None if earlier is None else earlier[1],
-            sentences=said, attributes=[one for one in found if one is not None],
+            sentences=said, attributes=[one for c in cards if (one := shown(survey, c, query.find, query.top)) is not None],
             changes=[] if before is None else changes.clearest(query.top),
         )  # fmt: skip
 

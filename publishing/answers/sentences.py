@@ -31,7 +31,7 @@ def most_frequent(name: str, label: Callable[[int], str], shares: FloatArray, lo
 
 
 def median(name: str, value: float, low: float, high: float) -> str:
-    digits = _digits(high - low)
+    digits = max(_digits(high - low), int(0.5 in (low % 1, high % 1)))  # an end between two whole numbers has a decimal
     return f"the median of {name} is {value:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})".replace("-", "−")
 
 
@@ -84,9 +84,8 @@ def duration(of_ms: int) -> str:
 def period(of_ms: int, end_ms: int, latest: bool) -> str:
     """The name of a period, such as "This week", "These 36 hours" or "Week to 17 Nov 2026, 00:00 UTC"."""
     name = duration(of_ms)
-    if latest:
-        return f"{'These' if name[0].isdigit() else 'This'} {name}"
-    return f"{name[0].upper()}{name[1:]} to {utc(end_ms)}"
+    now = f"{'These' if name[0].isdigit() else 'This'} {name}"
+    return now if latest else f"{name[0].upper()}{name[1:]} to {utc(end_ms)}"
 
 
 def earlier(of_ms: int, start_ms: int, before: tuple[int, int]) -> str:

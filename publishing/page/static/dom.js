@@ -62,8 +62,12 @@ export const number = (x) => (x === null ? "–" : Number(x.toPrecision(4)).toLo
 // A number or a difference with the interval [low, high], such as "13 (6 to 23)", with the decimals that the interval warrants.
 export function within(x, low, high, signed = false) {
   if (x === null || low === null) return signed ? withSign(x, 1) : number(x);
-  const digits = decimals(signed && low * high > 0 ? Math.min(high - low, 4 * Math.abs(low), 4 * Math.abs(high)) : high - low);
-  const write = (end) => (signed ? withSign(end, digits) : end.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace("-", "−"));
+  const known = decimals(signed && low * high > 0 ? Math.min(high - low, 4 * Math.abs(low), 4 * Math.abs(high)) : high - low);
+  const digits = Math.max(known, [low, high].some((end) => Math.abs(end % 1) === 0.5) ? 1 : 0); // an end between two whole numbers
+  const write = (end) => {
+    const shown = Number(end.toFixed(digits));
+    return `${shown < 0 ? "−" : signed && shown > 0 ? "+" : ""}${Math.abs(shown).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
+  };
   return `${write(x)} (${write(low)} to ${write(high)})`;
 }
 

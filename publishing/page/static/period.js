@@ -58,7 +58,7 @@ export function offerPeriod() {
   $("cohort-label").hidden = !cohort;
   if (cohort) {
     $("cohort-name").textContent = capital(cohort.name);
-    offer($("cohort"), [["", `all ${cohort.name}s`], ...cohort.values.map((name, i) => [`${i}`, `${cohort.name} ${name}`])], state.cohort === null ? "" : `${cohort.values.indexOf(state.cohort)}`);
+    offer($("cohort"), [["", "all people"], ...cohort.values.map((name, i) => [`${i}`, `${cohort.name} ${name}`])], state.cohort === null ? "" : `${cohort.values.indexOf(state.cohort)}`);
   }
   $("follow").checked = state.follow;
   $("before-label").hidden = state.before === null;

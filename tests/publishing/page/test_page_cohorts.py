@@ -23,7 +23,7 @@ def url() -> Iterator[str]:
 def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -> None:
     page = open_page(f"{url}?attribute=latency_ms&span=filtered&estimator=mi")
     assert page.locator("#cohort-name").inner_text() == "Version"
-    assert page.locator("#cohort option").all_inner_texts() == ["all versions", *(f"version {c}" for c in rig.COHORT.values)]
+    assert page.locator("#cohort option").all_inner_texts() == ["all people", *(f"version {c}" for c in rig.COHORT.values)]
     unfold(page)
     everybody = page.locator("#values").inner_text()
     page.select_option("#cohort", label=f"version {NEW}")
@@ -46,7 +46,7 @@ def test_a_cohort_is_chosen_and_a_link_shows_it(url: str, open_page: OpenPage) -
     other = open_page(page.url)
     assert shown(other) == shown(page)
     assert findings(other) == []
-    page.select_option("#cohort", label="all versions")
+    page.select_option("#cohort", label="all people")
     expect(page.locator("#attribute-title")).to_have_text("latency_ms")
     assert "filtered" in page.locator("#span label:visible").all_inner_texts()
     page.go_back()
