@@ -21,7 +21,7 @@ def read(url: str) -> "pl.DataFrame":
         ImportError: if Polars is not installed.
         OSError: if the server does not answer, or refuses the request.
 
-    >>> read("http://127.0.0.1:8080/api/v1/attributes/screen/series.csv?last=100")  # doctest: +SKIP
+    For example: `read("http://127.0.0.1:8080/api/v1/attributes/screen/series.csv?last=100")`.
     """
     import polars as pl  # an extra of the package
 
