@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         quantiles,
     )
     from ldpstream.mechanisms import ledger, mechanism
-    from ldpstream.publishing.history.frame import read
+    from ldpstream.publishing.api.frame import read
     from ldpstream.surveys import load_survey
 
 __version__ = "0.1.0"
@@ -32,7 +32,7 @@ _HOMES = {
     "mechanism": "mechanisms",
     "ledger": "mechanisms.ledger",
     "load_survey": "surveys",
-    "read": "publishing.history.frame",
+    "read": "publishing.api.frame",
 }
 
 
