@@ -60,7 +60,7 @@ class AsyncSender:
         The calls run one after the other, also while reports are being sent. A call that has begun is never undone.
 
         Raises:
-            What the function raises; RuntimeError: after the end of the block.
+            RuntimeError: after the end of the block. The errors of the function pass through.
         """
         return await self._off_loop(self._storing, lambda: function(*args, **kwargs))
 

@@ -72,7 +72,7 @@ def year(installations: int, seed: int, steps: int = STEPS, survey: Survey | Non
 
 
 class Truth:
-    """What is true at a step.
+    """The true numbers of a step.
 
     Attributes:
         present: the people who used the application.

@@ -100,8 +100,8 @@ def utc(time_ms: int) -> str:
 
 
 def _signed(share: float, digits: int) -> str:
-    points = round(100 * share, digits)
-    return f"{points:+.{digits}f}".replace("-", "−") if points else f"{0:.{digits}f}"
+    rounded = round(100 * share, digits)
+    return f"{rounded:+.{digits}f}".replace("-", "−") if rounded else f"{0:.{digits}f}"
 
 
 def _digits(width: float) -> int:

@@ -16,7 +16,7 @@ MOST_NOTES, LONGEST = 1000, 200  # notes, and characters of a note
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened at a time, such as a release, in Unix milliseconds."""
+    """An event, such as a release, and its time in Unix milliseconds."""
 
     at_ms: int
     text: str

@@ -1,1 +1,1 @@
-"""What a person answered and sees: consent, question, preview and journal."""
+"""The person's answer, and all that the device shows to the person: consent, question, preview and journal."""
