@@ -40,8 +40,7 @@ pub use mechanism::draws::{Random, SystemRandom};
 pub use send::Answer;
 #[cfg(feature = "relay")]
 pub use send::relay::Relay;
-#[cfg(feature = "send")]
-pub use send::sender::{Attempt, Sender, Way};
+pub use send::sender::{Attempt, Request, Response, Sender, Transport, Way};
 pub use store::Store;
 pub use store::state::Budget;
 pub use survey::value::Value;

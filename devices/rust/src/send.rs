@@ -1,8 +1,9 @@
 //! The way to a gateway: which answers are final, and when to try again. See `docs/reference/write_a_device.md`.
 
+#[cfg(feature = "send")]
+mod http;
 #[cfg(feature = "relay")]
 pub(crate) mod relay;
-#[cfg(feature = "send")]
 pub(crate) mod sender;
 
 use std::time::SystemTime;
@@ -41,7 +42,6 @@ impl Answer {
     }
 
     /// No answer, and the reason.
-    #[cfg(feature = "send")]
     pub(crate) fn none(reason: String) -> Answer {
         Answer { counts: None, retry_after: 0.0, reason: Some(reason) }
     }

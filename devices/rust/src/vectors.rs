@@ -441,7 +441,7 @@ fn relay_requests() {
     let survey = Survey::from_json(life.survey.to_string().as_bytes()).unwrap();
     for case in cases::<RelayRequest>("relay_requests") {
         let relay = Relay::new("https://relay.example", &case.gateway, &case.keys).unwrap();
-        let way = RelayWay::new(relay.clone(), &survey, case.token, ureq::Agent::new_with_defaults());
+        let way = RelayWay::new(relay.clone(), &survey, case.token);
         let message = way.message(&hex::decode(&case.envelope).unwrap(), &case.key);
         assert_eq!(hex::encode(&message), case.message);
         let private = hex::decode(&case.gateway_private).unwrap();

@@ -5,7 +5,7 @@ use crate::encoding::base64;
 use crate::encoding::envelope::seal;
 use crate::error::{Error, Result};
 use crate::send::Answer;
-use crate::send::sender::{ENVELOPE_TYPE, exchange, require_url};
+use crate::send::sender::{ENVELOPE_TYPE, Request, Transport, USER_AGENT, require_url};
 use crate::survey::Survey;
 use aes_gcm::aead::{Aead, KeyInit};
 use aes_gcm::{Aes128Gcm, Nonce};
@@ -15,7 +15,6 @@ use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
 use hpke::{Deserializable, Kem, OpModeS, Serializable, setup_sender};
 use sha2::Sha256;
-use ureq::Agent;
 
 const REQUEST_LABEL: &[u8] = b"message/bhttp request\0";
 const RESPONSE_LABEL: &[u8] = b"message/bhttp response";
@@ -37,7 +36,6 @@ pub struct Relay {
 
 pub(crate) struct RelayWay {
     relay: Relay,
-    agent: Agent,
     token: Option<String>,
     largest: usize, // of the survey's envelopes
 }
@@ -55,14 +53,13 @@ impl Relay {
     /// `Value` if a URL is malformed, or `keys` has no configuration with X25519, HKDF-SHA256 and AES-128-GCM.
     pub fn new(url: &str, gateway: &str, keys: &str) -> Result<Relay> {
         require_url(url)?;
-        let read = require_url(gateway)?;
-        if read.path() != "/" && !read.path().is_empty() {
+        let (scheme, authority, path) = require_url(gateway)?;
+        if !["", "/"].contains(&path) {
             return Err(Error::Value("a gateway behind a relay must have a URL without a path".into()));
         }
         let found = base64::decode(keys).and_then(|document| first_key(&document));
         let (key_id, public) = found.ok_or_else(|| Error::Value("keys must be a key configuration in base64".into()))?;
-        let (scheme, authority) = (read.scheme_str().unwrap_or_default().into(), read.authority().map(|one| one.to_string()));
-        let relay = Relay { url: url.into(), scheme, authority: authority.unwrap_or_default(), key_id, public };
+        let relay = Relay { url: url.into(), scheme: scheme.into(), authority: authority.into(), key_id, public };
         relay.seal(b"").map(|_| relay)
     }
 
@@ -107,8 +104,8 @@ impl Exchange {
 }
 
 impl RelayWay {
-    pub(crate) fn new(relay: Relay, survey: &Survey, token: Option<String>, agent: Agent) -> RelayWay {
-        RelayWay { relay, agent, token, largest: survey.largest_envelope() }
+    pub(crate) fn new(relay: Relay, survey: &Survey, token: Option<String>) -> RelayWay {
+        RelayWay { relay, token, largest: survey.largest_envelope() }
     }
 
     /// The binary HTTP request (RFC 9292) with a report, with zeros up to the size of the survey's largest request.
@@ -139,16 +136,16 @@ impl RelayWay {
         message
     }
 
-    pub(crate) fn post(&self, report: &Waiting) -> Result<Answer> {
+    pub(crate) fn post(&self, transport: &dyn Transport, report: &Waiting) -> Result<Answer> {
         let (capsule, keys) = self.relay.seal(&self.message(&report.envelope, &report.key))?;
-        let request = self.agent.post(&self.relay.url).header("Content-Type", "message/ohttp-req");
-        Ok(match exchange(request, &capsule) {
+        let headers = vec![USER_AGENT, ("Content-Type", "message/ohttp-req")];
+        Ok(match transport.post(&Request { url: &self.relay.url, headers, body: &capsule }) {
             Err(reason) => Answer::none(reason),
-            Ok((200, _, body)) => match keys.open(&body) {
+            Ok(told) if told.status == 200 => match keys.open(&told.body) {
                 Some((status, told, body)) => Answer::read(status, told.as_deref(), None, &body),
                 None => Answer::none("an answer that is not the gateway's".into()),
             },
-            Ok((status, ..)) => Answer::none(format!("status {status} of the relay")),
+            Ok(told) => Answer::none(format!("status {} of the relay", told.status)),
         })
     }
 }

@@ -1,19 +1,21 @@
 //! Sends a device's reports to a gateway, and decides when: see `docs/reference/write_a_device.md`.
 
-use crate::device::{Device, Waiting, now_ms};
+#[cfg(feature = "relay")]
+use crate::device::now_ms;
+use crate::device::{Device, Waiting};
 use crate::error::{Error, Result};
 use crate::mechanism::draws::{Draws, SystemRandom};
 use crate::send::Answer;
 #[cfg(feature = "relay")]
 use crate::send::relay::{Relay, RelayWay};
+#[cfg(feature = "relay")]
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::time::Duration;
-use ureq::Agent;
-use ureq::http::{HeaderMap, Uri};
 
-const ANSWER: Duration = Duration::from_secs(15); // longer than the gateway's own time limits
-const MOST_ANSWER_BYTES: u64 = 1 << 20;
 const LONGEST_PAUSE: f64 = 300.0;
+/// The same for all devices.
+pub(crate) const USER_AGENT: (&str, &str) = ("User-Agent", "ldpstream");
 pub(crate) const ENVELOPE_TYPE: &str = "application/vnd.ldpstream.envelope";
 
 /// Where the reports go.
@@ -43,14 +45,54 @@ pub struct Attempt {
     pub reasons: Vec<String>,
 }
 
+/// A request to the gateway or the relay; its method is POST.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// The whole address.
+    pub url: &'a str,
+    /// The names and values of all headers but those of the body's length and the host.
+    pub headers: Vec<(&'static str, &'a str)>,
+    /// The bytes to send.
+    pub body: &'a [u8],
+}
+
+/// What came back.
+#[derive(Debug, Clone, Default)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header `Retry-After`.
+    pub retry_after: Option<String>,
+    /// The header `Date`.
+    pub date: Option<String>,
+    /// The body, at most 1 MiB of it.
+    pub body: Vec<u8>,
+}
+
+/// An HTTP client: the crate's own, with the feature `send`, or one of the program.
+///
+/// It uses a new connection for each request, because one connection would join the reports of a device. It follows no redirect,
+/// and waits at most 15 seconds.
+pub trait Transport: Send {
+    /// Posts one request.
+    ///
+    /// # Errors
+    /// One line without the request's content says why there is no answer. After "timeout", the attempt ends.
+    fn post(&self, request: &Request<'_>) -> std::result::Result<Response, String>;
+}
+
 /// Sends the reports of one device. All attempts for a report carry its key, so that the report counts at most once.
-pub struct Sender<'a> {
-    device: &'a Device,
+///
+/// `D` is a reference to the device, or an `Arc` for a sender that lives as long as the program.
+pub struct Sender<D: Deref<Target = Device>> {
+    device: D,
+    transport: Box<dyn Transport>,
     posts: Posts,
+    #[cfg(feature = "relay")]
     next_ms: BTreeMap<String, i64>, // through a relay: key → the new moment of a report that was due
 }
 
-impl std::fmt::Debug for Sender<'_> {
+impl<D: Deref<Target = Device>> std::fmt::Debug for Sender<D> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str("<Sender>")
     }
@@ -59,7 +101,6 @@ impl std::fmt::Debug for Sender<'_> {
 enum Posts {
     Local,
     Direct {
-        agent: Agent,
         url: String,
         token: Option<String>,
     },
@@ -67,15 +108,24 @@ enum Posts {
     Relay(RelayWay),
 }
 
-impl<'a> Sender<'a> {
+impl<D: Deref<Target = Device>> Sender<D> {
     /// Prepares the sending of a device's reports.
+    ///
+    /// # Errors
+    /// As for [`Sender::with`].
+    #[cfg(feature = "send")]
+    pub fn new(device: D, way: Way, token: Option<&str>) -> Result<Sender<D>> {
+        Self::with(device, way, token, Box::new(crate::send::http::Http::new()))
+    }
+
+    /// The same with the program's own HTTP client.
     ///
     /// The token is the gateway's bearer token, if it needs one. Behind a relay, all devices must have the same token.
     ///
     /// # Errors
     /// `RelayRequired` if the survey requires a relay and the way has none; `Value` if a URL is malformed, or the survey
     /// requires no relay and the way has one.
-    pub fn new(device: &'a Device, way: Way, token: Option<&str>) -> Result<Sender<'a>> {
+    pub fn with(device: D, way: Way, token: Option<&str>, transport: Box<dyn Transport>) -> Result<Sender<D>> {
         let (survey, token) = (device.survey(), token.map(str::to_owned));
         let (local, relayed) = (matches!(way, Way::Local), !matches!(way, Way::Direct(_) | Way::Local));
         if survey.text.relay.is_some() != relayed && !local {
@@ -88,13 +138,19 @@ impl<'a> Sender<'a> {
         let posts = match way {
             Way::Direct(url) => {
                 require_url(&url)?;
-                Posts::Direct { agent: agent(ANSWER), url: format!("{}/v1/reports", url.trim_end_matches('/')), token }
+                Posts::Direct { url: format!("{}/v1/reports", url.trim_end_matches('/')), token }
             }
             Way::Local => Posts::Local,
             #[cfg(feature = "relay")]
-            Way::Relay(relay) => Posts::Relay(RelayWay::new(relay, survey, token, agent(ANSWER))),
+            Way::Relay(relay) => Posts::Relay(RelayWay::new(relay, survey, token)),
         };
-        Ok(Sender { device, posts, next_ms: BTreeMap::new() })
+        Ok(Sender {
+            device,
+            transport,
+            posts,
+            #[cfg(feature = "relay")]
+            next_ms: BTreeMap::new(),
+        })
     }
 
     /// Sends every waiting report once; through a relay, at most one report whose moment has come. Settles the reports whose
@@ -151,9 +207,9 @@ impl<'a> Sender<'a> {
         }
         let answer = match &self.posts {
             Posts::Local => Answer { counts: Some(true), retry_after: 0.0, reason: None },
-            Posts::Direct { agent, url, token } => post(agent, url, token.as_deref(), report),
+            Posts::Direct { url, token } => post(&*self.transport, url, token.as_deref(), report),
             #[cfg(feature = "relay")]
-            Posts::Relay(relay) => relay.post(report)?,
+            Posts::Relay(relay) => relay.post(&*self.transport, report)?,
         };
         if answer.counts.is_some() {
             self.device.settle(&report.key)?;
@@ -221,51 +277,59 @@ fn share() -> Result<f64> {
     Ok(Draws(&mut SystemRandom).below(1 << 32)? as f64 / 2f64.powi(32))
 }
 
-pub(crate) fn require_url(url: &str) -> Result<Uri> {
-    let plain = url.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && !b"@?#".contains(&byte));
-    let read: Option<Uri> = url.parse().ok().filter(|_| plain);
-    let read = read.filter(|read| read.host().is_some() && matches!(read.scheme_str(), Some("http" | "https")));
+/// The scheme, authority and path of a URL.
+type Url<'a> = (&'static str, &'a str, &'a str);
+
+pub(crate) fn require_url(url: &str) -> Result<Url<'_>> {
     let told = url.rsplit('@').next().unwrap_or_default();
-    read.ok_or_else(|| Error::Value(format!("a URL must be http[s]://host[:port][/path] without a user name, got {told:?}")))
+    let text = || format!("a URL must be http[s]://host[:port][/path] without a user name, got {told:?}");
+    read_url(url).ok_or_else(|| Error::Value(text()))
 }
 
-fn agent(wait: Duration) -> Agent {
-    let config = Agent::config_builder()
-        .timeout_global(Some(wait))
-        .max_redirects(0)
-        .max_redirects_will_error(false)
-        .http_status_as_error(false)
-        .max_idle_connections(0) // one connection would join the reports of a device
-        .user_agent("ldpstream"); // the same for all devices
-    config.build().into()
+fn read_url(url: &str) -> Option<Url<'_>> {
+    let plain = url.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && !b"@?#\\".contains(&byte));
+    let (scheme, rest) = url.split_once("://").filter(|_| plain)?;
+    let scheme = ["http", "https"].into_iter().find(|one| scheme.eq_ignore_ascii_case(one))?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (host, port) = match authority.rsplit_once(':').filter(|_| !authority.ends_with(']')) {
+        Some((host, port)) => (host, port.parse::<u16>().ok()),
+        None => (authority, Some(0)),
+    };
+    let named = if host.starts_with('[') { host.ends_with(']') } else { !host.is_empty() && !host.contains(['[', ']', ':']) };
+    port.filter(|_| named).map(|_| (scheme, authority, path))
 }
 
-fn post(agent: &Agent, url: &str, token: Option<&str>, report: &Waiting) -> Answer {
-    let mut request = agent.post(url).header("Content-Type", ENVELOPE_TYPE).header("Idempotency-Key", &report.key);
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    match exchange(request, &report.envelope) {
-        Ok((status, headers, body)) => {
-            let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-            Answer::read(status, text("retry-after"), text("date"), &body)
-        }
+fn post(transport: &dyn Transport, url: &str, token: Option<&str>, report: &Waiting) -> Answer {
+    let bearer = token.map(|token| format!("Bearer {token}"));
+    let mut headers = vec![USER_AGENT, ("Content-Type", ENVELOPE_TYPE), ("Idempotency-Key", &report.key)];
+    headers.extend(bearer.as_deref().map(|bearer| ("Authorization", bearer)));
+    match transport.post(&Request { url, headers, body: &report.envelope }) {
+        Ok(told) => Answer::read(told.status, told.retry_after.as_deref(), told.date.as_deref(), &told.body),
         Err(reason) => Answer::none(reason),
     }
 }
 
-/// The status, headers and body of an answer; or why there is none.
-pub(crate) fn exchange(
-    request: ureq::RequestBuilder<ureq::typestate::WithBody>,
-    body: &[u8],
-) -> std::result::Result<(u16, HeaderMap, Vec<u8>), String> {
-    let reason = |error: ureq::Error| match error {
-        ureq::Error::Timeout(_) => "timeout".to_owned(),
-        ureq::Error::Io(error) => error.kind().to_string(),
-        ureq::Error::HostNotFound => "name not found".to_owned(),
-        other => other.to_string(),
-    };
-    let mut answer = request.send(body).map_err(reason)?;
-    let body = answer.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_vec().map_err(reason)?;
-    Ok((answer.status().as_u16(), answer.headers().clone(), body))
+#[cfg(test)]
+mod tests {
+    use super::require_url;
+
+    #[test]
+    fn a_url_has_a_scheme_and_a_host_and_no_user() {
+        assert_eq!(require_url("HTTPS://[::1]:8443/path").unwrap(), ("https", "[::1]:8443", "/path"));
+        assert_eq!(require_url("http://gateway.example").unwrap(), ("http", "gateway.example", ""));
+        for wrong in [
+            "ftp://a",
+            "a.example",
+            "http:///path",
+            "http://:80",
+            "http://a:b",
+            "http://a:1:2",
+            "http://u@a",
+            "http://a?b",
+            "http://[::1",
+            "http://a b",
+        ] {
+            assert!(require_url(wrong).is_err(), "{wrong}");
+        }
+    }
 }
