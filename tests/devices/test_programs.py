@@ -234,8 +234,8 @@ def test_a_program_in_cpp_sends_while_its_event_loop_runs(
         for number in range(LEAST):
             command = [str(c_programs / "count"), "survey.json", f"{number}.device", host, port, "zone", "7"]
             told = output(command, tmp_path, "y", **NO_SWITCH)
-            assert "Purpose: " in told
-            assert "counted\n1 reports" in told
+            for text in ("Purpose: ", "an example, which chance draws anew; nothing leaves now", "counted\nzone of step"):
+                assert text in told
         assert sending.verdict() == []
         assert sending.requests == LEAST
 

@@ -52,6 +52,13 @@ void collect(const ldp_report *report, void *context) {
     static_cast<std::vector<Report> *>(context)->push_back({report->key, std::string(bytes, report->envelope_bytes)});
 }
 
+void show(const ldp_shown *shown, void *) { std::printf("%s\n", shown->text); }
+
+void show_left(const ldp_left *left, void *) {
+    std::printf("%s of step %llu: %zu bytes left\n", left->attribute, static_cast<unsigned long long>(left->step),
+                left->envelope_bytes);
+}
+
 Answer parsed(const std::string &text) {
     Answer answer;
     const auto head = text.find("\r\n\r\n");
@@ -124,16 +131,20 @@ int main(int argc, char **argv) {
     if (!device) {
         fail(error.message);
     }
+    const char *const values[] = {argv[6]};
     if (ldp_to_ask(device.get(), &error) > 0) {
         std::string question(ldp_question(device.get(), nullptr, 0) + 1, '\0');
         ldp_question(device.get(), question.data(), question.size());
-        std::printf("%s\nSend your answers? [y/n] ", question.c_str());
+        std::printf("%s\n\nWith your answer, this would leave:\n", question.c_str());
+        if (ldp_preview(device.get(), argv[5], values, 1, show, nullptr, &error) < 0) {
+            fail(error.message);
+        }
+        std::printf("Send your answers? [y/n] ");
         const int answer = std::getchar();
         if ((answer == 'y' ? ldp_give_consent(device.get(), &error) : ldp_withdraw_consent(device.get(), &error)) < 0) {
             fail(error.message);
         }
     }
-    const char *const values[] = {argv[6]};
     if (ldp_answer(device.get(), argv[5], values, 1, &error) < 0) {
         fail(error.message);
     }
@@ -171,6 +182,9 @@ int main(int argc, char **argv) {
             fail(error.message);
         }
         std::printf("%s\n", verdict.counts ? "counted" : verdict.final ? "refused" : "stays here");
+    }
+    if (ldp_journal(device.get(), show_left, nullptr, &error) < 0) {
+        fail(error.message);
     }
     std::printf("%zu reports, %d ticks\n", reports.size(), ticks);
 }

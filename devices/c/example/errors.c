@@ -20,6 +20,25 @@ static void count(const ldp_report *report, void *context) {
     ++*(int *)context;
 }
 
+/* Compares a preview with the report that waits, if the context has one. */
+static void look(const ldp_shown *shown, void *context) {
+    const ldp_shown *expected = context;
+    expect("the text has the silence", !shown->silence == !strstr(shown->text, "nothing leaves now ("));
+    expect("the silence", !shown->silence == !expected->silence && (!shown->silence || !strcmp(shown->silence, expected->silence)));
+    expect("an example", shown->example == expected->example && shown->envelope_bytes > 10 && shown->envelope[0] == 0x97);
+    expect("the text has the bytes by parts", strstr(shown->text, "a random answer: ") != NULL);
+}
+
+static void reread(const ldp_left *left, void *context) {
+    expect("a report that left", left->at_ms > 0 && !left->local && left->envelope_bytes > 10 && left->envelope[0] == 0x97);
+    ++*(int *)context;
+}
+
+static void leave(const ldp_report *report, void *context) {
+    ldp_error error;
+    expect("a waiting report leaves", ldp_leaves(context, report->key, &error) == 1);
+}
+
 int main(int argc, char **argv) {
     static char survey[1 << 20];
     FILE *file = argc == 5 ? fopen(argv[1], "rb") : NULL;
@@ -63,6 +82,9 @@ int main(int argc, char **argv) {
     expect("a short question", ldp_question(device, question, 8) == needed && strlen(question) == 7);
     expect("somebody to ask", ldp_to_ask(device, &error) == 1);
     expect("no report without consent", ldp_answer(device, argv[3], values, 1, &error) == 0 && error.code == LDP_OK);
+    ldp_shown shown = {.silence = "consent unknown", .example = true};
+    expect("a preview before consent", ldp_preview(device, argv[3], values, 1, look, &shown, &error) == 0);
+    expect("the journal of a device without reports", ldp_journal(device, reread, NULL, &error) == 0);
     expect("a refusal", !ldp_withdraw_consent(device, &error) && !ldp_to_ask(device, &error));
     expect("a consent", !ldp_give_consent(device, &error));
     expect("another attribute", ldp_answer(device, "nothing", values, 1, &error) == -1 && error.code == LDP_VALUE);
@@ -73,9 +95,16 @@ int main(int argc, char **argv) {
     expect("an error that nobody reads", ldp_answer(NULL, argv[3], values, 1, NULL) == -1);
     expect("a report", ldp_answer(device, argv[3], values, 1, &error) == 1);
     expect("the same report", ldp_answer(device, argv[3], values, 1, &error) == 1);
+    shown = (ldp_shown){.silence = NULL, .example = false};
+    expect("the report would leave", ldp_preview(device, argv[3], values, 1, look, &shown, &error) == 1);
+    expect("a preview for nobody", ldp_preview(device, argv[3], values, 1, NULL, NULL, &error) == 1);
+    expect("a preview of another value", ldp_preview(device, argv[3], secret, 1, look, &shown, &error) == -1);
     int reports = 0;
     expect("one report waits", ldp_waiting(device, count, &reports, &error) == 1 && reports == 1);
     expect("an unknown key does not leave", ldp_leaves(device, "unknown", &error) == 0);
+    expect("each leaves", ldp_waiting(device, leave, device, &error) == 1);
+    int left = 0;
+    expect("the journal has it", ldp_journal(device, reread, &left, &error) == 1 && left == 1);
     expect("another name", ldp_forget(device, "another", &error) == -1 && error.code == LDP_VALUE);
     expect("an unknown key settles nothing", !ldp_settle(device, "unknown", &error));
     expect("it still waits", ldp_waiting(device, NULL, NULL, &error) == 1);

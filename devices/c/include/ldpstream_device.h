@@ -118,6 +118,35 @@ int ldp_leaves(ldp_device *device, const char *key, ldp_error *error);
 /* Visits the reports that wait, and returns their number, or -1 after an error. `visit` may call `ldp_settle`. */
 int ldp_waiting(ldp_device *device, void (*visit)(const ldp_report *report, void *context), void *context, ldp_error *error);
 
+/* A report that would leave now. The pointers are valid during the visit. */
+typedef struct ldp_shown {
+    const char *attribute;
+    uint64_t step;
+    const uint8_t *envelope; /* NULL if the device makes no report of this step */
+    size_t envelope_bytes;
+    const char *silence; /* why the report does not leave now; NULL if it leaves */
+    bool example;        /* the report is not made yet, and chance draws another one: never send it */
+    const char *text;    /* for the person: the bytes by their parts, and what each part can reveal, in several lines */
+} ldp_shown;
+
+/* Shows what `ldp_answer` with the same arguments would make and send now. Keeps and sends nothing, and needs no consent. Returns
+ * 1 if the report would leave, 0 if nothing leaves now, and -1 after an error. */
+int ldp_preview(ldp_device *device, const char *attribute, const char *const *values, size_t count,
+                void (*visit)(const ldp_shown *shown, void *context), void *context, ldp_error *error);
+
+/* A report that left, or may have left. It has the bytes that left, never a true value. The pointers are valid during the visit. */
+typedef struct ldp_left {
+    int64_t at_ms; /* the time of the latest attempt, in milliseconds since 1970 */
+    const char *attribute;
+    uint64_t step;
+    const uint8_t *envelope;
+    size_t envelope_bytes;
+    bool local; /* the report left only for show: never with this library, but another program may share the file */
+} ldp_left;
+
+/* Visits the last reports that left this device, the latest last. Returns their number, or -1 after an error. */
+int ldp_journal(ldp_device *device, void (*visit)(const ldp_left *left, void *context), void *context, ldp_error *error);
+
 /* What a gateway's answer says about one report. */
 typedef struct ldp_verdict {
     bool final;           /* settle the report */

@@ -1,6 +1,6 @@
 //! The functions of `include/ldpstream_device.h`, which documents them. All decisions are in the Rust device.
 
-use ldpstream_device::{Answer, ConsentMode, Device, Error, Options, Result, Store, Survey, Value};
+use ldpstream_device::{Answer, ConsentMode, Device, Error, Options, Preview, Result, Silence, Store, Survey, Value};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::time::Duration;
 
@@ -35,6 +35,29 @@ pub struct CReport {
     envelope: *const u8,
     envelope_bytes: usize,
     key: *const c_char,
+}
+
+/// `ldp_shown`.
+#[repr(C)]
+pub struct CShown {
+    attribute: *const c_char,
+    step: u64,
+    envelope: *const u8,
+    envelope_bytes: usize,
+    silence: *const c_char,
+    example: bool,
+    text: *const c_char,
+}
+
+/// `ldp_left`.
+#[repr(C)]
+pub struct CLeft {
+    at_ms: i64,
+    attribute: *const c_char,
+    step: u64,
+    envelope: *const u8,
+    envelope_bytes: usize,
+    local: bool,
 }
 
 /// `ldp_verdict`.
@@ -223,21 +246,49 @@ pub unsafe extern "C" fn ldp_leaves(device: *mut Device, key: *const c_char, err
     unsafe { told(opened(device).and_then(|device| device.leaves(required("key", key)?)), error) }.map_or(-1, c_int::from)
 }
 
+/// Reads the values of an attribute as the caller gives them.
+///
 /// # Safety
-/// As for `ldp_answer`.
-unsafe fn answer(device: *const Device, attribute: *const c_char, values: *const *const c_char, count: usize) -> Result<bool> {
-    // SAFETY: as for this function.
-    let (device, attribute) = unsafe { (opened(device)?, required("attribute", attribute)?) };
+/// `values` is null or points to `count` texts.
+unsafe fn given(values: *const *const c_char, count: usize) -> Result<Vec<Value>> {
     if values.is_null() && count > 0 {
         return Err(Error::Value("values must not be NULL".into()));
     }
     // SAFETY: `values` points to `count` texts.
-    let texts = (0..count).map(|i| unsafe { required("value", *values.add(i)) }.map(Value::from));
-    let mut texts: Vec<Value> = texts.collect::<Result<_>>()?;
+    (0..count).map(|i| unsafe { required("value", *values.add(i)) }.map(Value::from)).collect()
+}
+
+/// One value, or the list of values of a pair or of a question with several answers.
+fn joined(device: &Device, attribute: &str, mut values: Vec<Value>) -> Value {
     let found = device.survey().attributes().iter().find(|one| one.name == attribute);
     let list = found.is_some_and(|one| one.takes_a_list());
-    let value = if list || texts.len() != 1 { Value::List(texts) } else { texts.remove(0) };
-    Ok(device.report(attribute, value, None)?.is_some())
+    if list || values.len() != 1 { Value::List(values) } else { values.remove(0) }
+}
+
+/// # Safety
+/// As for `ldp_answer`.
+unsafe fn answer(device: *const Device, attribute: *const c_char, values: *const *const c_char, count: usize) -> Result<bool> {
+    // SAFETY: as for this function.
+    let (device, attribute, values) = unsafe { (opened(device)?, required("attribute", attribute)?, given(values, count)?) };
+    Ok(device.report(attribute, joined(device, attribute, values), None)?.is_some())
+}
+
+/// # Safety
+/// As for `ldp_preview`.
+unsafe fn preview<'a>(
+    device: *const Device,
+    attribute: *const c_char,
+    values: *const *const c_char,
+    count: usize,
+) -> Result<Preview<'a>> {
+    // SAFETY: as for this function.
+    let (device, name, values) = unsafe { (opened(device)?, required("attribute", attribute)?, given(values, count)?) };
+    let parts = device.survey().attributes().iter().find(|one| one.name == name).and_then(|one| one.pair());
+    let shown = match (parts, values.as_slice()) {
+        (Some([first, second]), [one, two]) => device.preview(&[(first, one.clone()), (second, two.clone())], None)?,
+        _ => device.preview(&[(name, joined(device, name, values))], None)?,
+    };
+    Ok(shown.into_iter().find(|one| one.attribute == name).expect("a preview of each given attribute"))
 }
 
 /// # Safety
@@ -280,6 +331,61 @@ pub unsafe extern "C" fn ldp_waiting(
         }
     }
     waiting.len() as c_int
+}
+
+/// # Safety
+/// The pointers are as the header says, and `visit` is a function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_preview(
+    device: *mut Device,
+    attribute: *const c_char,
+    values: *const *const c_char,
+    count: usize,
+    visit: Option<extern "C" fn(*const CShown, *mut c_void)>,
+    context: *mut c_void,
+    error: *mut CError,
+) -> c_int {
+    // SAFETY: as for this function.
+    let Some(shown) = (unsafe { told(preview(device, attribute, values, count), error) }) else { return -1 };
+    if let Some(visit) = visit {
+        let (attribute, words, silence) = (text(&shown.attribute), text(&shown.to_string()), shown.silence.map(Silence::text));
+        let silence = silence.map(text);
+        let envelope = shown.envelope.as_deref();
+        let view = CShown {
+            attribute: attribute.as_ptr(),
+            step: shown.step,
+            envelope: envelope.map_or(std::ptr::null(), <[u8]>::as_ptr),
+            envelope_bytes: envelope.map_or(0, <[u8]>::len),
+            silence: silence.as_ref().map_or(std::ptr::null(), |silence| silence.as_ptr()),
+            example: shown.example,
+            text: words.as_ptr(),
+        };
+        visit(&view, context);
+    }
+    c_int::from(shown.silence.is_none())
+}
+
+/// # Safety
+/// The pointers are as the header says, and `visit` is a function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ldp_journal(
+    device: *mut Device,
+    visit: Option<extern "C" fn(*const CLeft, *mut c_void)>,
+    context: *mut c_void,
+    error: *mut CError,
+) -> c_int {
+    // SAFETY: as for this function.
+    let journal = unsafe { told(opened(device).and_then(Device::journal), error) };
+    let Some(journal) = journal else { return -1 };
+    if let Some(visit) = visit {
+        for left in &journal {
+            let name = text(&left.attribute);
+            let (at_ms, step, local, attribute) = (left.at_ms, left.step, left.local, name.as_ptr());
+            let (envelope, envelope_bytes) = (left.envelope.as_ptr(), left.envelope.len());
+            visit(&CLeft { at_ms, attribute, step, envelope, envelope_bytes, local }, context);
+        }
+    }
+    journal.len() as c_int
 }
 
 /// # Safety

@@ -200,7 +200,7 @@ impl Survey {
         signatures: Vec<Signature>,
     ) -> Result<Survey> {
         let hash: [u8; 32] = Sha256::digest(canonical.as_bytes()).into();
-        let mut text: Canonical = serde_json::from_str(&canonical).map_err(unreadable)?;
+        let mut text: Canonical = serde_json::from_slice(canonical.as_bytes()).map_err(unreadable)?;
         text.find_pairs()?;
         text.check()?;
         if text.attribute.len() != mechanisms.len() {
@@ -314,6 +314,11 @@ impl Attribute {
     /// Tells whether a value is a list: of a pair, or of a question with several answers.
     pub fn takes_a_list(&self) -> bool {
         self.parts.is_some() || self.choices.is_some()
+    }
+
+    /// Returns the names of a pair's two attributes; nothing for another attribute.
+    pub fn pair(&self) -> Option<[&str; 2]> {
+        self.parts.as_ref().map(|parts| [parts.0.name.as_str(), parts.1.name.as_str()])
     }
 
     /// Tells whether the device computes the value itself: see [`crate::Activity`].
