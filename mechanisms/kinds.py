@@ -14,7 +14,6 @@ from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
-from ldpstream.mechanisms.claims.ratios import Ratios
 
 
 class OneTimeClaims(Claims):
@@ -28,7 +27,7 @@ class OneTimeClaims(Claims):
         return integer("t", t, 1, MAX_COUNT) * self.m.eps_1
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.SequenceLoss(self.eps_t(t), True, "any two sequences that differ at every step")
+        return ledger.SequenceLoss(self.eps_t(t), exact=True)
 
     @property
     def favours(self) -> float:
@@ -115,9 +114,6 @@ class OneTime(Mechanism):
 
 class LongitudinalClaims(Claims):
     m: Longitudinal
-
-    @abstractmethod
-    def memo_ratios(self) -> Ratios: ...
 
     def distance(self, t: float) -> float:
         """Upper bound of the total variation distance between t reports of one unchanged value and t reports of another."""

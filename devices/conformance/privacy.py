@@ -44,7 +44,7 @@ def audit_rows(place: str, m: Mechanism, reports: Rows, alpha: float) -> list[Bo
         if len(counts) < 2:
             found.append(Bound(place, t, claimed, None, 0))
             continue
-        bound, (a, b), *_ = attack(counts, device.claims.ratios().table(t), alpha / 2)
+        bound, (a, b), *_ = attack(counts, t, alpha / 2)
         found.append(Bound(place, t, claimed, bound, len(counts[a]) + len(counts[b])))
     return found
 

@@ -1,8 +1,9 @@
 """Measures lower bounds of the privacy loss from reports that the code emits, and compares them with the claims.
 
-An attack distinguishes two values by an event: the score of a report (`ratios`) is at least c. On one half of the
-reports, the audit chooses the event with the largest bound. On the other half, the audit counts this event among the reports of
-each of the two values a and b:
+An attack distinguishes two values a and b by an event: the number of a device's reports that support a, minus the number of
+those that support b, is at least c. For one report of every mechanism, and for one memo, this order is that of the likelihood
+ratios. On one half of the reports, the audit chooses the event with the largest bound. On the other half, the audit counts this
+event among the reports of each of the two values:
 
     ε ≥ ln(lower bound of Pr[event | a] / upper bound of Pr[event | b])
 
@@ -35,13 +36,12 @@ from lab.audit.samplers import (
 )
 from lab.audit.spaced import CLAIMS, spaced_controls, spaced_findings
 from ldpstream.mechanisms import SETS, Mechanism, Reports, mechanism
-from ldpstream.mechanisms.arguments import FloatArray, IntArray
+from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.registry import one_time, registered
 
 CHOICES = 3  # answers of a person, for mechanisms of sets
 K = 9  # nine bits need two bytes; the second byte has padding
 EPS = (0.5, 1.0, 2.0, 4.0)
-HORIZONS = (1, 2, 3, 10)
 T = 3  # number of audited reports of an unchanged value
 JOINT_ALPHA = 0.001
 CONTROLS_PLACE = (0, 1000)  # random streams of the controls, distinct from every mechanism's streams
@@ -52,21 +52,14 @@ SupportsOfValues = dict[int, Supports]  # for each value that devices hold: (dev
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One mechanism's claims, with the results of enumeration and of the attacks.
+    """One mechanism's results.
 
     Attributes:
-        eps_1, eps_inf: claimed losses; eps_inf is None for a one-time mechanism.
-        enumerated_eps_1, enumerated_eps_inf: losses of a report and of the memo, by enumeration.
-        eps_t, enumerated_eps_t: losses of t reports, claimed and enumerated, for t in `HORIZONS`.
+        memoized: True if the losses of a memo and of several reports are audited, too.
     """
 
     mechanism: str
-    eps_1: float
-    enumerated_eps_1: float
-    eps_inf: float | None
-    enumerated_eps_inf: float | None
-    eps_t: tuple[float, ...]
-    enumerated_eps_t: tuple[float, ...]
+    memoized: bool
     findings: list[Finding]
 
 
@@ -104,22 +97,21 @@ def audited_mechanism(name: str, eps: float, **options: Any) -> Mechanism:
     return mechanism(name, K, eps_inf=2 * eps, eps_1=eps, **options)
 
 
-def attack(counts: SupportsOfValues, ratios: FloatArray, alpha: float) -> tuple[float, tuple[int, int], int, int]:
+def attack(counts: SupportsOfValues, t: int, alpha: float) -> tuple[float, tuple[int, int], int, int]:
     """Chooses the best attack on the first half of the reports, and bounds the loss with this attack on the second half.
 
     Args:
         counts: support counts by value.
-        ratios: (t+1, t+1) from `Claims.ratios`.
+        t: number of reports of a device.
 
     Returns:
         bound in nats, the pair of values, hits and false hits of the event in the second half.
     """
-    side, half = len(ratios), min(map(len, counts.values())) // 2
-    order = np.argsort(-ratios, axis=None, kind="stable")
+    half = min(map(len, counts.values())) // 2
 
     def cumulated(rows: Supports, a: int, b: int) -> IntArray:
-        cells = rows[:, a].astype(np.intp) * side + rows[:, b]
-        return np.cumsum(np.bincount(cells, minlength=side * side)[order])
+        below = t + rows[:, b].astype(np.intp) - rows[:, a]
+        return np.cumsum(np.bincount(below, minlength=2 * t + 1))
 
     best, a, b, event = -1.0, 0, 1, 0
     for x, y in permutations(counts, 2):
@@ -145,12 +137,10 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
         totals[value] = _total_supports(m, observed)
         if observed.memos is not None:
             memos[value] = supports(m, observed.memos)
-    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, m.claims.ratios().table(1), alpha), path.n)]
-    if (memo_ratios := m.claims.memo_ratios()) is not None:
-        at_t = attack(totals, m.claims.ratios().table(T), alpha)
-        of_memo = attack(memos, memo_ratios.table(1), alpha)
-        found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *at_t, path.n))
-        found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *of_memo, path.n))
+    found = [Finding(path.name, "eps_1", 1, m.eps_1, *attack(firsts, 1, alpha), path.n)]
+    if m.memoized:
+        found.append(Finding(path.name, "eps_t", T, m.eps_t(T), *attack(totals, T, alpha), path.n))
+        found.append(Finding(path.name, "eps_inf", 0, m.eps_inf, *attack(memos, 1, alpha), path.n))
     return found
 
 
@@ -159,11 +149,6 @@ def supports(m: Mechanism, reports: Reports) -> Supports:
     return np.stack([m.claims.supports(reports, np.full(len(reports), held)) for held in m.claims.audited()], axis=1).astype(
         np.uint8
     )
-
-
-def channel_loss(m: Mechanism) -> float:
-    logs = np.log(m.channel())
-    return float((logs.max(axis=0) - logs.min(axis=0)).max())
 
 
 def _total_supports(m: Mechanism, observed: SampledReports) -> Supports:
@@ -180,7 +165,7 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
         rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
         counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(m.claims.audited()))}
-        result = attack(counts, m.claims.ratios().table(t), alpha)
+        result = attack(counts, t, alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
     for name in registered():
@@ -220,24 +205,10 @@ def audit(names: Iterable[str], paths: Sequence[CodePath], seed: int, progress: 
         found: list[Finding] = []
         for i, path in enumerate(paths):
             found += findings(m, path, np.random.default_rng([seed, i, *place]), alpha)
-        rows.append(_row(m, found))
+        rows.append(Audited(m.signature, m.memoized, found))
     progress("spaced level")
     spaced = spaced_findings(devices, alpha)
     progress("controls")
     caught = controls(CONTROL_REPORTS, seed, alpha)
     caught += spaced_controls(CONTROL_REPORTS, np.random.default_rng([seed, *CONTROLS_PLACE, len(caught)]), alpha)
     return Report(seed, K, 1 - JOINT_ALPHA, n_bounds, rows, caught, spaced)
-
-
-def _row(m: Mechanism, found: list[Finding]) -> Audited:
-    ratios, memo_ratios = m.claims.ratios(), m.claims.memo_ratios()
-    return Audited(
-        m.signature,
-        m.eps_1,
-        channel_loss(m),
-        m.eps_inf if m.memoized else None,
-        None if memo_ratios is None else memo_ratios.loss(1),
-        tuple(m.eps_t(t) for t in HORIZONS),
-        tuple(ratios.loss(t) for t in HORIZONS),
-        found,
-    )

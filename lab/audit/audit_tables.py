@@ -5,7 +5,7 @@ import re
 
 from rich.table import Table
 
-from lab.audit.audit import HORIZONS, Audited, Report, T
+from lab.audit.audit import Audited, Report, T
 from lab.audit.finding import Finding, Loss
 from ldpstream.output.terminal import NONE, table
 
@@ -13,16 +13,12 @@ from ldpstream.output.terminal import NONE, table
 def audit_tables(result: Report) -> list[Table]:
     paths = list(dict.fromkeys(f.path for row in result.rows for f in row.findings))
     bounds = [f"≥ {path}" for path in paths]
-    losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", "enumerated", *bounds,
-                   "ε∞", "enumerated", *bounds)  # fmt: skip
-    horizons = (f"t={t}" for t in HORIZONS)
-    over_time = table("Loss of t reports of an unchanged value, in nats", "mechanism", *horizons, "enumerated",
-                      *(f"t={T} {bound}" for bound in bounds))  # fmt: skip
+    losses = table(f"Loss of one report and of the memo, in nats, k = {result.k}", "mechanism", "ε₁", *bounds, "ε∞", *bounds)
+    over_time = table(f"Loss of {T} reports of an unchanged value, in nats", "mechanism", "ε_t", *bounds)
     for row in result.rows:
-        losses.add_row(_short(row.mechanism), _loss(row.eps_1), _loss(row.enumerated_eps_1), *_bounds(row, paths, "eps_1"),
-                       _loss(row.eps_inf), _loss(row.enumerated_eps_inf), *_bounds(row, paths, "eps_inf"))  # fmt: skip
-        if row.eps_inf is not None:  # the losses of one-time mechanisms add up
-            over_time.add_row(_short(row.mechanism), *map(_loss, row.eps_t), _agreement(row), *_bounds(row, paths, "eps_t"))
+        losses.add_row(_short(row.mechanism), *_bounds(row, paths, "eps_1"), *_bounds(row, paths, "eps_inf"))
+        if row.memoized:  # the losses of one-time mechanisms add up
+            over_time.add_row(_short(row.mechanism), *_bounds(row, paths, "eps_t"))
     spaced = table("Spaced level of real devices, GRR, k = 2, ε = 1: losses in nats", "loss", "reports", "claimed", "≥ audited")
     for finding in result.spaced:
         spaced.add_row(finding.loss, str(finding.t), _loss(finding.claimed), _bound(finding))
@@ -49,22 +45,19 @@ def audit_verdict(result: Report) -> str:
     )
 
 
-def _loss(x: float | None) -> str:
-    return NONE if x is None else f"{x:.3f}"
+def _loss(x: float) -> str:
+    return f"{x:.3f}"
 
 
 def _bounds(row: Audited, paths: list[str], loss: Loss) -> list[str]:
-    found = [next((f for f in row.findings if (f.path, f.loss) == (path, loss)), None) for path in paths]
-    return [NONE if f is None else _bound(f) for f in found]
+    """The claimed loss, and the bound of each path."""
+    found = [f for f in row.findings if f.loss == loss]
+    return [_loss(found[0].claimed), *map(_bound, found)] if found else [NONE] * (1 + len(paths))
 
 
 def _bound(finding: Finding) -> str:
     bound = f"{math.floor(1000 * finding.bound) / 1000:.3f}"
     return bound if finding.kept else f"[bold red]{bound}[/]"
-
-
-def _agreement(row: Audited) -> str:
-    return f"±{max(abs(a - b) for a, b in zip(row.eps_t, row.enumerated_eps_t, strict=True)):.0e}"
 
 
 def _short(signature: str) -> str:

@@ -12,9 +12,6 @@ of values, where the v-th sequence has value v at this step.
 selection), constant sequences give the largest chance. Proof: fix all steps but one, and let a_v be the likelihood of their
 outputs for sequence v. Let f(v) be the value of sequence v at the remaining step. If f is not a permutation, some permutation
 gives the same or a larger Σ_y max_v a_v P(y|f(v)). By symmetry all permutations, including the identity, give the same sum.
-
-The **largest chance** is another number: the largest posterior probability that the reports of any one person give to a value,
-at most `bound`.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ from typing import Protocol
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
 from ldpstream.mechanisms.arrays import np, npt
-from ldpstream.mechanisms.claims import evidence, guessing
+from ldpstream.mechanisms.claims import evidence
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import Ratios
 from ldpstream.mechanisms.counts.reading import CountedMechanism
 
 
@@ -40,12 +39,10 @@ class Claims(ABC):
 
     Attributes:
         independent_bits: true if a report is k bits, which are independent given the value.
-        loss_to_all: true only if there are t reports with the loss `eps_t` between one value and each of the other values.
         symmetric: true only if every permutation of the values permutes the reports.
         no_fakes: true if the mechanism has no fake data. With fake data, every chance and every loss is an upper bound.
     """
 
-    loss_to_all: bool = False
     independent_bits: bool = False
     symmetric: bool = False
 
@@ -87,7 +84,7 @@ class Claims(ABC):
         With fake data the result is an upper bound for the reports of all attributes together.
         """
         loss = self._eps_sequence(t)
-        return loss if self.no_fakes else replace(loss, exact=False, gap=loss.value)
+        return loss if self.no_fakes else replace(loss, exact=False)
 
     @abstractmethod
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss: ...
@@ -192,23 +189,6 @@ class Claims(ABC):
             return ledger.ShuffledLoss.of_loss(self.m.device.eps_inf if t == math.inf else self.m.device.claims.eps_t(int(t)))
         return found.or_certain(smaller)
 
-    def largest_chance(self, t: float = 1) -> Chance:
-        """Largest posterior probability of a value that never changes, for any one person, from t reports.
-
-        The result is exact if `loss_to_all` and there is no fake data, else an upper bound.
-        """
-        loss = self.m.eps_inf if t == math.inf else self.eps_t(int(t))
-        return Chance(guessing.bound(loss, self.guessed), exact=self.loss_to_all and self.no_fakes)
-
-    def largest_chance_any_values(self, t: int) -> Chance:
-        """Largest posterior probability of the value at one step, for any one person, from t reports of any values.
-
-        The result is exact if `loss_to_all`, there is no fake data, and the mechanism is one-time or t = 1. Otherwise it is an
-        upper bound.
-        """
-        exact = self.loss_to_all and self.no_fakes and (t == 1 or not self.m.memoized)
-        return Chance(guessing.bound(self._sequence_loss(t), self.guessed), exact=exact)
-
     def _sequence_loss(self, t: int) -> float:
         for reports in (n for n in (6, 100) if n < t):
             if self.eps_sequence(reports).value > 60:
@@ -237,17 +217,9 @@ class Claims(ABC):
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         """(n,) true where report i supports values[i]."""
 
-    @abstractmethod
-    def ratios(self) -> Ratios:
-        """The likelihood ratios of the numbers of reports that support two values, for a mechanism without fake data."""
-
     def audited(self) -> list[int]:
         """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
         return list(range(self.m.k))
-
-    def memo_ratios(self) -> Ratios | None:
-        """The same likelihood ratios of a memo, as if the device sent the memo; None for a one-time mechanism."""
-        return None
 
     def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
         """Probabilities that all `reports` reports of one memo support a value, for a mechanism without fake data.

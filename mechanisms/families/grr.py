@@ -36,7 +36,6 @@ from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
-from ldpstream.mechanisms.claims.ratios import Ratios, SymbolRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coin, Coins, DeviceRandom, Randomizer, coin, least_bytes, symbol_row
 from ldpstream.mechanisms.kinds import Longitudinal, LongitudinalClaims, OneTime, OneTimeClaims
@@ -132,13 +131,9 @@ class SymbolsClaims(Claims):
     m: Symbols
 
     symmetric = True
-    loss_to_all = True  # t reports that all show the same symbol have the loss `eps_t` against every other value
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
-
-    def ratios(self) -> Ratios:
-        return SymbolRatios(self.m.k, self.m.rounds())
 
     @property
     def blanket(self) -> ledger.Blanket | None:
@@ -231,9 +226,6 @@ class GRR(Symbols, OneTime):
 
 class LongitudinalGRRClaims(SymbolsClaims, LongitudinalClaims):
     m: LongitudinalGRR
-
-    def memo_ratios(self) -> Ratios:
-        return SymbolRatios(self.m.k, (1.0, 0.0, self.m.p1, self.m.q1))
 
     @property
     def memo_blanket(self) -> ledger.Blanket | None:

@@ -38,7 +38,6 @@ from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
-from ldpstream.mechanisms.claims.ratios import GainRatios, Ratios
 from ldpstream.mechanisms.counts.covariance import Covariance
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import ChannelTerm
@@ -242,9 +241,6 @@ class HashingClaims(Claims):
         encoded = self.m.pool.hash(reports["function"].astype(np.int64), values)
         return other_symbols(reports["symbol"].astype(np.int64), encoded, self.m.g)
 
-    def ratios(self) -> Ratios:
-        return self.m.symbols.claims.ratios()
-
     @property
     def blanket(self) -> ledger.Blanket:
         return ledger.Blanket(self.m.eps_1, 1 / self.m.g, 1 / self.m.g**2)  # two values have one symbol with chance 1/g
@@ -334,9 +330,6 @@ class Hashing(Mechanism):
 class LocalHashingClaims(HashingClaims, OneTimeClaims):
     m: LocalHashing
 
-    def ratios(self) -> GainRatios:
-        return GainRatios(self.m.p / self.m.other_symbol)  # fresh functions: a report can support two values
-
     @property
     def favours(self) -> float:
         return (1 - 1 / self.m.g) * self.m.p  # two values have one symbol with probability 1/g
@@ -387,9 +380,6 @@ class LongitudinalHashingClaims(HashingClaims, LongitudinalClaims):
     def symbols(self) -> LongitudinalGRRClaims:
         return LongitudinalGRRClaims(self.m.symbols)
 
-    def memo_ratios(self) -> Ratios:
-        return self.symbols.memo_ratios()
-
     @property
     def memo_blanket(self) -> ledger.Blanket:
         return ledger.Blanket(self.m.eps_inf, 1 / self.m.g, 1 / self.m.g**2)
@@ -419,7 +409,7 @@ class LongitudinalHashingClaims(HashingClaims, LongitudinalClaims):
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
         """For several reports exact only if some function maps the values onto all g symbols; for k < g an upper bound."""
         loss = ledger.eps_sequence_grr(integer("t", t, 1, MAX_COUNT), k=self.m.g, log_e1=self.m.eps_inf, log_e2=self.m.eps_2)
-        return loss if self.m.k >= self.m.g or t == 1 else replace(loss, exact=False, gap=loss.value)
+        return loss if self.m.k >= self.m.g or t == 1 else replace(loss, exact=False)
 
 
 class LongitudinalHashing(Hashing, Longitudinal):

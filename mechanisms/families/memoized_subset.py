@@ -24,7 +24,6 @@ from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims import evidence, guessing
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import GainRatios, OverlapRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Odds, Parameters, Randomizer, bits_row, row_bits
 from ldpstream.mechanisms.families.subset import (
@@ -127,12 +126,6 @@ class MemoizedSubsetReading(Reading):
 
 class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
     m: LongitudinalSubset
-
-    def ratios(self) -> OverlapRatios:
-        return OverlapRatios(self.m._rounds)
-
-    def memo_ratios(self) -> GainRatios:
-        return self.m.memo.ratios
 
     @property
     def memo_blanket(self) -> ledger.Blanket:

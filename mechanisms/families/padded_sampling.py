@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ldpstream.mechanisms import ledger
@@ -32,7 +31,6 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, FloatArray, IntAr
 from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import Ratios
 from ldpstream.mechanisms.counts.reading import SMALLEST, Shares
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
 from ldpstream.mechanisms.families.grr import (
@@ -47,7 +45,7 @@ from ldpstream.mechanisms.families.grr import (
     symbol_coins,
 )
 from ldpstream.mechanisms.kinds import LongitudinalClaims, OneTime, OneTimeClaims
-from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, between, partitions
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss
 from ldpstream.mechanisms.sets import MAX_SET_VALUES, checked_codes, members, n_sets, set_codes
 
 TOGETHER = 50  # iterations for the covariances of the members of a set
@@ -98,45 +96,6 @@ class SetRandomizer(SymbolRandomizer):
         return [symbol for symbol in range(self.k) if symbol not in padded][random.below(n)]
 
 
-@dataclass(frozen=True, slots=True)
-class SetRatios(Ratios):
-    """Likelihood ratios of two sets: i reports name a member of the first set only, and j a member of the second only.
-
-    Attributes:
-        symbols: d.
-        choices: m.
-        member, other: A and B of the memo; of the report for PS-GRR, whose E is infinite.
-        log_e2: ln E of the second round; None for PS-GRR, whose reports are independent.
-        eps: loss of one report.
-    """
-
-    symbols: int
-    choices: int
-    member: float
-    other: float
-    log_e2: float | None
-    eps: float
-
-    def table(self, t: int) -> FloatArray:
-        """ln of the ratio for PS-GRR, and for memos."""
-        i, j = np.meshgrid(np.arange(t + 1), np.arange(t + 1), indexing="ij")
-        return np.asarray((i - j) * self.eps)
-
-    def loss(self, t: int) -> float:
-        """The largest |ln ratio| of t reports between any two sets of m members, over all numbers of reports of each symbol."""
-        if self.log_e2 is None:
-            return t * self.eps
-        worst = 0.0
-        for counts in partitions(t, self.symbols):
-            sizes = np.zeros(self.symbols)
-            sizes[: len(counts)] = counts
-            likely = np.full(self.symbols, self.other)
-            likely[: self.choices] = self.member
-            best, least = (float(w @ np.exp(self.log_e2 * sizes)) for w in (likely, likely[::-1]))
-            worst = max(worst, math.log(best / least))
-        return worst
-
-
 class SetReading(SymbolReading):
     m: SetMechanism
 
@@ -146,8 +105,6 @@ class SetReading(SymbolReading):
 
 class SetClaims(SymbolsClaims):
     m: SetMechanism
-
-    loss_to_all = False
 
     @property
     def guessed(self) -> int:
@@ -286,9 +243,6 @@ class SampledReading(SetReading):
 class PaddedSamplingClaims(SetClaims, OneTimeClaims):
     m: PaddedSampling
 
-    def ratios(self) -> SetRatios:
-        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, None, math.log(self.m.member / self.m.other))
-
     @property
     def favours(self) -> float:
         """The largest Pr[the report is in the padded set and not in another one]: m A for sets without a common member."""
@@ -347,12 +301,6 @@ class KeptReading(SetReading):
 class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
     m: LongitudinalPaddedSampling
 
-    def ratios(self) -> SetRatios:
-        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, self.m.eps_2, self.m.eps_1)
-
-    def memo_ratios(self) -> SetRatios:
-        return SetRatios(self.m.k, self.m.choices, self.m.member, self.m.other, None, math.log(self.m.member / self.m.other))
-
     @property
     def memo_blanket(self) -> None:
         return None
@@ -372,7 +320,7 @@ class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
         return set_eps(ledger.eps_t_grr(reports, k=self.m.k, log_e1=first, log_e2=self.m.eps_2), self.m.choices)
 
     def _eps_sequence(self, t: int) -> SequenceLoss:
-        """An upper bound, and the loss of one pair of sequences. Proof of the bound:
+        """Exact for t = 1, else an upper bound. Proof of the bound:
 
         The reports of one set have, up to a factor that is the same for all sequences, the likelihood L(c) = 1 + Σ_s P(s)
         (E^{c_s} - 1). c_s counts the reports of symbol s at the steps with this set, and P(s) is A or B. With φ(n) = ln(1 + A
@@ -395,10 +343,7 @@ class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
         gain = math.log(self.m.other) + math.log(math.expm1(e2)) if e2 < 30 else math.log(self.m.other) + e2
         least = np.logaddexp(0.0, gain + np.log(h)) / h
         bounds = phi(t - h + 1) + (h - 1) * phi(1) - t * least
-        alike = min(t, self.m.max_memos - 1)  # the loss never falls with t
-        reached = float(phi(alike) - alike * least[0])
-        witness = "x has no value at any step, x' has different other sets; every report is the last dummy"
-        return between(reached, max(reached, min(float(bounds.max()), t * e2)), witness)
+        return SequenceLoss(min(float(bounds.max()), t * e2), exact=t == 1)
 
     def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
         of_set = self.m.choices * self.m.member

@@ -27,7 +27,6 @@ from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Answers
 from ldpstream.mechanisms.channel import ChannelMechanism, ChannelReading
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.terms import ChannelTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Parameters, coin, symbol_row
 from ldpstream.mechanisms.kinds import OneTimeClaims
@@ -167,9 +166,6 @@ class SquareWaveClaims(OneTimeClaims):
     @property
     def blanket(self) -> Blanket:
         return Blanket(self.m.eps_1, self.m.width / self.m.cells, max(0, self.m.width - self.m.k + 1) / self.m.cells)
-
-    def ratios(self) -> GainRatios:
-        return GainRatios(self.m.near / self.m.far)
 
     @property
     def favours(self) -> float:

@@ -19,7 +19,6 @@ from typing import Any
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.guessing import Chance
-from ldpstream.mechanisms.claims.ratios import GainRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
 from ldpstream.mechanisms.families.unary import Bits, BitsClaims
@@ -58,10 +57,6 @@ class RandomSubset:
     @property
     def coin(self) -> Coin:
         return coin(self.p, self.not_p)
-
-    @property
-    def ratios(self) -> GainRatios:
-        return GainRatios(math.exp(self.eps))
 
     @property
     def blanket(self) -> Blanket:
@@ -200,9 +195,6 @@ class SubsetReading(Reading):
 
 class SubsetSelectionClaims(SubsetsClaims, OneTimeClaims):
     m: SubsetSelection
-
-    def ratios(self) -> GainRatios:
-        return self.m.drawn.ratios
 
     @property
     def favours(self) -> float:

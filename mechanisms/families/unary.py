@@ -36,7 +36,6 @@ from ldpstream.mechanisms.base import Invalid, Mechanism
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
-from ldpstream.mechanisms.claims.ratios import BitRatios
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, Randomizer, bits_row, coin, row_bits
 from ldpstream.mechanisms.families.grr import CALIBRATIONS
@@ -198,13 +197,8 @@ class IndependentBitsClaims(BitsClaims):
 
     independent_bits = True
 
-    loss_to_all = True  # t reports with the value's bit alone have the loss `eps_t` against every other value
-
     def pair_chances(self) -> tuple[float, float]:
         return self.m.p * self.m.q, self.m.q**2
-
-    def ratios(self) -> BitRatios:
-        return BitRatios(self.m.rounds())
 
     @property
     def blanket(self) -> ledger.Blanket:
@@ -290,9 +284,6 @@ class UnaryEncoding(_IndependentBits, OneTime):
 
 class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
     m: LongitudinalUnary
-
-    def memo_ratios(self) -> BitRatios:
-        return BitRatios((1.0, 0.0, self.m.p1, self.m.q1))
 
     @property
     def memo_blanket(self) -> ledger.Blanket:

@@ -5,11 +5,10 @@ v, and π_1 >= π_2 >= …, then
 
     eps_sequence(t) <= Σ_v κ_v + max_n [Σ_m φ(n_m) - Σ_m π_m n_m],   n_1 >= n_2 >= … integers with sum t
 
-with the symbols numbered in descending order of n_m. There are three choices of prices:
+with the symbols numbered in descending order of n_m. There are two choices of prices:
 
 - π_1+…+π_M = ln(1+MX), X = (E-1)/(E₁+k-1): slopes of f_v at 0, with κ = 0 (`free_rows`).
 - The smallest prices that keep the bracket at most a given V (`best_bracket`).
-- For k <= 16, the prices that minimise the bound, by linear programming (`programme`).
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from dataclasses import dataclass
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.arrays import np, npt
-from ldpstream.mechanisms.ledger.sequence_loss import TOLERANCE
 
-PROGRAMME_K = 16
 DENSE = 4096  # up to this many symbols, every number of symbols is tried
 _MAX_CELLS = 200_000
-_FLOOR = 1e-3  # the lowest price of the linear programme, relative to the mean price
+_FLOOR = 1e-3  # counts of a row are searched up to a price this far below the mean price
 
 
 def log_expm1(y: npt.ArrayLike) -> FloatArray:
@@ -55,11 +52,6 @@ class GRRRounds:
 
     def phi(self, n: npt.ArrayLike) -> FloatArray:
         return np.asarray(np.logaddexp(0.0, self.e1 - self.log_total + log_expm1(self.e2 * np.asarray(n))))
-
-    def omega(self, n: FloatArray) -> FloatArray:
-        """φ(n) - ε₂n, without cancellation."""
-        others = math.log(self.k - 1) - self.log_total - self.e2 * n
-        return np.asarray(np.logaddexp(self.e1 - self.log_total, others))
 
     def row(self, counts: npt.ArrayLike, own: int | None = None) -> FloatArray:
         """f_v of the counts of some symbols (last axis). v is the symbol at index `own`. If `own` is None, v is none of these
@@ -133,79 +125,3 @@ def _dearest_row(prices: FloatArray, t: int, rounds: GRRRounds) -> float:
     value = np.concatenate(([0.0], np.cumsum(prices[order // depth]))) - (height - rounds.log_total)
     best = int(value.argmax())
     return math.inf if (order[:best] == depth - 1).any() and depth < t else float(value[best])
-
-
-def _dearest_rows(prices: FloatArray, t: int, rounds: GRRRounds) -> tuple[FloatArray, FloatArray]:
-    """κ_v = max_c Σ π_m c_m - f_v(c) for every symbol v, and the counts c. The prices are positive, with sum at most ε₂."""
-    k, depth = rounds.k, _depth(t, rounds)
-    weight = rounds.e1 * np.eye(k)[:, :, None] + rounds.e2 * np.arange(depth)  # (v, m, c): ln of w_m E^c
-    order = np.argsort((weight - np.log(prices)[:, None]).reshape(k, -1), axis=1, kind="stable")
-    step = np.take_along_axis(weight.reshape(k, -1), order, axis=1) + rounds.log_step
-    start = np.full((k, 1), rounds.log_total)
-    height = np.logaddexp.accumulate(np.concatenate((start, step), axis=1), axis=1) - rounds.log_total
-    value = np.concatenate((np.zeros((k, 1)), np.cumsum(prices[order // depth], axis=1)), axis=1) - height
-    last = np.where(order % depth == 0, np.arange(k * depth), 0).max(axis=1)  # from here on no count is zero
-    best = np.where(np.arange(k * depth + 1) <= last[:, None], value, -np.inf).argmax(axis=1)
-    counts = np.stack([np.bincount(order[v, : best[v]] // depth, minlength=k) for v in range(k)])
-    kappa = np.where((counts.max(axis=1) < depth) | (depth == t), value[np.arange(k), best], np.inf)
-    return kappa, counts.astype(np.float64)
-
-
-def _vertices(t: int, k: int) -> FloatArray:
-    whole, left = divmod(t, k)
-    few = np.arange(1, min(t, k - (t >= k)) + 1)[:, None]
-    first = np.arange(k) < few
-    points = [first * (t / few)]
-    if t >= k:
-        points.append(whole + first * (left / few) if left else np.full((1, k), float(whole)))
-    return np.concatenate(points)
-
-
-def programme(t: int, rounds: GRRRounds) -> tuple[float, list[IntArray]]:
-    """The bound from the best prices found, and count matrices near the worst matrix."""
-    from scipy.optimize import linprog  # slow to load; a device needs it only for `spent`
-
-    k, e2 = rounds.k, rounds.e2
-    if k * k * _depth(t, rounds) > _MAX_CELLS:
-        return math.inf, []
-    points = _vertices(t, k)
-    offsets = rounds.omega(points).sum(axis=1)
-    scale, floor, eye = k / t, _FLOOR * e2 / k, np.eye(k)
-    sorted_prices = np.concatenate((eye[1:] - eye[:-1], np.ones((1, k))))  # and Σ π <= ε₂, for a finite κ
-    rows = [
-        np.concatenate((-points * scale, np.zeros_like(points), -np.ones((len(points), 1))), axis=1),
-        np.concatenate((sorted_prices, np.zeros((k, k + 1))), axis=1),
-    ]
-    limits = [-offsets, np.zeros(k)]
-
-    def cut(own: int, counts: FloatArray) -> None:
-        kappa = -np.broadcast_to(eye[own], counts.shape)
-        rows.append(np.concatenate((counts * scale, kappa, np.zeros((len(counts), 1))), axis=1))
-        limits.append(rounds.row(counts, own) - counts.sum(axis=1) * e2 / k)
-
-    for own in range(k):
-        cut(own, np.concatenate((np.zeros((1, k)), np.tri(k)[:-1], np.tri(k) * (1 - eye[own]))))
-    grown = t * e2 * (1 - 1 / k)
-    best, dearest = math.inf, np.zeros((k, k))
-    for _ in range(30):
-        solution = linprog(
-            np.concatenate((np.zeros(k), np.ones(k + 1))),
-            A_ub=np.concatenate(rows),
-            b_ub=np.concatenate(limits),
-            bounds=[((floor - e2 / k) / scale, None)] * k + [(None, None)] * (k + 1),
-            method="highs",
-        )
-        if solution.status != 0:
-            break
-        prices = np.sort(np.maximum(e2 / k + solution.x[:k] * scale, floor))[::-1]
-        prices *= min(1.0, e2 / prices.sum())
-        kappa, counts = _dearest_rows(prices, t, rounds)
-        bound = grown + float((offsets - points @ (prices - e2 / k)).max()) + float(kappa.sum())
-        if bound < best:
-            best, dearest = bound, counts
-        violated = np.flatnonzero(kappa > solution.x[k : 2 * k] + 1e-12)
-        if bound - grown - solution.fun <= TOLERANCE * bound / 10 or not len(violated):
-            break
-        for own in violated.tolist():
-            cut(own, counts[own][None, :])
-    return best, [dearest.astype(np.int64), np.zeros((k, k), np.int64), (1 - eye).astype(np.int64)]

@@ -17,7 +17,7 @@ u_h(αa - βb) <= u_h(αa) + u_h(-βb).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations
@@ -50,11 +50,8 @@ def eps_sequence_unary(t: int, *, k: int, rounds: UnaryRounds) -> SequenceLoss:
 @lru_cache(maxsize=4096)
 def _loss(t: int, k: int, rounds: UnaryRounds) -> SequenceLoss:
     first = min(t, _EXACT_T.get(k, _EXACT_T_OTHERS))
-    exact, witness = _worst(_pairs(first, min(first, k)), k, rounds)
-    if t == first:
-        return SequenceLoss(exact, True, witness)
     rest = (t - first) * k * max(rounds.second.alpha, rounds.second.beta)
-    return SequenceLoss(exact + rest, False, f"{witness}; then any steps", rest)
+    return SequenceLoss(_worst(first, k, rounds) + rest, exact=t == first)
 
 
 # ---- pairs of sequences
@@ -68,17 +65,15 @@ class _Pair:
     ones: IntArray
 
 
-def _worst(pairs: Iterable[_Pair], k: int, rounds: UnaryRounds) -> tuple[float, str]:
-    loss, partner, worst = -math.inf, np.zeros(0, np.int64), None
-    for pair in pairs:
-        found, found_partner = _pair_loss(pair, k, rounds, loss)
-        if found > loss or worst is None:
-            loss, partner, worst = found, found_partner, pair
-    assert worst is not None  # every number of reports has a pair
-    return loss, _describe(worst, partner)
+def _worst(t: int, k: int, rounds: UnaryRounds) -> float:
+    """The exact loss of t reports."""
+    loss = -math.inf
+    for pair in _pairs(t, min(t, k)):
+        loss = max(loss, _pair_loss(pair, k, rounds, loss))
+    return loss
 
 
-def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.inf) -> tuple[float, IntArray]:
+def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float) -> float:
     """If the loss is not above `known`, the result may be any number from the loss to `known`."""
     left = rounds.weight(ones := pair.ones.sum(axis=2), pair.steps.sum(axis=1) - ones)
     right = rounds.weight(ones := pair.ones.sum(axis=1), pair.steps.sum(axis=0) - ones)
@@ -93,43 +88,22 @@ def _pair_loss(pair: _Pair, k: int, rounds: UnaryRounds, known: float = -math.in
     blocks, others = pair.steps.shape
     own = min(blocks, k - others)  # blocks of x that can have a value of no block of x'
     profit = np.append(hot_both - hot_right, (hot_left - cold)[:, None], axis=1)
-    block, rest = np.arange(blocks), float(hot_right.sum() + (k - others) * cold)
-    partner = profit.argmax(axis=1)
-    loss = rest + float(profit[block, partner].sum())
+    rest, partner = float(hot_right.sum() + (k - others) * cold), profit.argmax(axis=1)
+    loss = rest + float(profit.max(axis=1).sum())
     if loss > known and (np.bincount(partner, minlength=others + 1) > [*[1] * others, own]).any():
-        partner = _assignment(profit, own)
-        loss = rest + float(profit[block, partner].sum())
-    return loss, partner
+        loss = rest + _best_total(profit, own)
+    return loss
 
 
-def _assignment(profit: FloatArray, own: int) -> IntArray:
-    """The partners of all blocks with the largest total profit. The last kind has `own` partners, each other kind one."""
+def _best_total(profit: FloatArray, own: int) -> float:
+    """The largest total profit of partners for all blocks. The last kind has `own` partners, each other kind one."""
     sets = np.arange(2 ** len(profit))[:, None]
     without = sets & ~(2 ** np.arange(len(profit)))
-    best, chosen = np.where(sets[:, 0] == 0, 0.0, -np.inf), []
-    last = profit.shape[1] - 1
-    for kind in (kinds := [*range(last), *[last] * own]):
+    best, last = np.where(sets[:, 0] == 0, 0.0, -np.inf), profit.shape[1] - 1
+    for kind in [*range(last), *[last] * own]:
         offers = np.where(without < sets, best[without] + profit[:, kind], -np.inf)
-        block = offers.argmax(axis=1)
-        offer = offers[sets[:, 0], block]
-        chosen.append(np.where(offer > best, block, -1))
-        best = np.maximum(offer, best)
-    partner, left = np.zeros(len(profit), np.int64), len(sets) - 1
-    for kind, blocks in zip(kinds[::-1], chosen[::-1]):
-        if (block := blocks[left]) >= 0:
-            partner[block] = kind
-            left ^= 2**block
-    return partner
-
-
-def _describe(pair: _Pair, partner: IntArray) -> str:
-    parts, fresh = [], len(pair.steps)
-    for kind in range(pair.steps.shape[1]):
-        same = np.flatnonzero(partner == kind)
-        name = str(int(same[0])) if len(same) else str(fresh)
-        fresh += not len(same)
-        parts += [f"{n} x ({value}, {name})" for value, n in enumerate(pair.steps[:, kind]) if n]
-    return f"steps (x, x'): {', '.join(parts)}"
+        best = np.maximum(offers.max(axis=1), best)
+    return float(best[-1])
 
 
 def _fillings(steps: IntArray) -> IntArray:

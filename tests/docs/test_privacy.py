@@ -66,7 +66,7 @@ def test_the_chances_after_reports_of_the_commute_survey(t: int) -> None:
     assert cells(TEXT, f"{t} report{'s' if t > 1 else ''}") == [short(chance) for chance in chances]
     assert cells(TEXT, "0 reports") == [percent(1 / k) for k in [DISTANCE.k] * 2 + [MODE.k] * 2]
     assert MODE.guess(t) == MODE.claims.guess_any_values(t)
-    assert f"after eight reports of `mode`, up to {MODE.claims.largest_chance_any_values(8)}." in PLAIN
+    assert f"after eight reports of `mode`, up to {percent(guessing.bound(MODE.eps_t(8), MODE.k))}." in PLAIN
 
 
 def test_the_chances_of_the_whole_device() -> None:

@@ -61,11 +61,6 @@ def success(rows: Iterable[Floats]) -> float:
     return float(table.max(axis=0).sum() / len(table))
 
 
-def largest_posterior(rows: Iterable[Floats]) -> float:
-    table = np.array(list(rows))
-    return float((table.max(axis=0) / table.sum(axis=0)).max())
-
-
 def sequence_loss(m: Mechanism, t: int) -> float:
     """The largest loss between any two sequences of t values, over all outputs."""
     logs = np.log(np.array(list(likelihoods(m, t).values())))

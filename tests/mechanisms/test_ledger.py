@@ -141,7 +141,6 @@ def test_fewer_values_than_symbols_lose_at_most_the_bound(k: int, g: int) -> Non
         found, truth = m.eps_sequence(t), sequence_loss(m, t)
         assert found.exact == (t == 1)
         assert truth * (1 - 1e-10) <= found.value <= truth * 1.7
-        assert found.gap == (0 if t == 1 else found.value)
 
 
 @pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
@@ -159,15 +158,9 @@ def test_a_loss_with_fake_data_is_a_bound(name: str) -> None:
 def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None:
     for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
         rounds = bound_grr.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
-        truth = grr_module._exact(t, rounds).value
+        truth = grr_module._exact(t, rounds)
         free, bracket = bound_grr.free_rows(t, rounds), bound_grr.best_bracket(t, rounds)
-        assert min(free, bracket) >= truth * (1 - 1e-10)
-        if k <= 16:
-            programme, starts = bound_grr.programme(t, rounds)
-            assert truth * (1 - 1e-10) <= programme <= truth * 1.12
-            for start in starts:
-                assert grr_module._ascent(start, t, rounds)[0] <= truth * (1 + 1e-10)
-        assert grr_module.near_rectangles(t, rounds)[0] <= truth * (1 + 1e-10)
+        assert truth * (1 - 1e-10) <= min(free, bracket) <= truth * 1.75
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -178,11 +171,10 @@ def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: f
     monkeypatch.setattr(unary_module, "_EXACT_T", {})
     monkeypatch.setattr(unary_module, "_EXACT_T_OTHERS", 2)
     for k, t in ((2, 3), (2, 5), (2, 10), (3, 3), (3, 6), (4, 5), (5, 4), (9, 5), (20, 3), (100, 5), (10**6, 4)):
-        truth = max(unary_module._pair_loss(p, k, rounds)[0] for p in unary_module._pairs(t, min(t, k)))
+        truth = unary_module._worst(t, k, rounds)
         found = unary_module._loss.__wrapped__(t, k, rounds)
         assert not found.exact
-        assert found.value - found.gap <= truth * (1 + 1e-10)
-        assert truth * (1 - 1e-10) <= found.value <= truth + found.gap
+        assert truth * (1 - 1e-10) <= found.value
 
 
 eps_pairs = st.tuples(st.floats(0.05, 20.0), st.floats(0.02, 0.98))
@@ -211,9 +203,6 @@ def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float
     """Checks the properties that every loss has. `trivial` is the loss of t reports from the second round alone."""
     assert now.value <= later.value * (1 + 1e-9)
     assert unchanged * (1 - 1e-9) <= now.value <= trivial * (1 + 1e-9)
-    assert 0 <= now.gap < now.value
-    assert now.exact == (now.gap == 0)
-    assert now.witness
 
 
 # ---- extremes
@@ -281,14 +270,6 @@ def test_rounds_of_bits_are_checked() -> None:
         ledger.eps_sequence_unary(2, k=1, rounds=ledger.UnaryRounds(first, second))
 
 
-def test_the_witness_describes_a_pair() -> None:
-    found = sequence_grr(4, grr_rounds(4, 2.0, 1.0), 2)
-    assert found.witness == "steps (x, x'): 1 x (0, 1), 1 x (0, 2); every report equals x"
-    found = sequence_unary(100, unary_rounds("L-OSUE", 2.0, 1.0), 3)
-    assert found.witness == "steps (x, x'): 1 x (0, 0), 1 x (0, 1), 1 x (0, 2)"
-    assert np.isclose(found.value, 125.3787, atol=1e-4)
-
-
 def test_the_partners_of_blocks_have_the_largest_total_profit() -> None:
     """The dynamic programme, against SciPy's solver of assignment problems."""
     rng = np.random.default_rng(3)
@@ -297,7 +278,5 @@ def test_the_partners_of_blocks_have_the_largest_total_profit() -> None:
         own = max(0, int(blocks) - int(kinds) + 1) + int(rng.integers(0, 3))
         times = np.append(np.ones(kinds - 1, int), own)
         profit = rng.normal(size=(blocks, kinds)).round(rng.integers(0, 3))  # rounded: some have equal profits
-        partner = unary_module._assignment(profit, own)
-        assert (np.bincount(partner, minlength=kinds) <= times).all()
         best = linear_sum_assignment(every := np.repeat(profit, times, axis=1), maximize=True)
-        assert profit[np.arange(blocks), partner].sum() == pytest.approx(every[best].sum(), abs=1e-12)
+        assert unary_module._best_total(profit, own) == pytest.approx(every[best].sum(), abs=1e-12)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.mechanisms.wording import up
-from ldpstream.output.ledger_tables import ledger_rows, right_and_largest
+from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.promises.check_document import check_document
 from ldpstream.promises.promise import device_line, promise
 from ldpstream.promises.statements import device_loss
@@ -82,15 +82,6 @@ def test_a_promise_of_a_spaced_level_holds_for_changing_values() -> None:
     unlimited = copy.deepcopy(spaced)
     unlimited["attribute"][0]["level"][0]["lifetime_reports"] = None
     assert "there is no bound for all reports (eps_lifetime)" in "\n".join(promise(parse_survey(unlimited)))
-
-
-def test_no_exact_chance_of_the_ledger_looks_smaller_than_a_bound_of_the_same_number() -> None:
-    screen, memos = DEMO["attribute"][0], ((2.0, 1.0), (4.0, 0.5))
-    levels = [{"name": "l", "mechanism": "L-GRR", "eps_inf": of_all, "eps_1": of_one} for of_all, of_one in memos]
-    asked = [screen | {"name": f"a{i}", "level": [level]} for i, level in enumerate(levels)]
-    survey = parse_survey(DEMO | {"attribute": asked})
-    shown = [right_and_largest(row, "") for row in ledger_rows(survey) if row["t"] == 1000]
-    assert shown == [("59.6 %", "59.6 %"), ("≤ 91.7 %", "91.7 %")]
 
 
 def test_a_bound_from_some_reports_looks_no_larger_than_the_exact_chance_from_any_number() -> None:

@@ -9,7 +9,6 @@ Sources: Andrés, Bordenabe, Chatzikokolakis and Palamidessi 2013 (geo-indisting
 
 import math
 from abc import abstractmethod
-from dataclasses import replace
 from functools import cached_property
 from typing import NoReturn
 
@@ -20,7 +19,6 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, user_v
 from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES
 from ldpstream.mechanisms.channel import ChannelMechanism
 from ldpstream.mechanisms.kinds import OneTimeClaims
-from ldpstream.mechanisms.ledger import SequenceLoss
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
@@ -30,13 +28,6 @@ class LocationMechanismClaims(OneTimeClaims):
 
     def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
         return np.asarray(reports == values)
-
-    def ratios(self) -> NoReturn:
-        raise ValueError(f"{self.m.signature} is not a pure mechanism and has no likelihood ratios of supports")
-
-    def _eps_sequence(self, t: int) -> SequenceLoss:
-        witness = "each sequence has one value at every step: the two values with the largest loss"
-        return replace(super()._eps_sequence(t), witness=witness)
 
 
 class LocationMechanism(ChannelMechanism):

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ldpstream.mechanisms.claims.guessing import SAME, percent, percent_up
+from ldpstream.mechanisms.claims.guessing import percent, percent_up
 from ldpstream.mechanisms.wording import up
 from ldpstream.output.terminal import table
 from ldpstream.surveys import Survey
@@ -24,11 +24,7 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
         limit = survey.most_reports(m)
         for t in sorted({min(t, limit or t) for t in HORIZONS} | ({limit} if limit else set())):
             sequence = m.eps_sequence(t)
-            chances = {
-                "guess": m.guess(t), "guess_any_values": m.claims.guess_any_values(t),
-                "largest_chance": m.claims.largest_chance(t),
-                "largest_chance_any_values": m.claims.largest_chance_any_values(t),
-            }  # fmt: skip
+            chances = {"guess": m.guess(t), "guess_any_values": m.claims.guess_any_values(t)}
             rows.append({
                 "attribute": attribute.name, "level": level.name, "mechanism": m.signature, "t": t, "eps_t": m.eps_t(t),
                 "eps_inf": m.eps_inf, "eps_sequence": sequence.value, "eps_sequence_exact": sequence.exact,
@@ -39,12 +35,8 @@ def ledger_rows(survey: Survey) -> list[dict[str, Any]]:
     return rows
 
 
-def right_and_largest(row: dict[str, Any], values: str) -> tuple[str, str]:
-    right, largest = row[f"guess{values}"], row[f"largest_chance{values}"]
-    exact, largest_exact = row[f"guess{values}_exact"], row[f"largest_chance{values}_exact"]
-    same = not exact and math.isclose(right, largest, rel_tol=SAME)
-    of_largest = percent_up if same or not largest_exact else percent
-    return (percent(right) if exact else f"≤ {percent_up(right)}", f"{'' if largest_exact else '≤ '}{of_largest(largest)}")
+def _right(row: dict[str, Any], name: str) -> str:
+    return percent(row[name]) if row[f"{name}_exact"] else f"≤ {percent_up(row[name])}"
 
 
 def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
@@ -57,13 +49,13 @@ def ledger_tables(rows: list[dict[str, Any]]) -> list[Table]:
         if w > 1 or math.isfinite(first["eps_lifetime"]):
             spaced = f"ε_window {up(first['eps_window'])} within {w} step{'s' if w > 1 else ''}, "
             spaced += f"ε_lifetime {up(first['eps_lifetime'])}"
-        columns = "t", "same\nvalue", "right\nguess", "largest", "any\nvalues", "right\nguess", "largest"
+        columns = "t", "same\nvalue", "right\nguess", "any\nvalues", "right\nguess"
         shown = table(title, *columns, texts=0, caption=spaced)
         for row in group:
             mark = " " if row["eps_sequence_exact"] else "*"
             shown.add_row(
-                str(row["t"]), up(row["eps_t"]), *right_and_largest(row, ""),
-                up(row["eps_sequence"]) + mark, *right_and_largest(row, "_any_values"),
+                str(row["t"]), up(row["eps_t"]), _right(row, "guess"), up(row["eps_sequence"]) + mark,
+                _right(row, "guess_any_values"),
             )  # fmt: skip
         tables.append(shown)
     return tables
