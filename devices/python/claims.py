@@ -19,6 +19,8 @@ from ldpstream.surveys import Survey
 if TYPE_CHECKING:
     from ldpstream.mechanisms import Mechanism
 
+MOST_REPORTS = 1000  # more reports of one-time levels count as certainty, or by their whole loss
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -57,13 +59,56 @@ def largest_loss(survey: Survey, levels: Sequence[int]) -> float:
 
     If the values of a memoized level change, the loss can be larger.
     """
-    last = math.inf if survey.n_steps is None else survey.n_steps
-    losses = []
+    return together([eps * n for eps, n in losses(survey, levels)], survey.collection == "spl")
+
+
+def losses(survey: Survey, levels: Sequence[int]) -> list[tuple[float, float]]:
+    """Returns for each attribute the loss ε of one report, and the largest number of reports while the value stays the same.
+
+    All reports of a memoized level count as one report with the loss of its memo.
+    """
+    last, found = math.inf if survey.n_steps is None else survey.n_steps, []
     for a, chosen in enumerate(levels):
         level = survey.attributes[a].levels[chosen]
-        reports = _reports_in(survey.mechanisms[a][chosen].device, last)
-        losses.append((reports * level.eps if level.eps is not None else level.eps_inf or 0.0) / survey.share)
-    return together(losses, survey.collection == "spl")
+        if level.eps is None:
+            found.append(((level.eps_inf or 0.0) / survey.share, 1.0))
+        else:
+            found.append((level.eps / survey.share, _reports_in(survey.mechanisms[a][chosen].device, last)))
+    return found
+
+
+def guess_bound(k: int, made: Sequence[tuple[float, float]], adds_up: bool) -> float:
+    """Returns an upper bound of the chance of a right guess among k equally likely values.
+
+    n reports with the loss ε reveal at most as much as n answers of yes or no, each right with probability h = e^ε / (1 + e^ε).
+    If j of them are right, their loss is l_j = (2j-n) ε. Let p_j be the binomial probability of j. For every j,
+
+        chance <= (A x + 1) / (x + 1),    x = (k-1) e^{-l_j},    A = Σ_{i>j} p_i (1 - e^{l_j - l_i})
+
+    For j = n this is the bound e^{nε} / (e^{nε} + k - 1), which follows from the loss alone.
+
+    Args:
+        made: for each attribute, ε and n, as `losses` returns them.
+        adds_up: true if the device answers all attributes; false if it answers one.
+
+    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.4 (these answers are the worst reports); G of `claims.evidence`.
+    """
+    worst = [(max(eps for eps, _ in made), sum(n for _, n in made))] if adds_up else made
+    of_loss = 1 / (1 + (k - 1) * math.exp(-together([eps * n for eps, n in made], adds_up)))
+    return min(of_loss, max(_guess_of_reports(k, eps, n) for eps, n in worst))
+
+
+def _guess_of_reports(k: int, eps: float, n: float) -> float:
+    if n > MOST_REPORTS:
+        return 1.0
+    h, back = 1 / (1 + math.exp(-eps)), math.exp(-eps)
+    bound, chance, true, false = 1.0, h ** int(n), 0.0, 0.0  # p_j, and the two sums of A
+    for j in range(int(n), (int(n) - 1) // 2, -1):  # the best j has a loss of 0 or more
+        x = (k - 1) * math.exp((n - 2 * j) * eps)
+        bound = min(bound, ((true - false) * x + 1) / (x + 1))
+        true, false = true + chance, (false + chance) * back**2
+        chance *= j / (n - j + 1) * back
+    return bound
 
 
 def touched_steps(window_s: int, step_seconds: int) -> int:

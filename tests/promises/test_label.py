@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from fastapi.testclient import TestClient
 
+from ldpstream.device.consent.words import question
 from ldpstream.mechanisms.wording import up
 from ldpstream.planning.signing import draft
 from ldpstream.promises.check_document import check_document
@@ -151,3 +152,18 @@ def test_options_that_do_not_fit_are_refused(run_command: RunCommand, arguments:
     status, _, err = run_command("check", COMMUTE, *arguments)
     assert status == 2
     assert said in err[0]
+
+
+@pytest.mark.parametrize("sample", sorted(COMMUTE.parent.glob("*.toml")), ids=lambda path: path.stem)
+def test_label_and_question_of_a_device_agree(sample: Path) -> None:
+    """The device knows the losses alone: its bounds are not smaller, and end only where the label's end."""
+    survey = load_survey(sample)
+    shown, asked = label(survey, None), question(survey, [0] * len(survey.attributes))
+    rows = [re.findall(rf"(\d+) of 100|{NO_LIMIT}", line) for line in asked.splitlines() if line.startswith("A guess")]
+    most = [max(int(text or 100) for text in column) for column in zip(*rows, strict=True)]
+    told = [100 if one.text == NO_LIMIT else int(one.text.split()[0]) for one in shown.chances[:3]]
+    assert most[0] == told[0]
+    assert all(mine >= theirs for mine, theirs in zip(most, told, strict=True))
+    assert [mine == 100 for mine in most] == [theirs == 100 for theirs in told]
+    for words in (" ".join(line.text for line in shown.lines), asked):
+        assert all(word in words.lower() for word in ("answers are equally likely", "part", "silen", "storage", "question"))

@@ -1,7 +1,7 @@
 """Words for the person: the question that an application shows, and the parts of a report.
 
 All texts are plain text, from the survey's own words. The devices in other languages use the same words (`words.json` of the
-test vectors). A chance is that of a guesser who at first considers all answers equally likely. It follows from the loss, and
+test vectors). A chance is that of a guesser who at first considers all answers equally likely. It follows from the losses, and
 holds even if the answers to the other questions are hints.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ldpstream.device.claims import largest_loss, together
+from ldpstream.device.claims import guess_bound, losses
 from ldpstream.mechanisms.wording import plural
 from ldpstream.surveys import Attribute, Survey
 
@@ -36,11 +36,11 @@ def question(survey: Survey, levels: Sequence[int]) -> str:
     """
     owner = ", ".join(text for text in (survey.owner, survey.contact) if text)
     kept = _duration(survey.retention_steps * survey.step_seconds)
-    one = together([_one(survey, a, level) for a, level in enumerate(levels)], survey.collection == "spl")
-    every = largest_loss(survey, levels)
+    one, every = [_one(survey, a, level) for a, level in enumerate(levels)], losses(survey, levels)
+    all_asked = survey.collection == "spl"
     guesses = [
-        f"A {_guess(a)} is right for at most {_people(0, a)} without a report, {_people(one, a)} with the reports of one step,"
-        f" and {_people(every, a)} with all reports while your answers stay the same."
+        f"A {_guess(a)} is right for at most {_people(a)} without a report, {_people(a, one, all_asked)} with the reports of"
+        f" one step, and {_people(a, every, all_asked)} with all reports while your answers stay the same."
         for a in survey.attributes
     ]
     lines = [survey.title or survey.name, survey.description, f"Purpose: {survey.purpose or 'not stated.'}"]
@@ -62,15 +62,16 @@ def explained(survey: Survey, envelope: bytes) -> list[tuple[bytes, str]]:
         f"the time: step {step}, of {_duration(survey.step_seconds)}",
         f"the number of reports: {SAME}",
         *(f"your device's group: {survey.cohort_name(index)}" for index in cohort),
-        f"a random answer: a {_guess(asked)} is right for at most {_people(one, asked)}, without it {_people(0, asked)}",
+        f"a random answer: a {_guess(asked)} is right for at most {_people(asked, [one])}, without it {_people(asked)}",
     ]
     data = [msgspec.msgpack.encode(value) for value in fields]
     return [(envelope[:1], f"the form: {SAME}"), *zip(data, said, strict=True)]
 
 
-def _one(survey: Survey, attribute: int, level: int) -> float:
+def _one(survey: Survey, attribute: int, level: int) -> tuple[float, float]:
+    """Returns the loss of one report, and the number 1."""
     chosen = survey.attributes[attribute].levels[level]
-    return (chosen.eps if chosen.eps is not None else chosen.eps_1 or 0.0) / survey.share
+    return (chosen.eps if chosen.eps is not None else chosen.eps_1 or 0.0) / survey.share, 1.0
 
 
 def _guess(attribute: Attribute) -> str:
@@ -79,10 +80,9 @@ def _guess(attribute: Attribute) -> str:
     return f"guess of {attribute.name} (all answers are equally likely at first)"
 
 
-def _people(eps: float, attribute: Attribute) -> str:
-    """Returns the chance of a right guess, if the loss is eps nats, rounded up to a number of people."""
-    k = 2 if attribute.most else attribute.k
-    people = math.ceil(100 / (1 + (k - 1) * math.exp(-eps)) - 1e-9)
+def _people(attribute: Attribute, made: Sequence[tuple[float, float]] = ((0.0, 1.0),), adds_up: bool = False) -> str:
+    """Returns a bound of the chance of a right guess (`claims.guess_bound`), rounded up to a number of people."""
+    people = math.ceil(100 * guess_bound(2 if attribute.most else attribute.k, made, adds_up) - 1e-9)
     return f"{people} of 100" if people < 100 else "no useful limit"
 
 

@@ -4,6 +4,8 @@ import type { Mechanism } from "./mechanisms.js";
 import { lossPerReport } from "./promise.js";
 import type { Survey } from "./survey.js";
 
+const MOST_REPORTS = 1000; // more reports of one-time levels count as certainty, or by their whole loss
+
 /** Bounds of the loss of all reports of one survey, in nats. */
 export interface Claim {
   readonly perWindow: number; // between histories that differ only within the window; 0 for a wallet without a window
@@ -26,17 +28,53 @@ export function claim(survey: Survey, levels: readonly number[], windowSeconds: 
   return { perWindow: bound(Math.min(touched, survey.ends)), forEver: bound(survey.ends), losses };
 }
 
+/** The loss ε of one report of an attribute in nats, and the number of reports. */
+export type Made = readonly [number, number];
+
 /**
- * Returns a bound of the loss of all reports while the values stay the same: `epsInf`, or `eps1` times the largest number of reports;
- * Infinity if nothing bounds the loss. If the values of a memoized level change, the loss can be larger.
+ * Returns what a device makes of each attribute while the value stays the same. All reports of a memoized level count as one report with
+ * the loss of its memo.
  *
  * @param levels index of the chosen level, for each attribute.
  */
-export function largestLoss(survey: Survey, levels: readonly number[]): number {
-  return together(survey, survey.attributes.map((attribute, a) => {
+export function losses(survey: Survey, levels: readonly number[]): Made[] {
+  return survey.attributes.map((attribute, a) => {
     const { losses, mechanism } = attribute.levels[levels[a]!]!;
-    return mechanism.memo ? losses.epsInf : losses.eps1 * reportsIn(mechanism, survey.ends);
-  })); // prettier-ignore
+    return mechanism.memo ? [losses.epsInf, 1] : [losses.eps1, reportsIn(mechanism, survey.ends)];
+  });
+}
+
+/**
+ * Returns a bound of the loss of all reports while the values stay the same; Infinity if nothing bounds the loss. If the values of a
+ * memoized level change, the loss can be larger.
+ */
+export function largestLoss(survey: Survey, levels: readonly number[]): number {
+  return lossOf(survey, losses(survey, levels));
+}
+
+/** Returns an upper bound of the chance of a right guess among k equally likely values; docs/reference/write_a_device.md has the formula. */
+export function guessBound(survey: Pick<Survey, "collection">, k: number, made: readonly Made[]): number {
+  const added: Made = [Math.max(...made.map(([eps]) => eps)), made.reduce((sum, [, n]) => sum + n, 0)];
+  const worst = survey.collection === "spl" ? [added] : made;
+  const ofLoss = 1 / (1 + (k - 1) * Math.exp(-lossOf(survey, made)));
+  return Math.min(ofLoss, Math.max(...worst.map(([eps, n]) => guessOfReports(k, eps, n))));
+}
+
+function guessOfReports(k: number, eps: number, n: number): number {
+  if (n > MOST_REPORTS) return 1;
+  const [h, back] = [1 / (1 + Math.exp(-eps)), Math.exp(-eps)];
+  let [bound, chance, yes, no] = [1, h ** n, 0, 0];
+  for (let j = n; 2 * j >= n; j--) {
+    const x = (k - 1) * Math.exp((n - 2 * j) * eps);
+    bound = Math.min(bound, ((yes - no) * x + 1) / (x + 1));
+    [yes, no] = [yes + chance, (no + chance) * back ** 2];
+    chance *= (j / (n - j + 1)) * back;
+  }
+  return bound;
+}
+
+function lossOf(survey: Pick<Survey, "collection">, made: readonly Made[]): number {
+  return together(survey, made.map(([eps, n]) => eps * n));
 }
 
 /** Returns the loss of all attributes together: the sum under spl, else the largest. */

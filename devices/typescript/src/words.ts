@@ -1,7 +1,7 @@
 /** Words for the person, as in the Python module `consent.words`: the question that an application shows, and the parts of a report. */
 
 import { toHex } from "./bytes.js";
-import { largestLoss, together } from "./claims.js";
+import { guessBound, losses, type Made } from "./claims.js";
 import type { Attribute, Survey } from "./survey.js";
 
 export const DRAWN = "Your device sends a random answer. Your true answer only changes the chances of the draw.";
@@ -19,12 +19,12 @@ const UNITS: readonly [number, string][] = [
 /** Returns the text by which an application asks for consent, as plain text in several lines. `levels` has one index for each attribute. */
 export function question(survey: Survey, levels: readonly number[]): string {
   const { title, description, purpose, owner, contact, keptSeconds } = survey.words;
-  const every = largestLoss(survey, levels);
-  const one = together(survey, levels.map((level, a) => survey.attributes[a]!.levels[level]!.losses.eps1));
+  const every = losses(survey, levels);
+  const one = levels.map((level, a): Made => [survey.attributes[a]!.levels[level]!.losses.eps1, 1]);
   const guesses = survey.attributes.map(
     (a) =>
-      `A ${guess(a)} is right for at most ${people(0, a)} without a report, ${people(one, a)} with the reports of one step,` +
-      ` and ${people(every, a)} with all reports while your answers stay the same.`,
+      `A ${guess(a)} is right for at most ${people(survey, a)} without a report, ${people(survey, a, one)} with the reports of one step,` +
+      ` and ${people(survey, a, every)} with all reports while your answers stay the same.`,
   );
   const lines = [
     title ?? survey.name,
@@ -54,7 +54,7 @@ export function explained(survey: Survey, envelope: Uint8Array): [Uint8Array, st
     `the time: step ${step}, of ${duration(survey.stepMs / 1000)}`,
     `the number of reports: ${SAME}`,
     ...(survey.cohort ? [`your device's group: ${survey.cohort.values[unsigned(parts[6]!)]}`] : []),
-    `a random answer: a ${guess(asked)} is right for at most ${people(asked.levels[level]!.losses.eps1, asked)}, without it ${people(0, asked)}`,
+    `a random answer: a ${guess(asked)} is right for at most ${people(survey, asked, [[asked.levels[level]!.losses.eps1, 1]])}, without it ${people(survey, asked)}`,
   ];
   return [[envelope.slice(0, 1), `the form: ${SAME}`], ...parts.map((part, i): [Uint8Array, string] => [part, said[i]!])];
 }
@@ -91,9 +91,9 @@ function guess({ name, choices }: Attribute): string {
   return choices ? `guess whether ${name} has a value (yes and no are equally likely at first)` : `guess of ${name} (all answers are equally likely at first)`;
 }
 
-/** The chance of a right guess, if the loss is eps nats, rounded up to a number of people. */
-function people(eps: number, { k, choices }: Attribute): string {
-  const found = Math.ceil(100 / (1 + ((choices ? 2 : k) - 1) * Math.exp(-eps)) - 1e-9);
+/** A bound of the chance of a right guess, rounded up to a number of people. */
+function people(survey: Survey, { k, choices }: Attribute, made: readonly Made[] = [[0, 1]]): string {
+  const found = Math.ceil(100 * guessBound(survey, choices ? 2 : k, made) - 1e-9);
   return found < 100 ? `${found} of 100` : "no useful limit";
 }
 

@@ -1,8 +1,9 @@
 //! Words for the person: the question that a program shows, and the parts of a report. They are the words of every device.
 //!
-//! A chance is that of a guesser who at first considers all answers equally likely. It follows from the loss, and holds even if
+//! A chance is that of a guesser who at first considers all answers equally likely. It follows from the losses, and holds even if
 //! the answers to the other questions are hints.
 
+use crate::survey::claims::Made;
 use crate::survey::{Attribute, Survey};
 
 const DRAWN: &str = "Your device sends a random answer. Your true answer only changes the chances of the draw.";
@@ -11,11 +12,13 @@ const NOT_PROTECTED: &str = "Not protected: that you take part, when you send or
 const STOP: &str = "You can stop at any time. Then this device sends nothing more, and erases what it keeps. \
                     Reports that it sent stay in the histograms.";
 const SAME: &str = "the same for all participants";
+const BLIND: Made = (0.0, 1.0); // no report
 const UNITS: [(u64, &str); 3] = [(86_400, "day"), (3600, "hour"), (60, "minute")];
 
 /// The text by which a program asks for consent, one sentence or two a line.
 pub(crate) fn question(survey: &Survey, levels: &[usize]) -> String {
-    let (words, every, one) = (&survey.words, survey.largest_loss(levels), survey.loss_of_a_step(levels));
+    let (words, every) = (&survey.words, survey.losses(levels));
+    let one: Vec<Made> = levels.iter().enumerate().map(|(a, &level)| survey.loss_of_a_report(a, level)).collect();
     let named = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let stated = |text: Option<String>| text.unwrap_or_else(|| "not stated.".into());
     let asked_by: Vec<String> = [&words.owner, &words.contact].into_iter().filter_map(named).collect();
@@ -27,7 +30,8 @@ pub(crate) fn question(survey: &Survey, levels: &[usize]) -> String {
     lines.push(format!("Questions: {}.", names.join(", ")));
     lines.push(DRAWN.into());
     for attribute in survey.attributes() {
-        let (blind, step, all) = (people(0.0, attribute), people(one, attribute), people(every, attribute));
+        let (blind, step, all) =
+            (people(survey, attribute, &[BLIND]), people(survey, attribute, &one), people(survey, attribute, &every));
         let guess = guess(attribute);
         lines.push(format!(
             "A {guess} is right for at most {blind} without a report, {step} with the reports of one step, \
@@ -60,7 +64,7 @@ pub(crate) fn explained(survey: &Survey, envelope: &[u8]) -> Vec<(Vec<u8>, Strin
     if let Some(cohort) = &survey.text.cohort {
         said.push(format!("your device's group: {}", cohort.values[numbers[6] as usize]));
     }
-    let (with, without) = (people(one, asked), people(0.0, asked));
+    let (with, without) = (people(survey, asked, &[one]), people(survey, asked, &[BLIND]));
     said.push(format!("a random answer: a {} is right for at most {with}, without it {without}", guess(asked)));
     let form = (envelope[..1].to_vec(), format!("the form: {SAME}"));
     std::iter::once(form).chain(parts.into_iter().map(<[u8]>::to_vec).zip(said)).collect()
@@ -101,10 +105,10 @@ fn guess(attribute: &Attribute) -> String {
     }
 }
 
-/// The chance of a right guess, if the loss is eps nats, rounded up to a number of people.
-fn people(eps: f64, attribute: &Attribute) -> String {
+/// A bound of the chance of a right guess, rounded up to a number of people.
+fn people(survey: &Survey, attribute: &Attribute, made: &[Made]) -> String {
     let k = if attribute.choices.is_some() { 2 } else { attribute.k().unwrap_or(u64::MAX) };
-    let people = (100.0 / (1.0 + (k - 1) as f64 * (-eps).exp()) - 1e-9).ceil();
+    let people = (100.0 * survey.guess_bound(k, made) - 1e-9).ceil();
     if people < 100.0 { format!("{people} of 100") } else { "no useful limit".into() }
 }
 

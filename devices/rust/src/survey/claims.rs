@@ -5,6 +5,11 @@ use crate::mechanism::{Family, of_symbols};
 use crate::store::state::together;
 use crate::survey::{Coins, Parameters, Survey};
 
+const MOST_REPORTS: f64 = 1000.0; // more reports of one-time levels count as certainty, or by their whole loss
+
+/// The loss of one report of an attribute in nats, and the number of reports.
+pub(crate) type Made = (f64, f64);
+
 /// What a survey claims of a wallet.
 pub(crate) struct Claim {
     pub(crate) per_window: f64,
@@ -26,29 +31,61 @@ impl Survey {
 
     /// A bound of the loss of all reports while the values stay the same; infinite if nothing bounds it.
     pub(crate) fn largest_loss(&self, levels: &[usize]) -> f64 {
+        self.loss_of(&self.losses(levels))
+    }
+
+    /// For each attribute the loss of one report, and the largest number of reports while the value stays the same. All reports
+    /// of a memoized level count as one report with the loss of its memo.
+    pub(crate) fn losses(&self, levels: &[usize]) -> Vec<Made> {
         let last = self.text.ends.map_or(f64::INFINITY, |ends| ends as f64);
-        let share = if self.adds_up() { self.text.attribute.len() as f64 } else { 1.0 };
         let one = |(a, &chosen): (usize, &usize)| {
             let level = &self.text.attribute[a].level[chosen];
-            let reports = self.mechanisms[a][chosen].reports_in(last);
-            level.eps.map_or(level.eps_inf.unwrap_or(f64::INFINITY), |eps| reports * eps) / share
+            match level.eps {
+                Some(eps) => (eps / self.share(), self.mechanisms[a][chosen].reports_in(last)),
+                None => (level.eps_inf.unwrap_or(f64::INFINITY) / self.share(), 1.0),
+            }
         };
-        together(levels.iter().enumerate().map(one), self.adds_up())
+        levels.iter().enumerate().map(one).collect()
+    }
+
+    /// The loss of one report of an attribute, as the survey promises it, and the number 1.
+    pub(crate) fn loss_of_a_report(&self, a: usize, level: usize) -> Made {
+        let level = &self.text.attribute[a].level[level];
+        (level.eps.or(level.eps_1).unwrap_or(f64::INFINITY) / self.share(), 1.0)
+    }
+
+    /// An upper bound of the chance of a right guess among k equally likely values; docs/reference/write_a_device.md has the
+    /// formula.
+    pub(crate) fn guess_bound(&self, k: u64, made: &[Made]) -> f64 {
+        let of_loss = 1.0 / (1.0 + (k - 1) as f64 * (-self.loss_of(made)).exp());
+        let added = [(made.iter().map(|one| one.0).fold(0.0, f64::max), made.iter().map(|one| one.1).sum())];
+        let worst = if self.adds_up() { &added } else { made };
+        worst.iter().map(|&(eps, n)| guess_of_reports(k, eps, n)).fold(0.0, f64::max).min(of_loss)
+    }
+
+    fn loss_of(&self, made: &[Made]) -> f64 {
+        together(made.iter().map(|(eps, n)| eps * n), self.adds_up())
+    }
+
+    fn share(&self) -> f64 {
+        if self.adds_up() { self.text.attribute.len() as f64 } else { 1.0 }
     }
 }
 
-impl Survey {
-    /// The loss of one report of an attribute, as the survey promises it.
-    pub(crate) fn loss_of_a_report(&self, a: usize, level: usize) -> f64 {
-        let level = &self.text.attribute[a].level[level];
-        let share = if self.adds_up() { self.text.attribute.len() as f64 } else { 1.0 };
-        level.eps.or(level.eps_1).unwrap_or(f64::INFINITY) / share
+fn guess_of_reports(k: u64, eps: f64, n: f64) -> f64 {
+    if n > MOST_REPORTS {
+        return 1.0;
     }
-
-    /// The loss of the reports of one step.
-    pub(crate) fn loss_of_a_step(&self, levels: &[usize]) -> f64 {
-        together(levels.iter().enumerate().map(|(a, &level)| self.loss_of_a_report(a, level)), self.adds_up())
+    let (h, back) = (1.0 / (1.0 + (-eps).exp()), (-eps).exp());
+    let (mut bound, mut chance, mut yes, mut no, mut j) = (1.0_f64, h.powf(n), 0.0, 0.0, n);
+    while 2.0 * j >= n {
+        let x = (k - 1) as f64 * ((n - 2.0 * j) * eps).exp();
+        bound = bound.min(((yes - no) * x + 1.0) / (x + 1.0));
+        (yes, no) = (yes + chance, (no + chance) * back * back);
+        chance *= j / (n - j + 1.0) * back;
+        j -= 1.0;
     }
+    bound
 }
 
 impl Parameters {
