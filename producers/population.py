@@ -1,6 +1,6 @@
 """A simulated population of devices: their enrolment, their memos, and their reports step by step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,11 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.producers.memos import Memos
 from ldpstream.producers.people_file import FileValues
 from ldpstream.producers.randomness import Purpose, stream
+from ldpstream.producers.usage import UsageValues
 from ldpstream.producers.values import ValueSource, WithPairs
 from ldpstream.surveys import Survey
+
+Cohorts = Callable[[int], npt.NDArray[np.uint8]]  # step -> the cohort of each person
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,9 +42,9 @@ class Population:
     """Simulated devices that answer a survey.
 
     A person draws the permanent choices of a `Device`, and for each answered attribute also a level, uniformly. The person
-    reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. If the
-    survey has cohorts and the source has none, a person's cohort is drawn: cohort i, from 0, with a probability proportional to
-    1/(i+1).
+    reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. The cohorts
+    of `UsageValues` are versions, which change. If the survey has cohorts and another source has none, a person's cohort is
+    drawn: cohort i, from 0, with a probability proportional to 1/(i+1).
 
     The reports of a step depend only on the survey, the source and the seed.
 
@@ -54,7 +57,7 @@ class Population:
         self.n_steps = source.n_steps
         cohorts, values = _cohorts(survey, source, seed), WithPairs(survey, source)
         self._groups = [
-            _Group(values, survey.mechanisms[attribute][level].device, members, fakes, cohorts[members], seed, attribute, level)
+            _Group(values, survey.mechanisms[attribute][level].device, members, fakes, cohorts, seed, attribute, level)
             for attribute, level, members, fakes in _enroll(survey, source.n_people, seed)
         ]
 
@@ -68,14 +71,16 @@ class Population:
             yield from group.reports(step)
 
 
-def _cohorts(survey: Survey, source: ValueSource, seed: int) -> npt.NDArray[np.uint8]:
-    if survey.cohort is None:
-        return np.zeros(source.n_people, np.uint8)
+def _cohorts(survey: Survey, source: ValueSource, seed: int) -> Cohorts:
+    if isinstance(source, UsageValues):
+        return source.cohorts_at
     if isinstance(source, FileValues) and source.cohorts is not None:
-        return source.cohorts.astype(np.uint8)
-    cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
-    drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]
-    return np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
+        of_people = source.cohorts.astype(np.uint8)
+    else:
+        cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
+        drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]
+        of_people = np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
+    return lambda step: of_people
 
 
 def _enroll(survey: Survey, n_people: int, seed: int) -> Iterator[tuple[int, int, IntArray, IntArray]]:
@@ -98,7 +103,7 @@ class _Group:
         mechanism: Mechanism,
         members: IntArray,
         fakes: IntArray,
-        cohorts: npt.NDArray[np.uint8],
+        cohorts: Cohorts,
         seed: int,
         attribute: int,
         level: int,
@@ -130,7 +135,8 @@ class _Group:
         if numbers is not None:
             numbers = numbers[self._answering(self._source.at(step, self._attribute)[0])[1]]
         order = rng.permutation(len(reports))
-        reports, senders, cohorts = reports[order], self._cohorts[present[due]][order], self._cohorts[present]
+        reports, cohorts = reports[order], self._cohorts(step)[self._members[present]]
+        senders = cohorts[due][order]
         for cohort in np.unique(cohorts).tolist():
             of_cohort = cohorts == cohort
             truth, behind = self._mechanism.counts_of(values[of_cohort]), None if numbers is None else numbers[of_cohort]

@@ -13,6 +13,7 @@ BEFORE = 60  # steps before the first one, in which people may have begun
 WARM_UP = 8  # steps before the first one that are simulated
 OLD, ONCE = 0.4, 0.25  # shares of the people who began before the first step; who never come again after their first step
 MEAN_LIFE = 40  # steps, of the others
+UPGRADE = 0.3  # chance that a person takes a new version at a step; the lag begins with the version's release
 PAUSE, RETURN = 0.15, 0.35  # chances that a pause begins, and that it ends, at each step
 NEVER = -(10**6)  # a step before every first use
 EVENTS, SECONDS = 0.4, 20.0  # mean number of each event on a day of use, and its mean duration
@@ -25,7 +26,8 @@ class UsageValues:
 
     Some people began before the first step; the others begin at a random one. Many come once. A person who stays pauses for
     some steps, and else uses the application on each day with a chance of the person's own. Attributes without a recipe have
-    the values of `MarkovValues`, at the steps of use.
+    the values of `MarkovValues`, at the steps of use. The survey's cohorts are versions: the first one is there from the start,
+    and the others come out at equal intervals. New people have the newest version; the others upgrade sooner or later.
 
     Args:
         survey: a survey with recipes.
@@ -42,6 +44,7 @@ class UsageValues:
         life = np.where(once, 0, rng.geometric(1 / MEAN_LIFE, n))
         self._end = np.where(old, np.maximum(0, self._first + life), self._first + life)  # old people are still there
         self._chance, self._rates = rng.beta(1, 1.5, n), rng.gamma(1, EVENTS, (len(self.events), n))
+        self._lag = rng.geometric(UPGRADE, n)
         self._begin()
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
@@ -59,6 +62,12 @@ class UsageValues:
 
     def numbers(self, step: int, attribute: int) -> None:
         """See `ValueSource.numbers`. Returns None: only the values are known."""
+
+    def cohorts_at(self, step: int) -> npt.NDArray[np.uint8]:
+        """Returns the index of each person's version at a step, (n_people,)."""
+        released = np.arange(1, self._survey.n_cohorts)[:, None] * self.n_steps // self._survey.n_cohorts
+        have = (released + self._lag <= step) | ((released <= self._first) & (self._first <= step))
+        return np.asarray(have.sum(axis=0), np.uint8)
 
     def days_of_use(self) -> Histories:
         """Returns the use on each day of the latest step: whether each person used the application, (n, days), and the number

@@ -57,9 +57,10 @@ class Usage(OfSteps, frozen=True, kw_only=True):
         at_least: true if a level has `lifetime_reports`: devices that made all their reports are missing.
         people: people in each step. If every device reports at every step, the number is exact but for liars. Under smp, the
             attributes with a recipe are added up, and with `every_steps` the devices of the other phases are estimated.
-        a_day: mean number of people a day in their last step of use before the step, from an attribute with the measure
-            "active_days" whose window is a step, and with a value for each number of days; empty without it. The last step of
-            use of people who never come again is missing.
+        a_day: mean number of people a day: people × mean days of use, from an attribute with the measure "active_days" whose
+            window is a step, and with a value for each number of days; empty without it. The mean is about the last step of
+            use of the people who used the application before. The others, and people in their last step of use, are taken to
+            use it on as many days.
         in_steps, in_many: people in the last `in_many` steps, from an attribute with the measure "absence"; empty without it.
         retention: from an attribute with the measure "age", for ages that have a value of their own; empty without them.
     """
@@ -151,11 +152,18 @@ def _a_day(survey: Survey, days: Attribute, found: Found, people: Mapping[int, N
         return None
     rows: list[Row] = []
     for step, n in people.items():
-        mean, (low, high) = found[days.name, step].numbers.get("mean"), n.ends()
-        if mean is None or mean.value is None or mean.low is None or mean.high is None:
+        mean, known = found[days.name, step].numbers.get("mean"), _estimate(days, found, step)
+        if mean is None or mean.low is None or mean.high is None or known is None:
             rows.append(NO_ROW)
-        else:
-            rows.append((n.value * mean.value / step_days, low * max(0, mean.low) / step_days, high * mean.high / step_days))
+            continue
+        (new, *shares), (new_error, *_) = (numbers.tolist() for numbers in known)
+        before = 1 - new
+        if before <= BOTH_ENDS * new_error:  # perhaps nobody used the application before
+            rows.append(NO_ROW)
+            continue
+        share = sum(day * of_day for day, of_day in enumerate(shares, 1)) / before / step_days
+        mean_error = (mean.high - mean.low) / (2 * NORMAL * step_days)
+        rows.append(n.times(share, hypot(mean_error, share * new_error) / before).row())  # more new people: a smaller mean
     return _line(rows)
 
 

@@ -5,8 +5,9 @@ import numpy as np
 from devices.vectors.vectors import VECTORS
 from ldpstream.device.activity import measured
 from ldpstream.producers.usage import NEVER, UsageValues
-from ldpstream.surveys import load_survey
+from ldpstream.surveys import load_survey, parse_survey
 from ldpstream.surveys.questions import DAY_S
+from ldpstream.surveys.survey_file import toml_document
 
 N, STEPS = 300, 14
 
@@ -39,3 +40,15 @@ def test_the_simulated_values_are_those_of_each_persons_log() -> None:
                 seen.add((asked.name, value))
     assert {name for name, _ in seen} == {asked.name for asked in survey.attributes}
     assert len(seen) >= 25  # of 33 values: the control, that the comparison sees more than zeros
+
+
+def test_people_upgrade_and_new_people_have_the_newest_version() -> None:
+    cohort = {"name": "version", "values": ["1", "2", "3"], "least": 1}
+    source = UsageValues(parse_survey(toml_document((VECTORS / "usage.toml").read_text()) | {"cohort": cohort}), N, STEPS, 1)
+    versions = np.array([source.cohorts_at(step) for step in range(STEPS)])
+    assert (np.diff(versions.astype(int), axis=0) >= 0).all()
+    assert versions.max(axis=1).tolist() == 4 * [0] + 5 * [1] + 5 * [2]
+    for step in range(STEPS):
+        people, ages = source.at(step, 6)
+        assert set(versions[step, people[ages == 0]]) <= {versions[step].max()}
+    assert {0, 2} < set(versions[-3].tolist())  # the control: not everybody upgrades at once
