@@ -89,9 +89,13 @@ class Activity:
             seconds: the duration, in [0, 10^6].
 
         Raises:
-            ValueError: as for `used`, and if the duration is out of range.
+            ValueError: as for `used`, and if the duration is out of range. The message hides the duration.
         """
-        self._record(_event(event), int(1000 * real("seconds", seconds, 0, MAX_SECONDS)))
+        try:
+            duration_ms = int(1000 * real("seconds", seconds, 0, MAX_SECONDS))
+        except ValueError:
+            raise ValueError(f"seconds must be a number in [0, {MAX_SECONDS}]") from None
+        self._record(_event(event), duration_ms)
 
     def values(self, survey: Survey, step: int) -> dict[str, float]:
         """Returns the values of the attributes with a recipe, by name; none for a step without use of the application."""

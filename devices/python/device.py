@@ -57,7 +57,7 @@ TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
 IDEMPOTENCY_KEY_BYTES = 16
 AHEAD_REPORTS = 24  # so many reports of future steps, made while the clock runs ahead, displace no report of a true step
 
-Silence = Literal[NoConsent, "other attribute", "other phase", "lifetime reports made", "survey ended"]
+Silence = Literal[NoConsent, "other attribute", "other phase", "lifetime reports made", "survey ended", "survey not begun"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +249,9 @@ class Device(Consenting):
         return self._report(self.survey.index(attribute), index, step, too_old)
 
     def _at(self, step: int | None) -> tuple[type[StepForgotten], int]:
-        too_old = ClockWentBack if step is None else StepForgotten
-        step = self.survey.step_at(time.time_ns() // 1_000_000) if step is None else step
-        return too_old, integer("step", step, 0, MAX_STEP)
+        if step is None:
+            return ClockWentBack, self.survey.step_at(time.time_ns() // 1_000_000)
+        return StepForgotten, integer("step", step, 0, MAX_STEP)
 
     def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
         with self._file.transaction() as memory:
@@ -281,7 +281,8 @@ class Device(Consenting):
             "switched off": a switch turns devices off (`consent.switched_off`); "consent unknown": the person has not agreed;
             "consent withdrawn": the person disagreed; "other attribute": the device answers other attributes (smp);
             "other phase": it reports at other steps, which are `every_steps` apart; "lifetime reports made": it has made all
-            `lifetime_reports`; "survey ended": the step is after the survey's last step.
+            `lifetime_reports`; "survey ended": the step is after the survey's last step; "survey not begun": the clock shows a
+            time before the survey's start.
 
         Raises:
             ValueError: if there is no such attribute, or the step is out of range.
@@ -303,6 +304,8 @@ class Device(Consenting):
             return "other attribute"
         if self.survey.ended(step):
             return "survey ended"
+        if step < 0:
+            return "survey not begun"
         if step % p.every_steps != enrolment.phase:
             return "other phase"
         return "lifetime reports made" if not memory.sent(a, step) and _finished(memory, a, p) else None

@@ -73,6 +73,8 @@ pub enum Silence {
     LifetimeReportsMade,
     /// The step is after the survey's last step.
     SurveyEnded,
+    /// The clock shows a time before the survey's start.
+    SurveyNotBegun,
     /// Only in a preview: the gateway has answered the report.
     AlreadyAnswered,
 }
@@ -88,6 +90,7 @@ impl Silence {
             Silence::OtherPhase => "other phase",
             Silence::LifetimeReportsMade => "lifetime reports made",
             Silence::SurveyEnded => "survey ended",
+            Silence::SurveyNotBegun => "survey not begun",
             Silence::AlreadyAnswered => "already answered",
         }
     }
@@ -355,7 +358,7 @@ impl Device {
     }
 
     fn report_index(&self, a: usize, index: u64, given: Option<u64>) -> Result<Option<Vec<u8>>> {
-        let step = self.step(given)?;
+        let Some(step) = self.step(given)? else { return Ok(None) };
         self.store.transaction(|state| {
             if self.muted(state.as_ref())[a].is_some() {
                 return Ok(None);
@@ -400,10 +403,13 @@ impl Device {
         usize::try_from(self.survey.text.lateness_steps).unwrap_or(usize::MAX).saturating_add(2)
     }
 
-    pub(crate) fn step(&self, given: Option<u64>) -> Result<u64> {
-        let step = given.map_or_else(|| self.survey.step_at((self.clock)()), |step| i64::try_from(step).unwrap_or(i64::MAX));
-        let valid = u64::try_from(step).ok().filter(|&step| step <= MOST_STEP);
-        valid.ok_or_else(|| Error::Value(format!("a step must be from 0 to 2^62, got {step}")))
+    /// The given or present step; nothing if the present time is before the survey's start.
+    pub(crate) fn step(&self, given: Option<u64>) -> Result<Option<u64>> {
+        let Some(step) = given else { return Ok(u64::try_from(self.survey.step_at((self.clock)())).ok()) };
+        if step > MOST_STEP {
+            return Err(Error::Value(format!("a step must be from 0 to 2^62, got {step}")));
+        }
+        Ok(Some(step))
     }
 
     /// Tells why the device makes no report of an attribute at a step, whatever the value; nothing if it makes a report.
@@ -414,7 +420,10 @@ impl Device {
         let (a, step) = (self.survey.place(attribute)?, self.step(step)?);
         self.store.transaction(|state| match self.muted(state.as_ref())[a] {
             Some(reason) => Ok(Some(reason)),
-            None => Ok(self.silent(a, &self.enrolled(state)?.attributes[a], step)),
+            None => {
+                let answers = &self.enrolled(state)?.attributes[a];
+                Ok(step.map_or(Some(Silence::SurveyNotBegun), |step| self.silent(a, answers, step)))
+            }
         })
     }
 

@@ -1,7 +1,7 @@
 //! The test vectors of `devices/vectors`: the same bits as every other device.
 
 use crate::consent::ConsentMode;
-use crate::device::{Device, Options};
+use crate::device::{Device, Options, Silence};
 use crate::encoding::envelope::seal;
 use crate::encoding::hex;
 use crate::error::{Error, Result};
@@ -588,4 +588,18 @@ fn use_of(survey: Survey, life: &Life) {
         device.settle(&report.key).unwrap();
     }
     device.withdraw_consent(&[]).unwrap();
+}
+
+#[test]
+fn a_survey_that_has_not_begun() {
+    let case = &cases::<WordsOf>("words")[0];
+    let survey = Survey::from_json(case.survey.to_string().as_bytes()).unwrap();
+    let name = survey.attributes()[0].name.clone();
+    let options = Options { consent: ConsentMode::Simulated, cohort: Some("other".into()), ..Options::default() };
+    let device = Device::with(survey, Store::memory(), &options, Box::new(crate::SystemRandom), || 0, false).unwrap();
+    assert_eq!(device.report(&name, 0, None).unwrap(), None);
+    assert_eq!(device.silence(&name, None).unwrap(), Some(Silence::SurveyNotBegun));
+    let shown = device.preview(&[(&name, 0.into())], None).unwrap();
+    assert_eq!((shown[0].silence, shown[0].envelope.is_some()), (Some(Silence::SurveyNotBegun), false));
+    assert!(device.report(&name, 0, Some(1 << 63)).is_err());
 }

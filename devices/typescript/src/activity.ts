@@ -8,6 +8,7 @@
  * The record `activity` of the store contains the true use. `Activity.forget` erases it.
  */
 
+import { switchedOff } from "./consent.js";
 import type { Device } from "./device.js";
 import { DeviceError } from "./errors.js";
 import type { Json, Store } from "./store.js";
@@ -30,14 +31,19 @@ export type Log = readonly (readonly [number, Day])[];
 
 /** The activity log of an application. All tabs and processes that open the same store share the log. */
 export class Activity {
+  private readonly clock: () => number;
+
   /**
    * @param store a store for the log alone, not the one of a device.
-   * @param clock time in ms since 1970; by default `Date.now`.
+   * @param options `consent`: "given", the default: the person has agreed; while a switch turns devices off (`switchedOff`), nothing is
+   *   recorded. "simulated": there is no person, so the switches do not count. `clock`: time in ms since 1970; by default `Date.now`.
    */
   constructor(
     private readonly store: Store,
-    private readonly clock: () => number = Date.now,
-  ) {}
+    private readonly options: { readonly consent?: "given" | "simulated"; readonly clock?: () => number } = {},
+  ) {
+    this.clock = options.clock ?? Date.now;
+  }
 
   /** Records that the application was used today. All methods throw a `DeviceError` if the store is full, damaged or of a newer version. */
   async seen(): Promise<void> {
@@ -61,7 +67,7 @@ export class Activity {
    * @throws RangeError as `used`, and if the duration is out of range.
    */
   async took(event: string, { seconds }: { readonly seconds: number }): Promise<void> {
-    if (!(seconds >= 0 && seconds <= 1e6)) throw new RangeError(`seconds must be in [0, 1000000], got ${seconds}`);
+    if (!(seconds >= 0 && seconds <= 1e6)) throw new RangeError("seconds must be a number in [0, 1000000]"); // without the true duration
     await this.record(checked(event), Math.floor(1000 * seconds));
   }
 
@@ -97,7 +103,7 @@ export class Activity {
 
   private async record(event: string, durationMs: number): Promise<void> {
     const today = Math.floor(this.clock() / DAY_MS);
-    if (today < FIRST_DAY) return;
+    if (today < FIRST_DAY || (this.options.consent !== "simulated" && switchedOff() !== null)) return;
     await this.store.transaction(async (records) => {
       const kept = days(await records.get(RECORD));
       const day = kept[today] ?? {};

@@ -67,7 +67,7 @@ export interface DeviceOptions {
 
 /** Why a device makes no report of an attribute at a step: a switch turns devices off, the person has not agreed, it answers other attributes (smp), it reports at other steps, which are
  * `everySteps` apart, it has made all `lifetime_reports`, or the step is after the survey's last one. */
-export type Silence = NoConsent | "other attribute" | "other phase" | "lifetime reports made" | "survey ended";
+export type Silence = NoConsent | "other attribute" | "other phase" | "lifetime reports made" | "survey ended" | "survey not begun";
 
 /** A report that may need another attempt. */
 export interface Waiting {
@@ -286,8 +286,7 @@ export class Device {
    */
   async preview(values: Readonly<Record<string, Value | readonly Value[]>>, step?: number): Promise<Preview[]> {
     const asked = this.asked(values);
-    const t = step ?? stepAt(this.survey, this.clock());
-    requireStep(t);
+    const t = this.at(step);
     try {
       return await this.store.transaction<Preview[]>(async (records) => {
         const fresh = (await enrolledAs(records, this.survey)) === null;
@@ -353,7 +352,7 @@ export class Device {
    * @throws StepForgotten, ClockWentBack, DeviceError as `report`.
    */
   async answer(values: Readonly<Record<string, Value | readonly Value[]>>, step?: number): Promise<Record<string, Uint8Array>> {
-    const t = step ?? stepAt(this.survey, this.clock());
+    const t = this.at(step);
     const made: Record<string, Uint8Array> = {};
     for (const [{ name }, value] of this.asked(values)) {
       const envelope = await this.reportAt(name, value, t, step === undefined);
@@ -379,8 +378,8 @@ export class Device {
   /**
    * Returns the envelope with this device's report of a value; null if the device makes no report at this step.
    *
-   * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports, and
-   * after the survey's last step. `silence` gives the reason.
+   * A device makes no report of an attribute that it does not answer, at a step outside its phase, after its lifetime's reports,
+   * before the survey's start, and after its last step. `silence` gives the reason.
    *
    * The first call for a step draws the report. Later calls return the same bytes, whatever the value, while the envelope is kept:
    * see `waiting` and `settle`. A clock that ran ahead does not stop the device: it reports the true steps once the clock is right.
@@ -398,12 +397,18 @@ export class Device {
    * @throws StoreFull, StoreHeld, StoreCleared, WrongSurvey, DeviceError if the store cannot keep the report. No report is returned.
    */
   async report(attribute: string, value: Value | readonly Value[], step?: number): Promise<Uint8Array | null> {
-    return this.reportAt(attribute, value, step ?? stepAt(this.survey, this.clock()), step === undefined);
+    return this.reportAt(attribute, value, this.at(step), step === undefined);
+  }
+
+  /** The step of a call: the given one, or the present one, which is negative before the survey's start. */
+  private at(step?: number): number {
+    if (step === undefined) return stepAt(this.survey, this.clock());
+    if (!Number.isSafeInteger(step) || step < 0) throw new RangeError(`step must be an integer of at least 0, got ${step}`);
+    return step;
   }
 
   private async reportAt(attribute: string, value: Value | readonly Value[], t: number, present: boolean): Promise<Uint8Array | null> {
     const a = attributeIndex(this.survey, attribute);
-    requireStep(t);
     const index = valueIndex(this.survey.attributes[a]!, value);
     const sent = await this.transaction(async (records, { muted }) => {
       if (muted.has(attribute)) return null;
@@ -434,8 +439,7 @@ export class Device {
    * @param step as for `report`.
    */
   async silence(attribute: string, step?: number): Promise<Silence | null> {
-    const [a, t] = [attributeIndex(this.survey, attribute), step ?? stepAt(this.survey, this.clock())];
-    requireStep(t);
+    const [a, t] = [attributeIndex(this.survey, attribute), this.at(step)];
     return this.transaction(async (records, { muted }) => muted.get(this.consents.names[a]!) ?? this.silenceOf(await read(records, a), a, t));
   }
 
@@ -443,6 +447,7 @@ export class Device {
     const { everySteps, lifetimeReports } = this.survey.attributes[a]!.levels[level]!.mechanism;
     if (!answers) return "other attribute";
     if (t >= this.survey.ends) return "survey ended";
+    if (t < 0) return "survey not begun";
     if (t % everySteps !== phase) return "other phase";
     return reports >= lifetimeReports && !sent.some((report) => report.step === t && report.envelope) ? "lifetime reports made" : null;
   }
@@ -668,10 +673,6 @@ async function erase(records: Transaction, survey: Survey): Promise<void> {
   records.remove("");
   records.put("consent", kept!);
   records.put("device", { format: FORMAT, pin: survey.pin, id: null });
-}
-
-function requireStep(step: number): void {
-  if (!Number.isSafeInteger(step) || step < 0) throw new RangeError(`step must be an integer of at least 0, got ${step}`);
 }
 
 /** Translates the names of attributes and levels into indices. */

@@ -2,16 +2,20 @@
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { DeviceError, Device, MemoryStore, openSurvey, UnknownSurvey } from "../src/index.js";
-import { Activity, FileStore } from "../src/node.js";
+import { Activity, FileStore, StoreFull, type Store } from "../src/node.js";
 import { DAY_MS } from "../src/survey.js";
 import { valueIndex } from "../src/values.js";
+import { Disk } from "./disk.js";
 
 const cases: any[] = JSON.parse(readFileSync(new URL("../../../vectors/recipes.json", import.meta.url), "utf8"));
+
+const DAY = 20_500;
+const simulated = (store: Store, clock = () => DAY * DAY_MS) => new Activity(store, { consent: "simulated", clock });
 
 /** The device survey with one change of the canonical text, and the fingerprint of the changed text. */
 function changed(document: any, from: string, to: string): any {
@@ -25,7 +29,7 @@ test("recipes: a history of use gives the values of the vectors", async () => {
   for (const { history, survey: document, calls, steps } of cases) {
     const survey = await openSurvey(document);
     let now = 0;
-    const activity = new Activity(new MemoryStore(), () => now);
+    const activity = simulated(new MemoryStore(), () => now);
     for (const [ms, event, seconds] of calls) {
       now = ms;
       if (seconds !== null) await activity.took(event, { seconds });
@@ -56,7 +60,7 @@ test("recipes: an unknown measure or key, and steps of other lengths, are refuse
 test("activity: a device answers only at steps with use, and gives no value of its own for a recipe", async () => {
   const survey = await openSurvey(cases[0].survey);
   let now = survey.startMs + DAY_MS;
-  const [activity, device] = [new Activity(new MemoryStore(), () => now), await Device.open(survey, new MemoryStore(), { consent: "simulated", clock: () => now })];
+  const [activity, device] = [simulated(new MemoryStore(), () => now), await Device.open(survey, new MemoryStore(), { consent: "simulated", clock: () => now })];
   assert.deepEqual(await activity.answer(device), {});
   await activity.used("export");
   assert.equal(Object.keys(await activity.answer(device)).length, survey.attributes.length);
@@ -71,21 +75,60 @@ test("activity: a device answers only at steps with use, and gives no value of i
 test("activity: two processes count together; a newer version's log is refused and stays", async () => {
   const folder = mkdtempSync(join(tmpdir(), "activity-"));
   const [one, other] = [new FileStore(join(folder, "log")), new FileStore(join(folder, "log"))];
-  await Promise.all(Array.from({ length: 20 }, (_, i) => new Activity(i % 2 ? one : other, () => 20_500 * DAY_MS).used("export")));
+  await Promise.all(Array.from({ length: 20 }, (_, i) => simulated(i % 2 ? one : other).used("export")));
   const counted = await one.transaction((records) => records.get("activity"));
   assert.deepEqual(counted, { format: 1, days: { 20500: { export: [20, 0] } } });
   for (const record of [{ format: 2, days: {} }, "damaged", null, { format: 1, days: 3 }]) {
     await one.transaction(async (records) => records.put("activity", record));
     const before = JSON.stringify(await one.transaction((records) => records.get("activity")));
-    await assert.rejects(new Activity(other).seen(), DeviceError);
+    await assert.rejects(simulated(other).seen(), DeviceError);
     assert.equal(JSON.stringify(await one.transaction((records) => records.get("activity"))), before);
   }
 });
 
+test("activity: each switch turns a log off, also one that is open", async () => {
+  const names = ["CI", "DO_NOT_TRACK"];
+  const before = names.map((name) => process.env[name]);
+  try {
+    for (const name of names) {
+      for (const other of names) delete process.env[other];
+      const folder = join(mkdtempSync(join(tmpdir(), "activity-")), "log");
+      const [store, open] = [new MemoryStore(), new Activity(new FileStore(folder))];
+      const log = new Activity(store);
+      await log.used("export");
+      const recorded = await store.transaction((records) => records.get("activity"));
+      process.env[name] = "1";
+      for (const activity of [log, new Activity(store), open]) await activity.used("export");
+      assert.deepEqual(await store.transaction((records) => records.get("activity")), recorded);
+      assert.ok(recorded && !existsSync(folder));
+      await simulated(store).used("export");
+      assert.notDeepEqual(await store.transaction((records) => records.get("activity")), recorded);
+    }
+  } finally {
+    names.forEach((name, i) => (before[i] === undefined ? delete process.env[name] : (process.env[name] = before[i])));
+  }
+});
+
+test("activity: a full, read-only or damaged folder is an error in one line, and the log stays", async () => {
+  const disk = new Disk();
+  const read = () => new FileStore("/log", disk.process()).transaction((records) => records.get("activity"));
+  await simulated(new FileStore("/log", disk.process())).used("export");
+  const before = await read();
+  for (const [code, kind] of [["ENOSPC", StoreFull], ["EROFS", DeviceError]] as const) {
+    const files = disk.process((operation) => {
+      if (operation === "open") throw Object.assign(new Error(code), { code });
+    });
+    await assert.rejects(simulated(new FileStore("/log", files)).used("export"), (error: Error) => error instanceof kind && !error.message.includes("\n"));
+    assert.deepEqual(await read(), before);
+  }
+  await disk.process().truncate("/log/state.1");
+  for (let i = 0; i < 2; i++) await assert.rejects(simulated(new FileStore("/log", disk.process())).used("export"), /damaged/);
+});
+
 test("activity: names and durations are checked", async () => {
-  const activity = new Activity(new MemoryStore(), () => 20_500 * DAY_MS);
+  const activity = simulated(new MemoryStore());
   for (const name of ["", "a b", "é", "x".repeat(65)]) await assert.rejects(activity.used(name), RangeError);
-  for (const seconds of [-1, NaN, Infinity, 1e7]) await assert.rejects(activity.took("build", { seconds }), RangeError);
+  for (const seconds of [-1, NaN, Infinity, 1e7]) await assert.rejects(activity.took("build", { seconds }), { name: "RangeError", message: "seconds must be a number in [0, 1000000]" });
   for (let i = 0; i < 100; i++) await activity.used(`event${i}`);
   await assert.rejects(activity.used("one-more"), RangeError);
   await activity.seen();

@@ -176,6 +176,9 @@ test("smp answers one attribute, spl all, rs+fd all with a permanent fake value"
   const why = await Promise.all(["q0", "q1", "q2"].map((name) => ended.silence(name, 4)));
   assert.deepEqual(why.filter((one) => one !== null), ["other attribute", "other attribute"]);
   assert.equal(await ended.silence(`q${why.indexOf(null)}`, 5), "survey ended");
+  const early = await Device.open(await survey([{ k: 3, levels: [LONG] }]), new MemoryStore(), { consent: "simulated", clock: () => 0 });
+  assert.deepEqual([await early.silence("q0"), await early.report("q0", 1), await early.answer({ q0: 1 })], ["survey not begun", null, {}]);
+  assert.match((await early.preview({ q0: 1 }))[0]!.text, /nothing leaves \(survey not begun\)/);
   assert.deepEqual((await answered("spl")).map(({ memos }) => memos), [3, 3, 3]);
   assert.deepEqual((await answered("rs+fd")).map(({ memos }) => memos).sort(), [1, 1, 3]);
 });

@@ -99,7 +99,17 @@ def full(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("trouble", "error"), [(held, StoreHeld), (full, StoreFull), (away, StoreCleared)])
+@contextmanager
+def read_only(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    connect = sqlite3.connect
+    with patch.context() as limited:
+        limited.setattr(sqlite3, "connect", lambda name, **options: connect(name.replace("mode=rw", "mode=ro"), **options))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("trouble", "error"), [(held, StoreHeld), (full, StoreFull), (away, StoreCleared), (read_only, DeviceError)]
+)
 def test_trouble_with_the_disk_loses_nothing(
     trouble: Callable[..., Any], error: type[DeviceError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

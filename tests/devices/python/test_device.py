@@ -93,7 +93,7 @@ def test_a_device_reports_at_the_steps_of_its_phase_until_its_limit(tmp_path: Pa
     assert device.spent("q0").reports == 3
 
 
-def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
+def test_a_device_says_why_it_makes_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each report, `silence` agrees with `report`, and has the same reason for any value."""
     asked = small_survey(
         *({"name": f"q{i}", "size": 5, "level": [{"name": "a"} | level]} for i, level in enumerate((SPACED, ONCE))), ends=16,
@@ -129,6 +129,11 @@ def test_a_device_says_why_it_makes_no_report(tmp_path: Path) -> None:
         "lifetime reports made",
         "survey ended",
     }  # false alarm: 2 ** -39
+    monkeypatch.setattr("time.time_ns", lambda: 0)  # a clock at 1970
+    whys = {Device(asked, tmp_path / f"{i}.device", consent="simulated").silence("q1") for i in range(40)}
+    assert whys == {"other attribute", "survey not begun"}
+    assert device.answer({"q0": 1, "q1": 1}) == {}
+    assert {shown.silence for shown in device.preview({"q0": 1, "q1": 1})} == {"other attribute", "survey not begun"}
     for wrong in (("q2", 0), ("q0", -1)):
         with pytest.raises(ValueError, match="must be"):
             device.silence(*wrong)

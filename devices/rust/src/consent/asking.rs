@@ -110,7 +110,8 @@ impl Device {
     /// # Errors
     /// As for [`Device::answer`]; `WalletFull` before the enrolment, if the survey does not fit the wallet.
     pub fn preview(&self, values: &[(&str, Value)], step: Option<u64>) -> Result<Vec<Preview<'_>>> {
-        let (indices, at) = (self.indices(values)?, self.step(step)?);
+        let (indices, given) = (self.indices(values)?, self.step(step)?);
+        let at = given.unwrap_or(0);
         self.store.transaction(|kept| {
             if let Some(wrong) = self.another(kept.as_ref()) {
                 return Err(wrong);
@@ -129,7 +130,7 @@ impl Device {
             let mut found = Vec::new();
             for (a, index) in indices {
                 let answers = &mut enrolled.attributes[a];
-                let own = self.silent(a, answers, at);
+                let own = given.map_or(Some(Silence::SurveyNotBegun), |step| self.silent(a, answers, step));
                 let settled = answers.kept.get(&at).filter(|sealed| sealed.key.is_none()).map(|_| Silence::AlreadyAnswered);
                 let (silence, example) = (muted[a].or(own).or(settled), !answers.kept.contains_key(&at));
                 let shown = own.is_none() && (muted[a].is_none() || !example || !answers.is_over(at));
