@@ -1,8 +1,8 @@
 """The devices for programs, in Go and Rust, pass the vectors and the check.
 
-The device in Go was written from docs/reference/write_a_device.md and wire_format.md alone: its author had not seen our code,
-so they are sufficient. The reports' seed is fixed. With another seed, the check of a correct device would fail with probability
-at most 0.001. Planted faults are the controls.
+The draws of the device in Go were written from docs/reference/write_a_device.md and wire_format.md alone: their author had not
+seen our code, so these are sufficient. The reports' seed is fixed. With another seed, the check of a correct device would fail
+with probability at most 0.001. Planted faults are the controls.
 """
 
 import os
@@ -43,6 +43,9 @@ class Language(NamedTuple):
     """A device, the commands in its folder, and a fault.
 
     Attributes:
+        ready: finds out whether the machine can build the device.
+        build: builds a program that counts its own use; `{built}` stands for its file.
+        built: this file, in the cache.
         test: runs the vectors, and prints the number of cases of each file of `vectors`.
         life: runs the program that writes calls or sends reports; `{survey}` stands for the file of the device survey.
         fault: a file, a text in it, and the text of a device that draws a fresh memo for each report.
@@ -50,6 +53,9 @@ class Language(NamedTuple):
 
     source: Path
     environment: dict[str, str]
+    ready: list[str]
+    build: list[str]
+    built: str
     test: list[str]
     life: list[str]
     vectors: tuple[str, ...]
@@ -57,16 +63,22 @@ class Language(NamedTuple):
 
 
 GO = Language(
-    source=Path(__file__).parent / "go",
-    environment={"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": "-mod=mod", "CGO_ENABLED": "0"},  # no network
-    test=["go", "test", "-count=1", "-vet=off", "-v", "."],
-    life=["go", "run", "./life", "-survey", "{survey}"],
-    vectors=COMMON,
-    fault=("device.go", "if !known {", "if !known || memo != nil {"),
+    source=ROOT / "devices" / "go",
+    environment={"GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"} | NO_SWITCH,  # no network
+    ready=["go", "list", "./..."],
+    build=["go", "build", "-o", "{built}", "./examples/count"],
+    built="go/count",
+    test=["go", "test", "-count=1", "-vet=off", "-v", "./..."],
+    life=["go", "run", "./examples/life", "{survey}"],
+    vectors=(*COMMON, *MORE),
+    fault=("report.go", "if !known {", "if known || !known {"),
 )
 RUST = Language(
     source=ROOT / "devices" / "rust",
     environment=NO_SWITCH,
+    ready=["cargo", "fetch", "--locked"],
+    build=["cargo", "build", *RUST_OPTIONS, "--example", "count"],
+    built="rust/debug/examples/count",
     test=["cargo", "test", *RUST_OPTIONS, "--tests", "--", "--nocapture", "--test-threads=1"],
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
     vectors=(*COMMON, *MORE),
@@ -110,19 +122,18 @@ def require_tools(*tools: str) -> None:
         give_up(f"no {' and no '.join(lacking)} on this machine")
 
 
-def require_packages(folder: Path) -> None:
-    """Fetches the packages of a Rust program."""
-    fetched = subprocess.run(["cargo", "fetch", "--locked"], cwd=folder, capture_output=True, text=True, check=False)
-    if fetched.returncode != 0:
-        give_up(f"cargo cannot fetch the packages of the device: {fetched.stderr[-500:]}")
+def require_packages(folder: Path, ready: list[str], **environment: str) -> None:
+    """Fetches the packages of a program, and finds out whether its compiler is new enough."""
+    done = subprocess.run(ready, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        give_up(f"this machine cannot build the device: {done.stderr[-500:]}")
 
 
 @pytest.fixture(params=[GO, RUST], ids=["Go", "Rust"])
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     language: Language = request.param
     require_tools(language.test[0])
-    if language is RUST:
-        require_packages(language.source)
+    require_packages(language.source, language.ready, **language.environment)
     return Program(language, language.source, tmp_path)
 
 
@@ -166,13 +177,12 @@ def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.Monk
         assert sending.requests == 2 * LEAST
 
 
-def test_a_program_in_rust_counts_its_own_use_with_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_counts_its_own_use_with_consent(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks, sends nothing before the answer, shows what would leave and what left, and stops at a withdrawal."""
     monkeypatch.setattr(listener, "RETRY_S", 0)
-    require_tools("cargo")
-    require_packages(RUST.source)
-    output(["cargo", "build", *RUST_OPTIONS, "--example", "count"], RUST.source)
-    count = str(shutil.copy(cache_dir() / "rust" / "debug" / "examples" / "count", tmp_path))
+    built = cache_dir() / program.language.built
+    output([part.format(built=built) for part in program.language.build], program.folder, **program.language.environment)
+    count = str(shutil.copy(built, tmp_path))
     survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
 
@@ -209,7 +219,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> 
     """A folder with the library and the compiled examples."""
     require_tools("cargo", "gcc", "g++")
     folder = tmp_path_factory.mktemp("devices")
-    require_packages(C)
+    require_packages(C, RUST.ready)
     output(["cargo", "build", "--locked", "--quiet"], C)
     shutil.copy(cache_dir() / "rust" / "debug" / "libldpstream_device.so", folder)
     link = ["-I", str(C / "include"), "-L", str(folder), "-lldpstream_device", f"-Wl,-rpath,{folder}"]

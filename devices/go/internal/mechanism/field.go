@@ -1,4 +1,4 @@
-package ldpdevice
+package mechanism
 
 // Field is GF(characteristic^degree); Polynomial has its coefficients least power first.
 type Field struct {
@@ -9,7 +9,7 @@ type Field struct {
 
 // has tells whether the field has the g elements 0 ... g-1.
 func (f Field) has(g int64) bool {
-	if f.Characteristic < 2 || f.Degree < 1 || !isPower(f.Characteristic, f.Degree, g) {
+	if f.Degree < 1 || !isPower(f.Characteristic, f.Degree, g) {
 		return false
 	}
 	if f.Degree == 1 {
@@ -55,7 +55,7 @@ func (f Field) add(a, b int64) int64 {
 func (f Field) multiply(a, b int64) int64 {
 	r, e := f.Characteristic, int(f.Degree)
 	if e == 1 {
-		return a * b % r
+		return int64(uint64(a) * uint64(b) % uint64(r)) // a and b are below 2^32
 	}
 	x, y := f.coefficients(a), f.coefficients(b)
 	product := make([]int64, 2*e)
@@ -73,7 +73,7 @@ func (f Field) multiply(a, b int64) int64 {
 	return f.element(product)
 }
 
-// hash returns H_a(v).
+// hash returns H_a(v), a symbol below g.
 func (p *Parameters) hash(a, v int64) int64 {
 	sum, place := int64(0), v*p.Stride%p.K
 	for range p.Digits {
@@ -81,4 +81,26 @@ func (p *Parameters) hash(a, v int64) int64 {
 		a, place = a/p.G, place/p.G
 	}
 	return sum
+}
+
+// isPower tells whether base^exponent is the power, for a base of at least 2.
+func isPower(base, exponent, power int64) bool {
+	if base < 2 || exponent < 0 {
+		return false
+	}
+	product := int64(1)
+	for ; exponent > 0; exponent-- {
+		if product > power/base {
+			return false
+		}
+		product *= base
+	}
+	return product == power
+}
+
+func commonFactor(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }

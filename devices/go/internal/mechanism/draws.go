@@ -1,63 +1,42 @@
-package ldpdevice
+package mechanism
 
 import (
-	"encoding/hex"
-	"encoding/json"
 	"io"
 	"math/big"
 	"math/bits"
 )
 
-// Coin says yes with the probability 0.digits (base 256), or with one minus that if it is inverted.
-type Coin struct {
-	digits   []byte
-	inverted bool
+// Draws makes the document's random draws from a source of random bytes. All draws use integers, since floating-point numbers can
+// leak the value. After a failure of the source it draws zeros: see Err.
+type Draws struct {
+	source io.Reader
+	err    error
 }
 
-// UnmarshalJSON reads {"digits": hexadecimal digits, "inverted": boolean}.
-func (c *Coin) UnmarshalJSON(text []byte) error {
-	var raw struct {
-		Digits   string `json:"digits"`
-		Inverted bool   `json:"inverted"`
-	}
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return err
-	}
-	digits, err := hex.DecodeString(raw.Digits)
-	c.digits, c.inverted = digits, raw.Inverted
-	return err
-}
+// NewDraws draws from a source.
+func NewDraws(source io.Reader) *Draws { return &Draws{source: source} }
 
-func (c Coin) probabilities() (yes, no float64) {
-	s := 0.0
-	for i := len(c.digits) - 1; i >= 0; i-- {
-		s = (s + float64(c.digits[i])) / 256
-	}
-	if c.inverted {
-		return 1 - s, s
-	}
-	return s, 1 - s
-}
+// Err returns the first error of the source. Nothing that was drawn may be kept if it is not nil.
+func (d *Draws) Err() error { return d.err }
 
-// Draws makes the document's random draws from a source of random bytes.
-type Draws struct{ source io.Reader }
-
-type sourceFailed struct{ error }
-
-func (d Draws) bytes(n int) []byte {
+// Bytes draws n bytes.
+func (d *Draws) Bytes(n int) []byte {
 	drawn := make([]byte, n)
-	if _, err := io.ReadFull(d.source, drawn); err != nil {
-		panic(sourceFailed{err})
+	if d.err == nil {
+		_, d.err = io.ReadFull(d.source, drawn)
+	}
+	if d.err != nil {
+		clear(drawn)
 	}
 	return drawn
 }
 
-// below draws a uniform integer in 0 ... n-1.
-func (d Draws) below(n int64) int64 {
+// Below draws a uniform integer in 0 ... n-1.
+func (d *Draws) Below(n int64) int64 {
 	width := bits.Len64(uint64(n - 1))
 	for {
 		r := uint64(0)
-		for _, b := range d.bytes((width + 7) / 8) {
+		for _, b := range d.Bytes((width + 7) / 8) {
 			r = r<<8 | uint64(b)
 		}
 		if r &= 1<<width - 1; r < uint64(n) {
@@ -67,7 +46,7 @@ func (d Draws) below(n int64) int64 {
 }
 
 // toss draws n independent answers of a coin.
-func (d Draws) toss(c Coin, n int) []bool {
+func (d *Draws) toss(c Coin, n int) []bool {
 	answers := make([]bool, n)
 	undecided := make([]int, n)
 	for i := range undecided {
@@ -76,7 +55,7 @@ func (d Draws) toss(c Coin, n int) []bool {
 	}
 	for _, digit := range c.digits {
 		still := undecided[:0]
-		drawn := d.bytes(len(undecided))
+		drawn := d.Bytes(len(undecided))
 		for j, i := range undecided {
 			if drawn[j] < digit {
 				answers[i] = !c.inverted
@@ -89,15 +68,15 @@ func (d Draws) toss(c Coin, n int) []bool {
 	return answers
 }
 
-func (d Draws) symbol(s, m int64, keep Coin) int64 {
+func (d *Draws) symbol(s, m int64, keep Coin) int64 {
 	return d.cell(s, m, 1, keep)
 }
 
-func (d Draws) cell(v, k, width int64, keep Coin) int64 {
+func (d *Draws) cell(v, k, width int64, keep Coin) int64 {
 	if d.toss(keep, 1)[0] {
-		return v + d.below(width)
+		return v + d.Below(width)
 	}
-	r := d.below(k - 1)
+	r := d.Below(k - 1)
 	if r >= v {
 		r += width
 	}
@@ -105,7 +84,7 @@ func (d Draws) cell(v, k, width int64, keep Coin) int64 {
 }
 
 // member draws a member of a padded set, or another symbol; bit v of the code says whether the set has the value v.
-func (d Draws) member(code, k, choices int64, coin Coin) int64 {
+func (d *Draws) member(code, k, choices int64, coin Coin) int64 {
 	var padded, others []int64
 	missing := choices - int64(bits.OnesCount64(uint64(code)))
 	for s := range k {
@@ -116,12 +95,12 @@ func (d Draws) member(code, k, choices int64, coin Coin) int64 {
 		}
 	}
 	if d.toss(coin, 1)[0] {
-		return padded[d.below(choices)]
+		return padded[d.Below(choices)]
 	}
-	return others[d.below(k-choices)]
+	return others[d.Below(k-choices)]
 }
 
-func (d Draws) bits(values []bool, coins map[string]Coin) []bool {
+func (d *Draws) bits(values []bool, coins Coins) []bool {
 	drawn := make([]bool, len(values))
 	for _, one := range []bool{true, false} {
 		var places []int
@@ -142,12 +121,12 @@ func (d Draws) bits(values []bool, coins map[string]Coin) []bool {
 }
 
 // belowBig is below for numbers of any size.
-func (d Draws) belowBig(n *big.Int) *big.Int {
+func (d *Draws) belowBig(n *big.Int) *big.Int {
 	width := new(big.Int).Sub(n, big.NewInt(1)).BitLen()
 	mask := new(big.Int).Lsh(big.NewInt(1), uint(width))
 	mask.Sub(mask, big.NewInt(1))
 	for {
-		r := new(big.Int).SetBytes(d.bytes((width + 7) / 8))
+		r := new(big.Int).SetBytes(d.Bytes((width + 7) / 8))
 		if r.And(r, mask).Cmp(n) < 0 {
 			return r
 		}
@@ -155,10 +134,10 @@ func (d Draws) belowBig(n *big.Int) *big.Int {
 }
 
 // floyd draws c of the numbers below n.
-func (d Draws) floyd(n, c int64) []bool {
+func (d *Draws) floyd(n, c int64) []bool {
 	drawn := make([]bool, n)
 	for i := n - c; i < n; i++ {
-		r := d.below(i + 1)
+		r := d.Below(i + 1)
 		if drawn[r] {
 			r = i
 		}
@@ -167,7 +146,7 @@ func (d Draws) floyd(n, c int64) []bool {
 	return drawn
 }
 
-func (d Draws) subset(v, k, omega int64, withValue Coin) []bool {
+func (d *Draws) subset(v, k, omega int64, withValue Coin) []bool {
 	with := d.toss(withValue, 1)[0]
 	c := omega
 	if with {
@@ -181,7 +160,7 @@ func (d Draws) subset(v, k, omega int64, withValue Coin) []bool {
 }
 
 // overlap draws a set of omega values; weights has the cumulated weights of its numbers of common values with the memo.
-func (d Draws) overlap(memo []bool, omega int64, weights []*big.Int) []bool {
+func (d *Draws) overlap(memo []bool, omega int64, weights []*big.Int) []bool {
 	u, common := d.belowBig(weights[len(weights)-1]), int64(0)
 	for weights[common].Cmp(u) <= 0 {
 		common++

@@ -1,3 +1,0 @@
-module ldpdevice
-
-go 1.23
