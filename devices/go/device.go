@@ -62,6 +62,7 @@ const (
 	SilenceOtherPhase          Silence = "other phase"     // the device reports at other steps, which are every_steps apart
 	SilenceLifetimeReportsMade Silence = "lifetime reports made"
 	SilenceSurveyEnded         Silence = "survey ended"
+	SilenceSurveyNotBegun      Silence = "survey not begun" // by the device's clock
 	SilenceAlreadyAnswered     Silence = "already answered" // only in a preview: the gateway's answer to the report was final
 )
 

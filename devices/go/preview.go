@@ -63,7 +63,7 @@ func (d *Device) preview(values Values, named *int64) (found []Preview, err erro
 				return err
 			}
 			for a, one := range shown.Enrolled(d.survey.Pin()).Attributes {
-				one.Silent, one.Phase = false, at%d.survey.inner.Mechanisms[a][one.Level].Every()
+				one.Silent, one.Phase = false, max(at, 0)%d.survey.inner.Mechanisms[a][one.Level].Every()
 			}
 		}
 		for _, value := range indices {
@@ -76,7 +76,7 @@ func (d *Device) preview(values Values, named *int64) (found []Preview, err erro
 			if reason == "" && made && sealed.Key == nil {
 				reason = SilenceAlreadyAnswered
 			}
-			one := Preview{Attribute: d.nameOf(value.attribute), Step: at, Silence: reason, Example: !made, survey: d.survey}
+			one := Preview{Attribute: d.nameOf(value.attribute), Step: max(at, 0), Silence: reason, Example: !made, survey: d.survey}
 			if own == "" && (muted[value.attribute] == "" || made || !answers.IsOver(at)) {
 				if one.Envelope, err = d.reportOf(answers, value, at, named != nil); err != nil {
 					return err

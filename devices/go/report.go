@@ -117,15 +117,16 @@ func (d *Device) latest() int64 {
 	return min(d.survey.inner.Text.LatenessSteps, mostStep) + 2
 }
 
+// step returns the named or present step; the present one is negative before the survey's start.
 func (d *Device) step(named *int64) (int64, error) {
 	step := d.survey.StepAt(d.clock())
-	if named != nil {
-		step = *named
+	if named == nil {
+		return min(step, mostStep), nil
 	}
-	if step < 0 || step > mostStep {
-		return 0, fault.New(fault.Value, "a step must be from 0 to 2^62, got %d", step)
+	if *named < 0 || *named > mostStep {
+		return 0, fault.New(fault.Value, "a step must be from 0 to 2^62, got %d", *named)
 	}
-	return step, nil
+	return *named, nil
 }
 
 // Silence tells why the device makes no report of an attribute at the present step, whatever the value. The errors are those of
@@ -167,6 +168,8 @@ func (d *Device) silent(place int, answers *state.Answers, step int64) Silence {
 		return SilenceOtherAttribute
 	case ends != nil && step >= *ends:
 		return SilenceSurveyEnded
+	case step < 0:
+		return SilenceSurveyNotBegun
 	case step%p.Every() != answers.Phase:
 		return SilenceOtherPhase
 	case p.LifetimeReports != nil && answers.Reports >= *p.LifetimeReports && !kept:

@@ -9,7 +9,7 @@ import (
 )
 
 // The words are those of every device. A chance is that of a guesser who at first considers all answers equally likely. It follows
-// from the loss, and holds even if the answers to the other questions are hints.
+// from the losses, and holds even if the answers to the other questions are hints.
 const (
 	drawn        = "Your device sends a random answer. Your true answer only changes the chances of the draw."
 	notProtected = "Not protected: that you take part, when you send or stay silent, and the question, level and group of a report. " +
@@ -36,8 +36,12 @@ func (s *Survey) Question(levels []int) string {
 	}
 	lines = append(lines, "Purpose: "+or(purpose, "not stated."), "Asked by: "+or(strings.Join(askedBy, ", "), "not stated."),
 		"Questions: "+strings.Join(names, ", ")+".", drawn)
+	every, one := s.losses(levels), []made{}
+	for a, level := range levels {
+		one = append(one, s.ofReport(a, level))
+	}
 	for _, a := range s.Text.Attribute {
-		blind, step, all := a.people(0), a.people(s.LossOfStep(levels)), a.people(s.LargestLoss(levels))
+		blind, step, all := s.people(a, made{0, 1}), s.people(a, one...), s.people(a, every...)
 		lines = append(lines, fmt.Sprintf("A %s is right for at most %s without a report, %s with the reports of one step, "+
 			"and %s with all reports while your answers stay the same.", a.guess(), blind, step, all))
 	}
@@ -74,7 +78,7 @@ func (s *Survey) Explained(envelope []byte) []Part {
 		said = append(said, "your device's group: "+s.Text.Cohort.Values[wire.Number(parts[6])])
 	}
 	said = append(said, fmt.Sprintf("a random answer: a %s is right for at most %s, without it %s",
-		asked.guess(), asked.people(s.LossOfReport(a, level)), asked.people(0)))
+		asked.guess(), s.people(asked, s.ofReport(a, level)), s.people(asked, made{0, 1})))
 	explained := []Part{{envelope[:1], "the form: " + same}}
 	for i, part := range parts {
 		explained = append(explained, Part{part, said[i]})
@@ -89,13 +93,13 @@ func (a *Attribute) guess() string {
 	return fmt.Sprintf("guess of %s (all answers are equally likely at first)", a.Name)
 }
 
-// people returns the chance of a right guess, if the loss is eps nats, rounded up to a number of people.
-func (a *Attribute) people(eps float64) string {
+// people returns a bound of the chance of a right guess, rounded up to a number of people.
+func (s *Survey) people(a *Attribute, all ...made) string {
 	k := float64(a.K())
 	if a.Choices != nil {
 		k = 2
 	}
-	people := math.Ceil(100/(1+(k-1)*math.Exp(-eps)) - 1e-9)
+	people := math.Ceil(100*s.guessBound(k, all) - 1e-9)
 	if people < 100 {
 		return fmt.Sprintf("%.0f of 100", people)
 	}
