@@ -224,6 +224,7 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> 
     shutil.copy(cache_dir() / "rust" / "debug" / "libldpstream_device.so", folder)
     link = ["-I", str(C / "include"), "-L", str(folder), "-lldpstream_device", f"-Wl,-rpath,{folder}"]
     output(["gcc", "-std=c11", *WARNINGS, str(C / "example" / "errors.c"), *link, "-o", "errors"], folder)
+    output(["gcc", "-std=c11", *WARNINGS, str(C / "example" / "driver.c"), *link, "-o", "driver"], folder)
     output(["g++", "-std=c++17", *WARNINGS, str(C / "example" / "count.cpp"), *link, "-o", "count"], folder)
     return folder
 
@@ -231,6 +232,11 @@ def c_programs(tmp_path_factory: pytest.TempPathFactory, rust_folders: None) -> 
 def test_the_header_and_each_error_in_c(c_programs: Path, tmp_path: Path) -> None:
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(one_question("L-OSUE", k=300).device_survey))
     output([str(c_programs / "errors"), "survey.json", "person.device", "zone", "7"], tmp_path, **NO_SWITCH)
+
+
+def test_a_device_in_c_survives_a_cut_at_every_change_of_its_disk(c_programs: Path) -> None:
+    cuts = ["cargo", "test", *RUST_OPTIONS, "--test", "cuts"]
+    output(cuts, RUST.source, LIFE_PROGRAM=str(c_programs / "driver"), **NO_SWITCH)
 
 
 def test_a_program_in_cpp_sends_while_its_event_loop_runs(

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+const SQLITE: &[u8] = b"SQLite format 3\0";
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A store keeps one text durably. A transaction replaces it as a whole or not at all. Clones are one store.
@@ -113,6 +114,9 @@ fn read<D: Document>(text: &[u8], place: &str) -> Result<Option<D>> {
     if text.is_empty() {
         return Ok(None);
     }
+    if text.starts_with(SQLITE) {
+        return Err(Error::Store(format!("{place}: the file of a device in Python, which keeps another format")));
+    }
     let damaged = |_| Error::Store(format!("{place}: the file is damaged"));
     let head: Head = serde_json::from_slice(text).map_err(damaged)?;
     if head.kind != D::KIND {
@@ -140,7 +144,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 fn failed(path: &Path, error: &std::io::Error) -> Error {
     let text = format!("{}: {error}", path.display());
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::StoreFull(text),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Error::StoreFull(text),
         _ => Error::Store(text),
     }
 }

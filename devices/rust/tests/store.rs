@@ -1,6 +1,6 @@
 //! The store: what processes, crashes, clocks and broken files do to a device.
 
-use ldpstream_device::{Activity, ConsentMode, Device, Error, Options, Random, Result, Store, Survey};
+use ldpstream_device::{Activity, Budget, ConsentMode, Device, Error, Options, Random, Result, Store, Survey, Wallet};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -115,9 +115,38 @@ fn damaged_later_and_other_files_are_errors_and_stay() {
         assert!(matches!(refused, Err(Error::Store(_))), "{refused:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), broken);
     }
+    fs::write(&path, b"SQLite format 3\0").unwrap();
+    let python = open(Store::file(&path)).unwrap_err().to_string();
+    assert!(python.ends_with("the file of a device in Python, which keeps another format"), "{python}");
     Activity::open(Store::file(folder.file("log"))).unwrap().seen().unwrap();
     let other = open(Store::file(folder.file("log")));
     assert!(matches!(other, Err(Error::Store(_))), "{other:?}");
+}
+
+/// The files in `landed/format_N` were written by the crate while N was the latest format. They never change.
+#[test]
+fn files_of_each_format_keep_their_reports_memos_answers_and_limits() {
+    let landed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/landed/format_1"));
+    let folder = Folder::new();
+    for name in ["person.device", "person.wallet", "usage.activity"] {
+        fs::copy(landed.join(name), folder.file(name)).unwrap();
+    }
+    let text = |name| fs::read_to_string(folder.file(name)).unwrap();
+    let survey = || Survey::from_json(&fs::read(landed.join("survey.json")).unwrap()).unwrap();
+    let device = Device::open(survey(), Store::file(folder.file("person.device")), &Options::default()).unwrap();
+    let waiting = device.waiting().unwrap();
+    assert_eq!((waiting.len(), waiting[0].step, waiting[0].key.as_str()), (1, 74_414_293, "bOk1cG-uBo6j-yUNCip6dw"));
+    assert_eq!((device.to_ask().unwrap().len(), device.journal().unwrap().len()), (0, 2));
+    device.report("latency", 0, Some(waiting[0].step + 1)).unwrap().unwrap();
+    assert!(text("person.device").contains(r#""memos":{"2":{"row":"0400","reports":2}}"#));
+    let budget = Budget { per_window: Some(1e9), window_s: Some(3600), for_ever: None };
+    let wallet = Wallet::open(Store::file(folder.file("person.wallet")), budget, true).unwrap();
+    let device = wallet.device(survey(), &Options { expect_enrolled: true, ..Options::default() }).unwrap();
+    device.report("latency", 0, Some(waiting[0].step + 1)).unwrap().unwrap();
+    assert!(text("person.wallet").contains(r#""memos":{"2":{"row":"0400","reports":2}}"#));
+    assert!((7.5..9.0).contains(&wallet.spent().unwrap().spent)); // two reports of latency, one of colour
+    Activity::open(Store::file(folder.file("usage.activity"))).unwrap().seen().unwrap();
+    assert!(text("usage.activity").contains(r#""46296":{"":[1,0]}"#));
 }
 
 #[test]
