@@ -16,7 +16,7 @@ The fit's p-value is the smallest p-value of these tests, times the number of te
 The tests use these null distributions:
 
     total       the bound of Hoeffding 1963, Theorem 1, for independent people and any dependence within a person's reports
-    ones        exact, or an upper bound; normal if the variance is at least 10 000
+    ones        Chernoff's bound
     floor       the mixture of χ² with 0 … k degrees of freedom and binomial weights (Shapiro 1988): for independent normal
                 counts. Negatively correlated ones have smaller tails: they are negatively associated (Joag-Dev and Proschan
                 1983; Shao 2000). If counts may be positively correlated, the bound of `_floor_together`

@@ -11,28 +11,21 @@ import msgspec
 
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.label import Label, label
-from ldpstream.promises.pair_costs import people_factor
 from ldpstream.promises.promise import promise
 from ldpstream.promises.second_promise import second_promise, second_promise_lines
 from ldpstream.promises.statements import CheckedDevice, CheckedLevel, checked_device, checked_level
 from ldpstream.surveys import Survey
 
-FORMAT = 2
+FORMAT = 3
 
 
 class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute.
-
-    `pair`: the names of a pair's two attributes. `people_factor`: the largest factor by which the pair raises the
-    number of people that another attribute needs for the same precision. None if this factor is unknown. Both are None for an
-    attribute that is no pair.
-    """
+    """An attribute. `pair`: the names of a pair's two attributes; None for an attribute that is no pair."""
 
     name: str
     domain: str
     n_values: int
     pair: list[str] | None
-    people_factor: float | None
     levels: list[CheckedLevel]
 
 
@@ -103,7 +96,6 @@ def check_document(survey: Survey, signed: datetime | None = None) -> CheckedSur
             CheckedAttribute(
                 name=attribute.name, domain=attribute.domain, n_values=attribute.k - (attribute.most or 0),
                 pair=None if attribute.pair is None else list(attribute.pair),
-                people_factor=None if attribute.pair is None else people_factor(survey, i),
                 levels=[checked_level(survey, i, level.name, m) for level, m in zip(attribute.levels, mechanisms, strict=True)],
             )
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))

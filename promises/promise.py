@@ -10,13 +10,11 @@ from ldpstream.mechanisms.claims.guessing import percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.promises.false_reports import LEAST_REPORTS, weight_line
 from ldpstream.promises.filling import Facts, facts_of, of_check
-from ldpstream.promises.pair_costs import cost_lines
 from ldpstream.promises.statements import SHARING, checked_device, checked_level
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.questions import Level
 
 TIME = "%Y-%m-%d %H:%M %Z"
-WORTH_MENTIONING = 0.97  # we name a mechanism that needs at most this share of the people
 MANY_MEMOS = 8  # with more memos, the promise has advice for changing values; local hashing usually needs fewer
 
 
@@ -70,7 +68,7 @@ def device_line(survey: Survey) -> str:
 def _of_survey(survey: Survey) -> Facts:
     n, cohort = survey.n_steps, survey.cohort
     ends = None if n is None else datetime.fromtimestamp(survey.opens_ms(n) / 1000, UTC)
-    about = [*cost_lines(survey), *(f"{a.name}: {a.rest}" for a in survey.attributes), *map(_set, survey.attributes)]
+    about = [*(f"{a.name}: {a.rest}" for a in survey.attributes), *map(_set, survey.attributes)]
     return facts_of(survey) | {
         "d": len(survey.attributes), "step": duration(survey.step_seconds), "start": f"{survey.start:{TIME}}",
         "lateness": duration(survey.lateness_steps * survey.step_seconds), "window": plural(survey.window_steps, "step"),
@@ -124,27 +122,12 @@ def _listed(items: Sequence[str]) -> str:
 
 
 def _choice(level: Level, m: Mechanism, window_steps: int) -> list[str]:
-    """Says why ``"auto"`` chose this mechanism; for another name, whether ``"auto"`` would now choose a more accurate one."""
+    """Says why ``"auto"`` chose this mechanism."""
+    if level.mechanism != "auto":
+        return []
     if m.choices is not None:
-        kind = "memoized" if m.memoized else "one-time"
-        return [f"Chosen for you: {m.name}: the {kind} mechanism for several answers."] if level.mechanism == "auto" else []
+        return [f"Chosen for you: {m.name}: the {'memoized' if m.memoized else 'one-time'} mechanism for several answers."]
     limits: dict[str, Any] = {"reports": m.lifetime_reports or math.inf, "guess_at_most": level.guess_at_most}
-    try:
-        chosen, reason = choose(m.k, **m.epsilons(), steps=window_steps, calibration=level.calibration, **limits)
-    except ValueError:  # no candidate keeps to guess_at_most
-        return []
-    if level.mechanism == "auto":
-        changing = " If values change, name L-OLH in its place." if m.memoized and m.name != "L-OLH" else ""
-        return [f"Chosen for you: {reason}.{changing}"]
-    steps = window_steps if m.memoized else 1
-    share = chosen.variance(steps=steps) / m.device.variance(steps=steps) if m.device.pure else 1.0
-    if share > WORTH_MENTIONING:
-        return []
-    better = f'mechanism = "auto" would choose {chosen.name} in a new survey: '
-    if not m.memoized:
-        return [f"{better}a step needs {share:.2g} times as many people for the same error."]
-    often = "more" if chosen.guess(math.inf) > m.guess(math.inf) else "less"
-    return [
-        f"{better}a window of {window_steps} steps needs {share:.2g} times as many people for the same error, if values do not "
-        f"change. A guess from all reports is then right {often} often."
-    ]
+    _, reason = choose(m.k, **m.epsilons(), steps=window_steps, calibration=level.calibration, **limits)
+    changing = " If values change, name L-OLH in its place." if m.memoized and m.name != "L-OLH" else ""
+    return [f"Chosen for you: {reason}.{changing}"]

@@ -17,7 +17,6 @@ from rich.table import Table
 from lab.bench.estimators import expected, filter_steps, reported, shares
 from ldpstream.estimators import empirical_bayes, ibu, mle
 from ldpstream.mechanisms import LONGITUDINAL, Mechanism, mechanism
-from ldpstream.mechanisms.ledger import sequence_unary
 from ldpstream.output.terminal import console, table
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.surveys import parse_survey
@@ -77,7 +76,6 @@ def _spans() -> Callable[[], object]:
 
 
 def _loss() -> None:
-    sequence_unary._loss.cache_clear()
     mechanism("L-OSUE", k=K, eps_inf=2.0, eps_1=1.0).eps_sequence(1001)
 
 

@@ -190,9 +190,6 @@ class Claims(ABC):
         return found.or_certain(smaller)
 
     def _sequence_loss(self, t: int) -> float:
-        for reports in (n for n in (6, 100) if n < t):
-            if self.eps_sequence(reports).value > 60:
-                return math.inf
         loss = self.eps_sequence(t).value
         return math.inf if loss > 60 else loss
 

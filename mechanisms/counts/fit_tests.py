@@ -1,8 +1,6 @@
 """Tests of a count table against its mechanism, valid for every distribution of the values."""
 
 import math
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -13,76 +11,36 @@ from ldpstream.mechanisms.table import CountTable
 
 ENOUGH_PAIRS = 50.0  # expected pairs of reports with one function, times g - 1; if fewer, one pair shifts the floor test
 FEW = 5.0  # reports per symbol; with fewer reports, the χ² distribution is inaccurate
-NORMAL_VARIANCE = 10_000.0  # above this variance of the number of ones, the normal tail is accurate to six standard deviations
-RAREST = 1e-11  # smallest probability that the Fourier transform resolves
+TILTS = 256  # exponents s of which the best one bounds the number of ones
 
 Rounds = tuple[float, float, float, float]  # p1, q1, p2, q2: the bits of the memo, then of the report (`Mechanism.rounds`)
 LogP = tuple[float, int]  # ln p of one test, and the sign of the deviation: +1 above the mean, -1 below the mean
 
 
 def ones(m: CountedMechanism, rounds: Rounds, table: CountTable, steps: int) -> LogP | None:
-    """Tests the number of ones in all reports. Its distribution does not depend on the values, real or fake."""
-    own, other = m.reading.support_variances(np.array([1.0, 0.0]), steps)
-    variance = table.n / steps * (own + (m.k - 1) * other)
-    found = int(table.counts.sum(dtype=object))
-    excess = float(found) - table.n * (m.p + (m.k - 1) * m.q)
-    if not variance:
-        return None
-    if variance < NORMAL_VARIANCE:
-        error = math.sqrt(variance)
-        # 40 standard deviations on either side of the mean; or 12 and 40 steps, beyond which Bernstein's bound is at most e^-60
-        span = 2 ** math.ceil(math.log2(min(80 * error + 64, 24 * error + 80 * steps)))
-        log_p = log_tail_of_ones(m, rounds, table.n, steps, found, excess > 0, span)
-    else:
-        log_p = float(special.log_ndtr(-abs(excess) / math.sqrt(variance)))
-    return math.log(2) + log_p, 1 if excess > 0 else -1
-
-
-def log_tail_of_ones(m: CountedMechanism, rounds: Rounds, n: int, steps: int, found: int, above: bool, span: int) -> float:
-    """Returns ln of the probability of `found` or more ones in n reports (`found` or fewer if not `above`); below `RAREST`, an
-    upper bound.
-
-    `span` is a power of two. Numbers of ones that are more than span / 2 from the mean must have negligible probabilities.
+    """Tests the number of ones in all reports, by Chernoff's bound. Its distribution does not depend on the values, real or
+    fake.
 
     A device draws the ones of a memo once and reports them `steps` times. So the ones of u people have the generating function
 
         G(1 + w) = U(p1)^u U(q1)^(u(k-1)),   U(a) = a (1 + p2 w)^steps + (1 - a) (1 + q2 w)^steps
+
+    and Pr[found or more ones] <= G(e^s) e^(-s found) for every s > 0, and likewise found or fewer for s < 0.
     """
+    own, other = m.reading.support_variances(np.array([1.0, 0.0]), steps)
+    variance, found = table.n / steps * (own + (m.k - 1) * other), float(table.counts.sum(dtype=object))
+    excess = found - table.n * (m.p + (m.k - 1) * m.q)
     p1, q1, p2, q2 = rounds
-    groups = [(n // steps, steps), (1, n % steps)]
-
-    def log_g(w: Any) -> Any:
-        total = 0.0
-        for people, each in groups:
-            if people and each:
-                high, low = (chance * w if each == 1 else np.expm1(each * np.log1p(chance * w)) for chance in (p2, q2))
-                own, other = (np.log1p(a * high + (1 - a) * low) for a in (p1, q1))
-                total = total + people * (own + (m.k - 1) * other)
-        return total
-
-    sign = 1 if above else -1
-    centre = round(n * (m.p + (m.k - 1) * m.q))
-    if abs(found - centre) < span // 2:
-        angle, w = _half_circle(span)  # the other half is complex conjugate
-        chances = np.fft.hfft(np.exp(log_g(w) - angle * centre), span) / span  # from `centre` on
-        offsets = np.fft.fftfreq(span, 1 / span)
-        chance = float(chances[sign * offsets >= sign * (found - centre)].sum())
-        if chance > RAREST:
-            return math.log(min(chance, 1.0))
-
-    from scipy.optimize import minimize_scalar  # slow to load; only very rare numbers of ones need it
-
-    def log_bound(t: float) -> float:
-        return float(log_g(math.expm1(sign * t)) - sign * t * found)
-
-    least = minimize_scalar(log_bound, bounds=(0, min(60.0, 600 / steps)), method="bounded")
-    return min(float(least.fun), math.log(RAREST))
-
-
-@lru_cache(maxsize=16)
-def _half_circle(span: int) -> tuple[Any, Any]:
-    angle = 2j * math.pi * np.arange(span // 2 + 1) / span
-    return angle, np.expm1(angle)
+    if not variance:
+        return None
+    least = max(abs(excess) / (variance + abs(excess)) / 2, 1e-12)  # the best exponent is larger, as for a Poisson number
+    tilts = np.copysign(np.geomspace(least, max(least, min(60.0, 600 / steps)), TILTS), excess)
+    log_chances = -tilts * found
+    for people, each in ((table.n // steps, steps), (1, table.n % steps)):
+        high, low = (np.expm1(each * np.log1p(chance * np.expm1(tilts))) for chance in (p2, q2))
+        of_value, of_other = (np.log1p(a * high + (1 - a) * low) for a in (p1, q1))
+        log_chances += people * (of_value + (m.k - 1) * of_other)
+    return math.log(2) + float(log_chances.min()), 1 if excess > 0 else -1
 
 
 def hashes(table: CountTable, size: int, g: int, memoized: bool, steps: int) -> dict[str, LogP | None]:

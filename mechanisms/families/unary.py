@@ -293,10 +293,6 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
     def eps_per_report(self) -> float:
         return self.m.k * max(self.m.second.alpha, self.m.second.beta)  # the loss if two memos differ in all bits
 
-    @property
-    def _rounds(self) -> ledger.UnaryRounds:
-        return ledger.UnaryRounds(self.m.first, self.m.second)
-
     def _guess(self, t: float) -> Chance:
         r = self.m.first
 
@@ -311,10 +307,11 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
         return self.m.first.p * self.m.first.not_q * -math.expm1(-self.m.eps_inf)
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), rounds=self._rounds)
+        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), first=self.m.first, second=self.m.second)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_unary(integer("t", t, 1, MAX_COUNT), k=self.m.k, rounds=self._rounds)
+        t = integer("t", t, 1, MAX_COUNT)
+        return ledger.eps_sequence_unary(t, k=self.m.k, first=self.m.first, second=self.m.second)
 
 
 class LongitudinalUnary(_IndependentBits, Longitudinal):

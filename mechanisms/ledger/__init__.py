@@ -10,9 +10,9 @@ from ldpstream.mechanisms.ledger.sequence_loss import SequenceLoss
 from ldpstream.mechanisms.ledger.sequence_unary import eps_sequence_unary
 from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss
 from ldpstream.mechanisms.ledger.subset import eps_sequence_subset, eps_t_subset
-from ldpstream.mechanisms.ledger.unary_rounds import Round, UnaryRounds
+from ldpstream.mechanisms.ledger.unary_rounds import Round
 
 __all__ = [
-    "Blanket", "Round", "SequenceLoss", "ShuffledLoss", "UnaryRounds", "eps_sequence_grr", "eps_sequence_subset",
+    "Blanket", "Round", "SequenceLoss", "ShuffledLoss", "eps_sequence_grr", "eps_sequence_subset",
     "eps_sequence_unary", "eps_t_grr", "eps_t_subset", "eps_t_unary", "joined_loss", "shuffled_loss",
 ]  # fmt: skip

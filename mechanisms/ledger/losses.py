@@ -12,7 +12,7 @@ import math
 
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, MAX_K, integer, log1mexp, logaddexp, real
 from ldpstream.mechanisms.ledger.sequence_grr import MAX_LOG_RATIO, TINY
-from ldpstream.mechanisms.ledger.unary_rounds import UnaryRounds
+from ldpstream.mechanisms.ledger.unary_rounds import Round
 
 
 def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
@@ -48,7 +48,7 @@ def eps_t_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> float:
     return logaddexp(0.0, excess - logaddexp(0.0, others - reports * second))
 
 
-def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
+def eps_t_unary(t: int, *, first: Round, second: Round) -> float:
     """Privacy loss of t reports of UE∘UE if the value did not change, in nats.
 
         ε_t = ln[(p₁r + 1-p₁) / (q₁r + 1-q₁)] + ln[((1-q₁)s + q₁) / ((1-p₁)s + p₁)],
@@ -56,7 +56,7 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
 
     Args:
         t: number of reports, in [1, 2^62].
-        rounds: the probabilities of both rounds.
+        first, second: the rounds that give the memo's bits, and a report's bits from the memo's.
 
     Returns:
         The exact maximum over all pairs of values and all outputs: ε₁ at t = 1, ε∞ in the limit.
@@ -66,15 +66,15 @@ def eps_t_unary(t: int, *, rounds: UnaryRounds) -> float:
 
     Derivation: only the bits of the two values differ in distribution, and the memos of these bits are independent.
 
-    >>> from ldpstream.mechanisms.ledger import Round, UnaryRounds
-    >>> l_osue = UnaryRounds(Round(0.5, 0.5, 0.1192029, 0.8807971), Round(0.8033881, 0.1966119, 0.1966119, 0.8033881))
-    >>> [round(eps_t_unary(t, rounds=l_osue), 4) for t in (1, 2, 3, 5)]  # ε∞ = 2, ε₁ = 1
+    >>> from ldpstream.mechanisms.ledger import Round
+    >>> first, second = Round(0.5, 0.5, 0.1192029, 0.8807971), Round(0.8033881, 0.1966119, 0.1966119, 0.8033881)
+    >>> [round(eps_t_unary(t, first=first, second=second), 4) for t in (1, 2, 3, 5)]  # L-OSUE, ε∞ = 2, ε₁ = 1
     [1.0, 1.6417, 1.8992, 1.9937]
     """
     reports = integer("t", t, 1, MAX_COUNT)
-    ones, zeros, memo = reports * rounds.second.alpha, reports * rounds.second.beta, rounds.first
-    p, not_p, q, not_q = (math.log(x) for x in (memo.p, memo.not_p, memo.q, memo.not_q))
-    apart = p + log1mexp(memo.alpha)  # ln(p₁-q₁)
+    ones, zeros = reports * second.alpha, reports * second.beta
+    p, not_p, q, not_q = (math.log(x) for x in (first.p, first.not_p, first.q, first.not_q))
+    apart = p + log1mexp(first.alpha)  # ln(p₁-q₁)
     own = apart + log1mexp(ones) - logaddexp(q, not_q - ones)
     other = apart + log1mexp(zeros) - logaddexp(not_p, p - zeros)
     return logaddexp(0.0, own) + logaddexp(0.0, other)

@@ -10,32 +10,33 @@ cancels,
 
     ln P(y|x) = Σ_v f_v(c_v),   c_vm = #{j: x_j = v, y_j = m},   f_v(c) = ln[(E₁ E^{c_v} + Σ_{m≠v} E^{c_m}) / (E₁+k-1)]
 
-where f_v is convex and f_v(0) = 0.
+where f_v is convex and f_v(0) = 0. The best x is y itself:
 
-1. The best x is y itself: max_x ln P(y|x) = Σ_m φ(n_m), φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)].
-2. Hence eps_sequence(t) = max_C F(C) over matrices of counts C_vm = #{j: x'_j = v, x_j = y_j = m} with sum t, where
+    max_x ln P(y|x) = Σ_m φ(n_m),   φ(n) = ln[(E₁ E^n + k-1)/(E₁+k-1)] <= ε₂ n
 
-       F(C) = Σ_m φ(Σ_v C_vm) - Σ_v f_v(C_v)
+The loss is the largest Σ_m φ(n_m) - Σ_v f_v(c_v) over all counts c of x' with the sums n_m. It is at most each of these:
 
-3. f_v is L♮-convex. The best R rows with the same f_v are therefore nested and as equal as integers allow: row i has
-   ⌈(n_m - i)/R⌉ reports of symbol m, i = 0 … R-1. The rows of symbols that no report shows have the same f_v.
-   Dynamic programming over the rows of all other symbols is exact for small t (`_exact`).
-4. For larger t, `mechanisms.ledger.bound_grr` has upper bounds.
+1. t ε₂, the loss of the second round alone.
+2. t ε₂ (1 - 1/k) + k ln(E₁+k-1), since f_v(c) is at least ε₂ max_m c_m - ln(E₁+k-1).
+3. The bound from the slopes of f_v at 0 (`_free_rows`). Number the symbols in descending order of n_m. With prices π_m, where
+   π_1+…+π_M = ln(1+MX) and X = (E-1)/(E₁+k-1), every f_v(c) is at least Σ_m π_m c_m. So the loss is at most the largest
+   Σ_m φ(n_m) - Σ_m π_m n_m over all n_1 >= n_2 >= … with the sum t.
+
+One report reaches the third bound. For at least four symbols and up to eight reports, the bound exceeds the exact loss by 20 %
+at most, and for two symbols by 60 %.
 """
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
-from ldpstream.mechanisms.arguments import MAX_EPS, MAX_K, IntArray, integer, real
-from ldpstream.mechanisms.arrays import np
-from ldpstream.mechanisms.ledger.bound_grr import DENSE, GRRRounds, best_bracket, free_rows
-from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss, partitions
+from ldpstream.mechanisms.arguments import MAX_EPS, MAX_K, FloatArray, IntArray, integer, real
+from ldpstream.mechanisms.arrays import np, npt
+from ldpstream.mechanisms.ledger.sequence_loss import MAX_T, SequenceLoss
 
 MAX_LOG_RATIO = 3 * MAX_EPS  # ε₂ exceeds ε∞ when ε₁ is close to ε∞
 TINY = 5e-324  # the smallest positive double
-_EXACT_LOG2_STATES = 8  # log2 of the largest number of states of the dynamic programme: t <= 8 for all k, larger t for k <= 6
+DENSE = 4096  # up to this many symbols, every number of symbols is tried
 
 
 def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> SequenceLoss:
@@ -43,7 +44,7 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
 
     If L-LH has k >= g values, some function maps them onto all g symbols. With fewer values, this loss is only an upper bound.
 
-    The result is exact for t <= 8, and for larger t with few symbols. Otherwise it is a proven upper bound.
+    The result is exact for t = 1, else a proven upper bound.
 
     Args:
         t: number of reports, in [1, 2^50].
@@ -54,59 +55,42 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
     Raises:
         ValueError: if an argument is outside its range.
 
-    >>> loss = eps_sequence_grr(2, k=4, log_e1=2.0, log_e2=1.5731722)
-    >>> round(loss.value, 3), loss.exact
-    (2.196, True)
+    >>> [round(eps_sequence_grr(t, k=4, log_e1=2.0, log_e2=1.5731722).value, 3) for t in (1, 2, 24)]
+    [1.0, 2.196, 30.956]
     """
-    rounds = GRRRounds(
-        integer("k", k, 2, MAX_K),
-        real("log_e1", log_e1, TINY, MAX_EPS),
-        real("log_e2", log_e2, TINY, MAX_LOG_RATIO),
-    )
-    return _loss(integer("t", t, 1, MAX_T), rounds)
+    t, k = integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K)
+    e1, e2 = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)
+    log_total = float(np.logaddexp(e1, math.log(k - 1)))  # ln(E₁+k-1)
+    bounds = t * e2, t * e2 * (1 - 1 / k) + k * log_total, _free_rows(t, k, e1, e2, log_total)
+    return SequenceLoss(min(bounds), exact=t == 1)
 
 
-@lru_cache(maxsize=4096)
-def _loss(t: int, rounds: GRRRounds) -> SequenceLoss:
-    symbols = min(rounds.k, t)
-    each, more = divmod(t, symbols)
-    if (symbols - more) * math.log2(1 + each) + more * math.log2(2 + each) <= _EXACT_LOG2_STATES:
-        return SequenceLoss(_exact(t, rounds), exact=True)
-    bound = min(free_rows(t, rounds), t * rounds.e2)  # t ε₂ is the loss of the second round alone
-    if rounds.k <= DENSE:
-        bound = min(bound, best_bracket(t, rounds))
-    return SequenceLoss(bound, exact=False)
+def _free_rows(t: int, k: int, e1: float, e2: float, log_total: float) -> float:
+    """The largest of the third bound over numbers M of symbols that are reported equally often, and between these numbers."""
+    m = _widths(t, k)
+    total = np.logaddexp(0.0, np.log(m) + _log_expm1(e2) - log_total)  # ln(1+MX)
+    gain, price = m * np.logaddexp(0.0, e1 - log_total + _log_expm1(e2 * t / m)), total / m
+    slope = (-np.expm1(-total) - total) / m / m
+    left = np.flatnonzero(np.diff(m) > 1)
+    right = left + 1
+    ahead = price[left] - price[right] + slope[right] * (m[right] - m[left])
+    bend = slope[right] - slope[left]
+    step = np.divide(ahead, bend, out=np.zeros_like(bend), where=bend > 0)
+    chord = gain[left] + step / (m[right] - m[left]) * (gain[right] - gain[left])
+    between_widths = chord - t * (price[left] + slope[left] * step)
+    return float(max((gain - t * price).max(), between_widths.max(initial=-np.inf)))
 
 
-# ---- exact loss for small t
+def _widths(t: int, k: int) -> IntArray:
+    top = min(t, k)
+    dense = np.arange(1, min(top, DENSE) + 1)
+    sparse = np.exp(np.arange(math.log(DENSE), math.log(top), 1 / 2048)) if top > DENSE else np.zeros(0)
+    return np.unique(np.concatenate((dense, sparse.astype(np.int64), [top])))
 
 
-def _exact(t: int, rounds: GRRRounds) -> float:
-    promising = []
-    turn = np.arange(min(rounds.k, t))[:, None]
-    for parts in partitions(t, rounds.k):
-        gain = float(rounds.phi(parts).sum())
-        equal_rows = -((turn - np.array(parts)) // rounds.k)
-        promising.append((gain - float(rounds.row(equal_rows).sum()), gain, parts))
-    best = -math.inf
-    for at_most, gain, parts in sorted(promising, reverse=True):
-        if at_most <= best * (1 + 1e-12):
-            break
-        best = max(best, gain - _least_likely(np.array(parts), rounds))
-    return best
-
-
-def _least_likely(n: IntArray, rounds: GRRRounds) -> float:
-    """Returns the least Σ f_v for these reports."""
-    used, shape = len(n), tuple(int(x) + 1 for x in n)
-    states = np.stack(np.unravel_index(np.arange(math.prod(shape)), shape), axis=1)
-    unused = rounds.k - used
-    turn = np.arange(min(unused, int(n.max())))[:, None, None]
-    free = -((turn - states) // max(unused, 1))
-    cost = np.where(states.any(axis=1) & (unused == 0), np.inf, rounds.row(free).sum(axis=0))
-    place = np.array([math.prod(shape[symbol + 1 :]) for symbol in range(used)])
-    below = np.asarray((states[:, None, :] >= states[None, :, :]).all(axis=2))
-    rest = np.where(below, (states @ place)[:, None] - (states @ place)[None, :], 0)
-    for symbol in range(used):
-        cost = np.where(below, cost[rest] + rounds.row(states, symbol)[None, :], np.inf).min(axis=1)
-    return float(cost[-1])
+def _log_expm1(y: npt.ArrayLike) -> FloatArray:
+    """ln(e^y - 1) for y > 0, elementwise, accurate at both ends."""
+    y = np.asarray(y, np.float64)
+    with np.errstate(divide="ignore"):
+        small = np.log(np.expm1(np.clip(y, 0.0, 1.0)))
+    return np.asarray(np.where(y < 0.5, small, y + np.log1p(-np.exp(-np.maximum(y, 0.5)))))

@@ -1,6 +1,5 @@
-"""The type of the loss between any two value sequences, and shared functions."""
+"""The type of the loss between any two value sequences."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 MAX_T = 2**50
@@ -16,13 +15,3 @@ class SequenceLoss:
 
     value: float
     exact: bool
-
-
-def partitions(total: int, parts: int, largest: int | None = None) -> Iterator[tuple[int, ...]]:
-    """All ways to write `total` as a sum of at most `parts` positive integers, the largest first."""
-    if total == 0:
-        yield ()
-    elif parts:
-        for first in range(min(total, largest or total), 0, -1):
-            for rest in partitions(total - first, parts - 1, first):
-                yield (first, *rest)

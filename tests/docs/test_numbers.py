@@ -22,6 +22,7 @@ from ldpstream.gateway.http import bodies, problems
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families import local_hashing
 from ldpstream.mechanisms.registry import portable
+from ldpstream.mechanisms.wording import up
 from ldpstream.output.forecast_tables import points
 from ldpstream.planning.forecast import forecast
 from ldpstream.publishing.process.prometheus_publisher import MAX_LISTED, TOP_VALUES
@@ -68,7 +69,7 @@ SAID = [
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"prints one line and ends with exit status {LASTING}"),
-    ("choose.md", f"lose {mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value:.2f} nats"),
+    ("choose.md", f"lose at most {up(mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value)} nats"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),

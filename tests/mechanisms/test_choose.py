@@ -127,21 +127,3 @@ def test_a_survey_chooses_for_its_window_and_keeps_to_the_chance() -> None:
 def test_a_named_mechanism_with_a_larger_chance_is_refused(keys: dict[str, object], least: str) -> None:
     with pytest.raises(SurveyError, match=rf"\(a, standard\): guess_at_most must be at least .*{least}"):
         small_survey({"name": "a", "size": 10, "level": [level(**keys)]})
-
-
-def test_check_says_when_auto_would_choose_better() -> None:
-    def lines(**keys: object) -> list[str]:
-        survey = small_survey({"name": "a", "size": 20, "level": [level(**keys)]}, window_steps=24)
-        return [line for line in promise(survey) if "would choose" in line]
-
-    losses = {"eps_inf": 2.0, "eps_1": 1.0}
-    [line] = lines(mechanism="L-OLH", **losses)
-    assert line == (
-        '  mechanism = "auto" would choose L-SS in a new survey: a window of 24 steps needs 0.66 times as many people for the '
-        "same error, if values do not change. A guess from all reports is then right more often."
-    )
-    [line] = lines(mechanism="OUE", eps=1.0)
-    assert "would choose SS in a new survey: a step needs 0.88 times as many people" in line
-    for keys in ({"mechanism": "auto", **losses}, {"mechanism": "L-SS", **losses}, {"mechanism": "SS", "eps": 1.0}):
-        assert not lines(**keys)
-    assert not lines(mechanism="L-BLH", guess_at_most=0.087, **losses)  # auto reaches 0.0881

@@ -2,21 +2,16 @@
 
 import math
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linear_sum_assignment
 
 from ldpstream.mechanisms import ledger, mechanism
 from ldpstream.mechanisms.families.grr import LongitudinalGRR
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.families.unary import LongitudinalUnary, symmetric
-from ldpstream.mechanisms.ledger import bound_grr
-from ldpstream.mechanisms.ledger import sequence_grr as grr_module
-from ldpstream.mechanisms.ledger import sequence_unary as unary_module
 from tests.mechanisms import enumeration
 from tests.mechanisms.guess_enumeration import sequence_loss
 
@@ -32,8 +27,8 @@ def unary_rounds(name: str, eps_inf: float, eps_1: float) -> LongitudinalUnary:
     return LongitudinalUnary(name, 2, eps_inf, eps_1)
 
 
-def log_rounds(m: LongitudinalUnary) -> ledger.UnaryRounds:
-    return ledger.UnaryRounds(m.first, m.second)
+def both(m: LongitudinalUnary) -> dict[str, ledger.Round]:
+    return {"first": m.first, "second": m.second}
 
 
 def grr_logs(m: LongitudinalGRR) -> dict[str, float]:
@@ -45,12 +40,12 @@ def sequence_grr(k: int, m: LongitudinalGRR, t: int) -> ledger.SequenceLoss:
 
 
 def sequence_unary(k: int, m: LongitudinalUnary, t: int) -> ledger.SequenceLoss:
-    return ledger.eps_sequence_unary(t, k=k, rounds=log_rounds(m))
+    return ledger.eps_sequence_unary(t, k=k, **both(m))
 
 
-def extreme_rounds(eps_inf: float, eps_2: float) -> ledger.UnaryRounds:
+def extreme_rounds(eps_inf: float, eps_2: float) -> dict[str, ledger.Round]:
     """L-SUE with any ε∞ and ε₂."""
-    return ledger.UnaryRounds(symmetric(eps_inf), symmetric(eps_2))
+    return {"first": symmetric(eps_inf), "second": symmetric(eps_2)}
 
 
 # ---- eps_t
@@ -62,7 +57,7 @@ def test_eps_t_rises_to_eps_inf_without_cancellation(k: int, eps_inf: float) -> 
     for eps_2 in (1e-6, 1.0, 700.0):
         rounds = extreme_rounds(eps_inf, eps_2)
         grr = [ledger.eps_t_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2) for t in (1, 2, 100, 10**6, 2**62)]
-        unary = [ledger.eps_t_unary(t, rounds=rounds) for t in (1, 2, 100, 10**6, 2**62)]
+        unary = [ledger.eps_t_unary(t, **rounds) for t in (1, 2, 100, 10**6, 2**62)]
         for losses in (grr, unary):
             assert losses == sorted(losses)
             assert losses[0] > 0
@@ -77,7 +72,7 @@ def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
     assert loss == pytest.approx(eps_inf * math.expm1(t * eps_2) / (math.exp(t * eps_2) + k - 1), rel=1e-11)
 
 
-# ---- exact eps_sequence
+# ---- eps_sequence
 
 
 @pytest.mark.parametrize(
@@ -95,12 +90,32 @@ def test_eps_t_of_tiny_losses_keeps_its_digits() -> None:
         (5, 1.0, 0.1, True, 4),
     ],
 )
-def test_eps_sequence_of_symbols_is_the_enumerated_one(k: int, eps_inf: float, eps_1: float, paper: bool, steps: int) -> None:
+def test_eps_sequence_of_symbols_is_at_least_the_enumerated_one(
+    k: int, eps_inf: float, eps_1: float, paper: bool, steps: int
+) -> None:
     rounds = grr_rounds(k, eps_inf, eps_1, paper=paper)
     for t in range(1, steps + 1):
-        found = sequence_grr(k, rounds, t)
-        assert found.exact
-        assert found.value == pytest.approx(sequence_loss(rounds, t), rel=1e-10), t
+        found, truth = sequence_grr(k, rounds, t), sequence_loss(rounds, t)
+        assert found.exact == (t == 1)
+        assert truth * (1 - 1e-10) <= found.value <= truth * (1 + (1e-10 if t == 1 else 0.2 if k >= 4 else 0.6)), t
+
+
+@pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
+def test_no_counts_lose_more_than_the_bound_of_symbols(eps_inf: float, eps_1: float) -> None:
+    """Counts of x' for reports equal to x: random ones, and nearly equal ones of some values for some symbols."""
+    rng = np.random.default_rng(5)
+    for k, t in ((2, 9), (2, 100), (3, 24), (8, 40), (20, 8), (20, 60)):
+        rounds, worst = grr_rounds(k, eps_inf, eps_1), 0.0
+        e1, e2, total = math.exp(rounds.eps_inf), rounds.eps_2, math.exp(rounds.eps_inf) + k - 1
+        cells = [np.flatnonzero(np.outer(np.arange(k) >= r, np.arange(k) < m)) for m in range(1, k) for r in range(k)]
+        few = [np.bincount(np.resize(places, t), minlength=k * k) for places in cells]
+        for flat in [*few, *rng.multinomial(t, rng.dirichlet(np.full(k * k, 0.1), 200))]:
+            counts = flat.reshape(k, k)
+            gain = np.log((e1 * np.exp(e2 * counts.sum(axis=0)) + k - 1) / total).sum()
+            rows = (np.exp(e2 * counts) * (1 + (e1 - 1) * np.eye(k))).sum(axis=1) / total
+            worst = max(worst, float(gain - np.log(rows).sum()))
+        assert worst <= sequence_grr(k, rounds, t).value * (1 + 1e-9)
+        assert worst > 0.4 * sequence_grr(k, rounds, t).value
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -108,12 +123,14 @@ def test_eps_sequence_of_symbols_is_the_enumerated_one(k: int, eps_inf: float, e
     ("k", "eps_inf", "eps_1", "steps"),
     [(2, 2.0, 1.0, 6), (3, 2.0, 1.0, 4), (4, 2.0, 0.3, 4), (5, 0.5, 0.25, 3), (20, 2.0, 1.0, 3), (100, 4.0, 2.0, 3)],
 )
-def test_eps_sequence_of_bits_is_the_enumerated_one(name: str, k: int, eps_inf: float, eps_1: float, steps: int) -> None:
-    rounds = unary_rounds(name, eps_inf, eps_1)
+def test_eps_sequence_of_bits_is_at_least_the_enumerated_one(
+    name: str, k: int, eps_inf: float, eps_1: float, steps: int
+) -> None:
+    rounds, near = unary_rounds(name, eps_inf, eps_1), 1.08 if k == 100 else 4
     for t in range(1, steps + 1):
-        found = sequence_unary(k, rounds, t)
-        assert found.exact
-        assert found.value == pytest.approx(enumeration.bits_loss(k, rounds, t), rel=1e-10), t
+        found, truth = sequence_unary(k, rounds, t), enumeration.bits_loss(k, rounds, t)
+        assert found.exact == (t == 1)
+        assert truth * (1 - 1e-10) <= found.value <= truth * (near if t > 1 else 1 + 1e-10), t
 
 
 @pytest.mark.parametrize(("name", "k", "t"), [("L-OSUE", 2, 4), ("L-OUE", 3, 3), ("L-SOUE", 2, 3), ("L-SUE", 4, 2)])
@@ -121,7 +138,6 @@ def test_the_sum_over_bits_equals_the_joint_enumeration(name: str, k: int, t: in
     rounds = unary_rounds(name, 2.0, 1.0)
     loss = enumeration.all_bits_loss(k, rounds, t)
     assert enumeration.bits_loss(k, rounds, t) == pytest.approx(loss, rel=1e-12)
-    assert sequence_unary(k, rounds, t).value == pytest.approx(loss, rel=1e-10)
 
 
 @pytest.mark.parametrize(("g", "k"), [(2, 2), (2, 5), (3, 3), (3, 5), (3, 9)])
@@ -130,7 +146,7 @@ def test_local_hashing_has_the_loss_of_grr_on_its_symbols(g: int, k: int) -> Non
     onto all g symbols."""
     m = LongitudinalHashing("L-OLH", k, 2.0, 1.0, g=g)
     assert m.eps_sequence(3) == sequence_grr(g, grr_rounds(g, 2.0, 1.0), 3)
-    assert m.eps_sequence(3).value == pytest.approx(sequence_loss(m, 3), rel=1e-10)
+    assert sequence_loss(m, 3) <= m.eps_sequence(3).value
 
 
 @pytest.mark.parametrize(("k", "g"), [(2, 3), (3, 4)])
@@ -140,41 +156,17 @@ def test_fewer_values_than_symbols_lose_at_most_the_bound(k: int, g: int) -> Non
     for t in (1, 2, 3):
         found, truth = m.eps_sequence(t), sequence_loss(m, t)
         assert found.exact == (t == 1)
-        assert truth * (1 - 1e-10) <= found.value <= truth * 1.7
+        assert truth * (1 - 1e-10) <= found.value <= truth * 2
 
 
-@pytest.mark.parametrize("name", ["L-GRR", "L-OSUE", "L-OLH"])
-def test_a_loss_with_fake_data_is_a_bound(name: str) -> None:
-    m = mechanism(name, 4, eps_inf=2.0, eps_1=1.0)
-    assert m.eps_sequence(2).exact
-    assert not m.with_fake_data(3).eps_sequence(2).exact
-    assert m.with_fake_data(3).eps_sequence(2).value == m.eps_sequence(2).value
+def test_a_loss_with_fake_data_is_a_bound() -> None:
+    m = mechanism("L-GRR", 4, eps_inf=2.0, eps_1=1.0)
+    assert m.eps_sequence(1).exact
+    assert not m.with_fake_data(3).eps_sequence(1).exact
+    assert m.with_fake_data(3).eps_sequence(1).value == m.eps_sequence(1).value
 
 
 # ---- bounds
-
-
-@pytest.mark.parametrize(("eps_inf", "eps_1"), [(2.0, 1.0), (0.3, 0.15), (4.0, 0.5), (4.0, 3.6)])
-def test_bounds_of_grr_are_valid_and_close(eps_inf: float, eps_1: float) -> None:
-    for k, t in ((2, 3), (2, 8), (2, 33), (3, 4), (3, 8), (3, 17), (4, 6), (4, 13), (6, 8), (8, 7), (20, 8)):
-        rounds = bound_grr.GRRRounds(k, *grr_logs(grr_rounds(k, eps_inf, eps_1)).values())
-        truth = grr_module._exact(t, rounds)
-        free, bracket = bound_grr.free_rows(t, rounds), bound_grr.best_bracket(t, rounds)
-        assert truth * (1 - 1e-10) <= min(free, bracket) <= truth * 1.75
-
-
-@pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize(("eps_inf", "share"), [(2.0, 0.5), (0.5, 0.5), (4.0, 0.1), (4.0, 0.9)])
-def test_bounds_of_unary_encodings_are_valid(name: str, eps_inf: float, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compares the bounds with the exact losses, which tests above check. The bounds start at two exact reports."""
-    rounds = log_rounds(unary_rounds(name, eps_inf, eps_inf * min(share, REACHABLE[name])))
-    monkeypatch.setattr(unary_module, "_EXACT_T", {})
-    monkeypatch.setattr(unary_module, "_EXACT_T_OTHERS", 2)
-    for k, t in ((2, 3), (2, 5), (2, 10), (3, 3), (3, 6), (4, 5), (5, 4), (9, 5), (20, 3), (100, 5), (10**6, 4)):
-        truth = unary_module._worst(t, k, rounds)
-        found = unary_module._loss.__wrapped__(t, k, rounds)
-        assert not found.exact
-        assert truth * (1 - 1e-10) <= found.value
 
 
 eps_pairs = st.tuples(st.floats(0.05, 20.0), st.floats(0.02, 0.98))
@@ -194,9 +186,9 @@ def test_eps_sequence_of_grr_grows_and_is_at_least_eps_t(k: int, pair: tuple[flo
 @given(st.sampled_from(UNARY), domains, eps_pairs, horizons)
 def test_eps_sequence_of_bits_grows_and_is_at_least_eps_t(name: str, k: int, pair: tuple[float, float], t: int) -> None:
     rounds = unary_rounds(name, pair[0], pair[0] * min(pair[1], REACHABLE[name]))
-    logs = log_rounds(rounds)
+    logs = both(rounds)
     now, later = sequence_unary(k, rounds, t), sequence_unary(k, rounds, t + 1)
-    check(now, later, ledger.eps_t_unary(t, rounds=logs), t * k * max(logs.second.alpha, logs.second.beta))
+    check(now, later, ledger.eps_t_unary(t, **logs), t * k * max(rounds.second.alpha, rounds.second.beta))
 
 
 def check(now: ledger.SequenceLoss, later: ledger.SequenceLoss, unchanged: float, trivial: float) -> None:
@@ -217,7 +209,7 @@ def test_extreme_parameters_neither_overflow_nor_fail(k: int, eps_inf: float, ep
         for t in (1, 7, 100, 10**6):
             for found in (
                 ledger.eps_sequence_grr(t, k=k, log_e1=eps_inf, log_e2=eps_2),
-                ledger.eps_sequence_unary(t, k=k, rounds=rounds),
+                ledger.eps_sequence_unary(t, k=k, **rounds),
             ):
                 assert math.isfinite(found.value)
                 assert found.value > 0
@@ -236,13 +228,13 @@ def test_the_loss_grows_at_the_stated_rate_for_large_t() -> None:
 
 @pytest.mark.parametrize("t", [0, -1, 1.0, True, 2**63])
 def test_numbers_of_reports_are_checked(t: int) -> None:
-    rounds = log_rounds(unary_rounds("L-SUE", 2.0, 1.0))
+    rounds = both(unary_rounds("L-SUE", 2.0, 1.0))
     for call in (
         lambda: ledger.eps_t_grr(t, k=3, log_e1=2.0, log_e2=1.0),
-        lambda: ledger.eps_t_unary(t, rounds=rounds),
+        lambda: ledger.eps_t_unary(t, **rounds),
         lambda: mechanism("GRR", 3, eps=1.0).eps_t(t),
         lambda: ledger.eps_sequence_grr(t, k=3, log_e1=2.0, log_e2=1.0),
-        lambda: ledger.eps_sequence_unary(t, k=3, rounds=rounds),
+        lambda: ledger.eps_sequence_unary(t, k=3, **rounds),
     ):
         with pytest.raises(ValueError, match="t must be an integer in"):
             call()
@@ -253,30 +245,3 @@ def test_symbols_and_their_rounds_are_checked(k: int, log_e1: float, log_e2: flo
     for function in (ledger.eps_t_grr, ledger.eps_sequence_grr):
         with pytest.raises(ValueError, match="must be"):
             function(2, k=k, log_e1=log_e1, log_e2=log_e2)
-
-
-def test_rounds_of_bits_are_checked() -> None:
-    first, second = ledger.Round(0.7, 0.3, 0.2, 0.8), ledger.Round(0.6, 0.4, 0.1, 0.9)
-    assert second.alpha == pytest.approx(math.log(6))
-    for wrong in (
-        replace(second, p=0.7),
-        replace(second, not_p=0.0),
-        replace(second, q=math.nan),
-        ledger.Round(0.1, 0.9, 0.6, 0.4),
-    ):
-        with pytest.raises(ValueError, match="a round must have q < p"):
-            ledger.UnaryRounds(first, wrong)
-    with pytest.raises(ValueError, match="k must be an integer"):
-        ledger.eps_sequence_unary(2, k=1, rounds=ledger.UnaryRounds(first, second))
-
-
-def test_the_partners_of_blocks_have_the_largest_total_profit() -> None:
-    """The dynamic programme, against SciPy's solver of assignment problems."""
-    rng = np.random.default_rng(3)
-    for _ in range(200):
-        blocks, kinds = rng.integers(1, 7), rng.integers(1, 6)
-        own = max(0, int(blocks) - int(kinds) + 1) + int(rng.integers(0, 3))
-        times = np.append(np.ones(kinds - 1, int), own)
-        profit = rng.normal(size=(blocks, kinds)).round(rng.integers(0, 3))  # rounded: some have equal profits
-        best = linear_sum_assignment(every := np.repeat(profit, times, axis=1), maximize=True)
-        assert unary_module._best_total(profit, own) == pytest.approx(every[best].sum(), abs=1e-12)

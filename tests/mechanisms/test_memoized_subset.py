@@ -1,6 +1,7 @@
 """Tests of L-SS: its ledger against enumerations of all reports and all sequences, its integers, its sizes and its limits."""
 
 import math
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.subset import RandomSubset
-from ldpstream.mechanisms.ledger.sequence_loss import partitions
 from ldpstream.mechanisms.ledger.subset import SubsetRounds, largest_eps_1, loss_of_counts
 from tests.mechanisms import reference
 from tests.mechanisms.guess_enumeration import sequence_loss
@@ -41,12 +41,23 @@ def test_one_report_is_subset_selection_with_eps_1() -> None:
         assert np.abs(wrong / m.channel() - 1).max() > 1e-6
 
 
+def partitions(total: int, parts: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """All ways to write `total` as a sum of `parts` integers from 0 to `largest`, in descending order."""
+    if parts == 0:
+        if total == 0:
+            yield ()
+        return
+    for first in range(min(total, largest), -1, -1):
+        for rest in partitions(total - first, parts - 1, first):
+            yield (first, *rest)
+
+
 def loss_of_all_counts(m: LongitudinalSubset, t: int) -> float:
     """The loss by enumeration: how many of t reports have v, u, and each of the other values, in descending order."""
     worst, n = 0.0, m.k - 2
     for of_v, of_u in product(range(t + 1), repeat=2):
         left = t * m.omega - of_v - of_u
-        others = [[*x, *[0] * (n - len(x))] for x in partitions(left, n, t)] if left >= 0 else []
+        others = list(partitions(left, n, t)) if left >= 0 else []
         if others and of_v >= of_u:
             worst = max(worst, float(loss_of_counts(m._rounds, of_v, of_u, np.array(others, np.int64)).max()))
     return worst

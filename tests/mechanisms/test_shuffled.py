@@ -181,20 +181,6 @@ def test_linked_reports_of_unchanged_memos_lose_no_more_than_the_memos(name: str
     assert any(loss > once for loss, once in zip(found, of_one_report, strict=True))
 
 
-def test_a_small_step_adds_its_own_loss_to_fresh_reports() -> None:
-    m = mechanism("GRR", 3, eps=1.0)
-    crowd, alone = (shuffled_loss(blanket_of(m), n, 1, 1e-6) for n in (4, 1))
-    assert crowd
-    assert alone
-    bound, others = joined_loss(((crowd,), (alone,))), [m.channel()[0]] * 3
-    laws = [
-        [math.prod(p) for p in itertools.product(table_distribution([m.channel()[v], *others]).values(), m.channel()[v])]
-        for v in (1, 2)
-    ]
-    for eps in LOSSES:
-        assert math.fsum(np.maximum(np.array(laws[0]) - math.exp(eps) * np.array(laws[1]), 0)) <= bound.delta(eps)
-
-
 @pytest.mark.parametrize(("name", "tables"), [("GRR", 2), ("OUE", 8)])
 def test_joined_losses_are_near_those_of_so_many_tables(name: str, tables: int) -> None:
     """Each of the observations is one of two, of which the other reveals less."""
@@ -235,20 +221,6 @@ def test_the_memos_have_the_blanket_of_the_one_time_mechanism() -> None:
     assert mechanism("GRR", 7, eps=2.0).claims.memo_blanket is None
 
 
-@pytest.mark.parametrize(
-    ("m", "n", "tables", "expected"),
-    [
-        *((mechanism("GRR", 4, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0236), (2.0, 0.0703), (4.0, 0.276))),
-        *((mechanism("OLH", 100, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0202), (2.0, 0.0549), (4.0, 0.192))),
-        *((mechanism("OUE", 100, eps=eps), 20_000, 1, e) for eps, e in ((1.0, 0.0204), (2.0, 0.0543), (4.0, 0.193))),
-        *((mechanism("GRR", k, eps=2.0), 1000, 1, e) for k, e in ((4, 0.35), (10, 0.27), (100, 0.10))),
-        *((mechanism("GRR", 4, eps=1.0), n // 8, 45, e) for n, e in ((20_000, 0.55), (100_000, 0.23), (1_000_000, 0.07))),
-    ],
-)  # fmt: skip
-def test_the_sizes_for_many_people(m: Mechanism, n: int, tables: int, expected: float) -> None:
-    assert m.claims.shuffled(tables, n, 1e-6).eps(1e-6) == pytest.approx(expected, rel=0.03)
-
-
 @pytest.mark.parametrize("name", ["GRR", "OLH", "OUE", "SS", "SW"])
 def test_extreme_arguments_have_a_bound(name: str) -> None:
     for eps, tables, n in itertools.product((1e-9, 1e-4, 20.0, 700.0), (60,), (2, 10**15)):
@@ -271,20 +243,6 @@ def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> No
     for eps in (0.0, 0.5, 0.3 * tables, 0.5 * tables, 0.7 * tables):
         known = float(distribution @ -np.expm1(np.minimum(eps - losses, 0)))
         assert known <= found.delta(eps) <= known * 1.02 + 1e-9
-
-
-def test_the_chance_of_a_right_guess_holds_for_the_best_guesser() -> None:
-    """Exact for two tables of 3 reports, where the reader knows the values of the others."""
-    k, n = 3, 3
-    m = mechanism("GRR", k, eps=1.0)
-    found = shuffled_loss(blanket_of(m), n, 2, 1e-6)
-    assert isinstance(found, ShuffledLoss)
-    for others in itertools.combinations_with_replacement(range(k), n - 1):
-        distributions = [table_distribution(m.channel()[[v, *others]]) for v in range(k)]
-        outputs = sorted(distributions[0], key=str)
-        once = np.array([[distribution.get(x, 0.0) for x in outputs] for distribution in distributions])
-        twice = (once[:, :, None] * once[:, None, :]).reshape(k, -1)
-        assert twice.max(axis=0).sum() / k <= found.guess(k) <= m.guess(2) + 0.05
 
 
 def test_the_curve_of_an_observation_is_computed_once_for_all_joint_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,8 +77,8 @@ def test_texts_of_people_stay_as_they_are() -> None:
 def test_the_command_prints_the_entry(run_command: RunCommand) -> None:
     status, out, _ = run_command("registry", COMMUTE)
     made = yaml.safe_load(out)
-    assert (status, made["deployment"]["privacy_loss"]["privacy_parameters"]) == (0, {"epsilon": 522.951})
-    assert "522.951 for a year" in OFFICER.read_text(encoding="utf-8")
+    assert (status, made["deployment"]["privacy_loss"]["privacy_parameters"]) == (0, {"epsilon": 536.802})
+    assert "536.802 for a year" in OFFICER.read_text(encoding="utf-8")
     assert made["deployment"]["basic"]["data_curators"] == [UNKNOWN]
     assert "mode, standard (GRR). One report: 1." in out
     assert run_command("registry", COMMUTE.with_name("none.toml"))[0] == 2
