@@ -16,9 +16,12 @@ from ldpstream.surveys import Survey
 Call = list[Any]  # time in ms since 1970, event ("" for `seen`), seconds (null for `used`)
 
 
+START = datetime(2026, 1, 5, tzinfo=UTC)  # of the histories
+
+
 def at(day: float, event: str = "", seconds: float | None = None) -> Call:
     """A call so many days after the survey's start."""
-    moment = datetime(2026, 1, 5, tzinfo=UTC) + timedelta(days=day)
+    moment = START + timedelta(days=day)
     return [round(moment.timestamp() * 1000), event, seconds]
 
 
@@ -42,6 +45,7 @@ HISTORIES: dict[str, list[Call]] = {
     ],
     "the ends of days": [at(7 - ONE_MS), at(7), at(14 - ONE_MS), at(14), at(21.5)],
     "first use before the survey, and an event without another call": [at(-40.5, "export"), at(-3), at(2.5), at(8)],
+    "use weeks before the survey, and then in it": [at(-20.5), at(-18, "export"), at(-17.2, "build", 30), at(3)],
     "a clock at 1970, then right, then at 2100 for 70 days, then right": [
         [0, "", None], [1_000, "export", None], at(1), at(2), at(8.5), *(at(YEARS_70 + d) for d in range(70)), at(9), at(15.5),
     ],

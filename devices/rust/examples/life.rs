@@ -1,14 +1,16 @@
 //! Writes the calls of many devices for `python -m devices.conformance`, or posts one report of each device to a gateway.
 //!
 //!     cargo run --example life -- SURVEY.json --calls CALLS.jsonl --seed 7
+//!     cargo run --example life -- SURVEY.json --histories HISTORIES.jsonl --answers ANSWERS.jsonl
 //!     cargo run --example life -- SURVEY.json --gateway http://127.0.0.1:8080 --devices 200
 
 use ldpstream_device::{
-    Attribute, ConsentMode, Device, Error, Options, Random, Result, Sender, Store, Survey, SystemRandom, Value, Way,
+    Activity, Attribute, ConsentMode, Device, Error, Options, Random, Result, Sender, Store, Survey, SystemRandom, Value, Way,
 };
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 use std::io::Write;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// A generator for tests: SHA-256 of the seed and a counter.
@@ -171,6 +173,36 @@ impl Plan {
     }
 }
 
+static NOW_MS: AtomicI64 = AtomicI64::new(0); // the clock of the logs
+
+/// Makes the calls of each history on a log of its own, and answers the questions.
+fn answer(survey: &Survey, histories: &str, out: &mut impl Write) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let clock = || NOW_MS.load(Ordering::SeqCst);
+    let (mut device, mut log) = (Json::Null, Activity::open_with(Store::memory(), clock)?);
+    for text in histories.lines() {
+        let mut line: Json = serde_json::from_str(text)?;
+        if line["device"] != device {
+            (device, log) = (line["device"].clone(), Activity::open_with(Store::memory(), clock)?);
+        }
+        NOW_MS.store(line["ms"].as_i64().unwrap_or(0), Ordering::SeqCst);
+        match (line["step"].as_u64(), line["event"].as_str(), line["seconds"].as_f64()) {
+            (Some(step), ..) => {
+                let number = |value| match value {
+                    Value::Number(number) => json!(number), // null if it is infinite
+                    _ => unreachable!("a recipe gives numbers"),
+                };
+                let values = log.values(survey, step)?.into_iter().map(|(name, value)| (name, number(value)));
+                line["values"] = Json::Object(values.collect());
+            }
+            (_, Some(event), Some(seconds)) => log.took(event, seconds)?,
+            (_, Some(event), None) => log.used(event)?,
+            _ => log.seen()?,
+        }
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let option = |name: &str| arguments.iter().position(|one| one == name).and_then(|place| arguments.get(place + 1)).cloned();
@@ -179,7 +211,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let document = serde_json::from_str(&survey.canonical)?;
     let plan = Plan { survey, document, seed: option("--seed") };
     let devices = option("--devices").map_or(Ok(5000), |text| text.parse())?;
-    if let Some(gateway) = option("--gateway") {
+    if let Some(histories) = option("--histories") {
+        let file = option("--answers").ok_or_else(|| Error::Value("give --answers FILE".into()))?;
+        answer(&plan.survey, &std::fs::read_to_string(histories)?, &mut std::fs::File::create(file)?)?;
+    } else if let Some(gateway) = option("--gateway") {
         plan.post(devices, &gateway)?;
     } else {
         let file = option("--calls").ok_or_else(|| Error::Value("give --calls FILE or --gateway URL".into()))?;

@@ -51,6 +51,14 @@ impl Activity {
         Self::with(store, now_ms, switched_off().is_some())
     }
 
+    /// Opens a log with another clock, in milliseconds since 1970, for tests and simulations: no switch turns it off.
+    ///
+    /// # Errors
+    /// As for [`Activity::open`].
+    pub fn open_with(store: Store, clock: fn() -> i64) -> Result<Activity> {
+        Self::with(store, clock, false)
+    }
+
     pub(crate) fn with(store: Store, clock: Clock, off: bool) -> Result<Activity> {
         let activity = Activity { store, clock, off };
         activity.log().map(|_| activity)
@@ -128,6 +136,14 @@ impl Activity {
         device.preview(&borrowed(&given), Some(step))
     }
 
+    /// Returns the values of the attributes with a recipe at a step; none for a step without use of the application.
+    ///
+    /// # Errors
+    /// As for [`Activity::open`].
+    pub fn values(&self, survey: &Survey, step: u64) -> Result<BTreeMap<String, Value>> {
+        Ok(self.log()?.values(survey, step))
+    }
+
     /// All values at the present step; nothing before the survey's start.
     fn given(&self, survey: &Survey, values: &[(&str, Value)]) -> Result<Option<Given>> {
         let computed = |name: &str| survey.text.attribute.iter().any(|one| one.name == name && one.recipe.is_some());
@@ -135,7 +151,7 @@ impl Activity {
             return Err(Error::Value(format!("{name} has a recipe: give no value, since the device computes it")));
         }
         let Ok(step) = u64::try_from(survey.step_at((self.clock)())) else { return Ok(None) };
-        let mut given: Vec<(String, Value)> = self.log()?.values(survey, step).into_iter().collect();
+        let mut given: Vec<(String, Value)> = self.values(survey, step)?.into_iter().collect();
         given.extend(values.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Ok(Some((given, step)))
     }
@@ -199,7 +215,7 @@ impl Log {
             (Measure::Absence, Some(last)) => (step - last) as f64,
             (_, None) => 0.0,
             (measure, Some(last)) => {
-                let end = survey.opens_ms((last + 1).max(0) as u64) / DAY_MS;
+                let end = (last + 1).saturating_mul(survey.step_ms()).saturating_add(survey.text.start) / DAY_MS; // last may be negative
                 let window = self.days.iter().filter(|(day, _)| step_of(day) < step && **day >= end - recipe.window_days());
                 let days: Vec<_> = window.map(|(_, events)| events).collect();
                 let of = |events: &&BTreeMap<String, (u64, u64)>| events.get(recipe.of.as_ref()?).copied();

@@ -245,7 +245,7 @@ impl Survey {
         step.saturating_mul(self.step_ms()).saturating_add(self.text.start)
     }
 
-    fn step_ms(&self) -> i64 {
+    pub(crate) fn step_ms(&self) -> i64 {
         self.text.step_seconds.saturating_mul(1000)
     }
 

@@ -105,7 +105,7 @@ func (l *Log) measured(recipe *survey.Recipe, s *survey.Survey, step int64) floa
 	case !isLast:
 		return 0
 	}
-	end := s.OpensMs(max(last+1, 0)) / dayMs
+	end := s.OpensMs(last+1) / dayMs // last may be before the survey
 	days, with, all := 0.0, 0.0, Calls{}
 	for day, events := range l.Days {
 		if s.StepAt(day*dayMs) >= step || day < end-*recipe.Days {
