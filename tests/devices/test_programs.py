@@ -33,7 +33,7 @@ VECTORS = ROOT / "devices" / "vectors"
 
 COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
 MORE = ("recipes", "words", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
-RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,signed,relay"]
+RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,async,signed,relay"]
 
 
 NO_SWITCH = {"CI": "", "DO_NOT_TRACK": ""}  # an empty variable does not switch devices off

@@ -2,7 +2,7 @@
 //!
 //!     count SURVEY.json FOLDER ask                 shows the question; then `yes` or `no` keeps the answer
 //!     count SURVEY.json FOLDER run GATEWAY         records the use with consent, and sends what waits; `run local` sends nothing
-//!     count SURVEY.json FOLDER preview             shows what would leave now
+//!     count SURVEY.json FOLDER preview             shows what would leave now, after a use
 //!     count SURVEY.json FOLDER journal             shows what left
 //!
 //! The survey has attributes with a recipe only, so that the device computes all values from the log of use.
@@ -47,7 +47,13 @@ fn count(survey: &str, folder: &str, command: &str, gateway: Option<&str>) -> Re
                 true
             })?;
         }
-        "preview" => activity.preview(&device, &[])?.iter().for_each(|one| println!("{one}")),
+        "preview" => {
+            let shown = activity.preview(&device, &[])?;
+            shown.iter().for_each(|one| println!("{one}"));
+            if shown.is_empty() {
+                println!("Nothing would leave: the log has no use of this step.");
+            }
+        }
         "journal" => device.journal()?.iter().for_each(|left| println!("{}", shown(left))),
         other => return Err(Error::Value(format!("the command must be ask, yes, no, run, preview or journal, got {other:?}"))),
     }

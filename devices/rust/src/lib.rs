@@ -38,6 +38,8 @@ pub use device::{Device, Options, Silence, Spent, Waiting};
 pub use error::{Error, Result};
 pub use mechanism::draws::{Random, SystemRandom};
 pub use send::Answer;
+#[cfg(feature = "async")]
+pub use send::async_sender::{AsyncSender, Post};
 #[cfg(feature = "relay")]
 pub use send::relay::Relay;
 pub use send::sender::{Attempt, Request, Response, Sender, Transport, Way};

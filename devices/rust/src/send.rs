@@ -1,5 +1,7 @@
 //! The way to a gateway: which answers are final, and when to try again. See `docs/reference/write_a_device.md`.
 
+#[cfg(feature = "async")]
+pub(crate) mod async_sender;
 #[cfg(feature = "send")]
 mod http;
 #[cfg(feature = "relay")]
