@@ -2,6 +2,8 @@
 
 python -m devices.conformance SURVEY FILE              checks the calls of a file, or of a folder of .jsonl files
 python -m devices.conformance SURVEY --listen PORT     checks how the device sends, until Ctrl-C
+python -m devices.conformance SURVEY --histories FILE  writes histories of use, for surveys with recipes
+python -m devices.conformance SURVEY --recipes FILE    checks the device's answers to these histories
 """
 
 from pathlib import Path
@@ -14,6 +16,7 @@ from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.conformance_tables import conformance_tables, conformance_verdict, passed_or_failed
 from devices.conformance.listener import listening
+from devices.conformance.recipes import check_recipes, write_histories
 from lab.terminal import activity
 from ldpstream.commands.arguments import SurveyFile
 from ldpstream.commands.cli import run
@@ -39,14 +42,23 @@ def conformance_command(
     listen: Annotated[
         int | None, typer.Option(min=0, max=65535, metavar="PORT", help="check how the device sends to this port, until Ctrl-C")
     ] = None,
+    histories: Annotated[Path | None, typer.Option(metavar="FILE", help="write histories of use to this file")] = None,
+    recipes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="check the answers to the histories in this file")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Check a device of another author. Exit status 1 if the check finds a fault."""
-    if (calls is None) == (listen is None):
-        raise typer.BadParameter("give either a file of calls or --listen", param_hint="FILE")
+    if sum(given is not None for given in (calls, listen, histories, recipes)) != 1:
+        raise typer.BadParameter("give one of FILE, --listen, --histories and --recipes", param_hint="FILE")
     survey, toml = read_survey(survey_file)
-    if calls is not None:
+    if histories is not None:
+        write_histories(survey, histories)
+        failures = []
+    elif calls is not None:
         failures = _check_calls(survey, calls, json)
+    elif recipes is not None:
+        failures = _check_recipes(survey, recipes, json)
     else:
         assert listen is not None
         if survey.relay is not None:
@@ -67,6 +79,16 @@ def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
     tell(conformance_verdict(found))
     write_json(json, {**msgspec.to_builtins(found), "failures": found.failures, "passed": found.passed})
     return found.failures
+
+
+def _check_recipes(survey: Survey, path: Path, json: Path | None) -> list[str]:
+    answers, faults = check_recipes(survey, path)
+    failures = [str(fault) for fault in faults]
+    for failure in failures:
+        tell(failure)
+    tell(f"{passed_or_failed(failures)} ({plural(answers, 'answer')})")
+    write_json(json, {"answers": answers, "failures": failures, "passed": not failures})
+    return failures
 
 
 def _check_sending(survey: Survey, toml: str, port: int, json: Path | None) -> list[str]:

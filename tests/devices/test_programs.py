@@ -22,6 +22,7 @@ from devices.conformance import listener
 from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.listener import LEAST, listening
+from devices.conformance.recipes import check_recipes, write_histories
 from ldpstream import load_survey
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
@@ -166,6 +167,15 @@ def test_the_check_passes_the_device_and_finds_a_fault(program: Program, memos: 
     program.live(survey, "--seed", "7", "--devices", "2000", "--calls", str(calls))
     found = check_device(survey, read_calls(survey, calls))
     assert bool(found.failures) is not memos, found.failures
+
+
+def test_the_recipes_in_rust_pass_the_check(tmp_path: Path) -> None:
+    require_tools("cargo")
+    require_packages(RUST.source, RUST.ready)
+    survey, histories, answers = load_survey(VECTORS / "usage.toml"), tmp_path / "histories", tmp_path / "answers"
+    write_histories(survey, histories)
+    Program(RUST, RUST.source, tmp_path).live(survey, "--histories", str(histories), "--answers", str(answers))
+    assert check_recipes(survey, answers) == (350, [])
 
 
 def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

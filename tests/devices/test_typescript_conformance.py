@@ -15,7 +15,9 @@ from devices.conformance import listener
 from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.listener import LEAST, listening
-from ldpstream.surveys import Cohort
+from devices.conformance.recipes import check_recipes, write_histories
+from devices.vectors.vectors import VECTORS
+from ldpstream.surveys import Cohort, load_survey
 from tests.producers.samples import level, make_survey, one_question
 
 WAVE = {"name": "wave", "mechanism": "SW", "eps": 1.0}
@@ -39,6 +41,15 @@ def test_the_reports_pass_the_conformance_check_and_the_audit(typescript: Path, 
     assert found.failures == []
     assert len(found.bounds) == 11
     assert all(loss.bound is not None and loss.bound < loss.claimed for loss in found.bounds)
+
+
+def test_the_recipes_pass_the_conformance_check(typescript: Path, tmp_path: Path) -> None:
+    survey = load_survey(VECTORS / "usage.toml")
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+    write_histories(survey, tmp_path / "histories.jsonl")
+    answers = emit(typescript, "recipes", str(tmp_path / "survey.json"), str(tmp_path / "histories.jsonl"))
+    (tmp_path / "answers.jsonl").write_bytes(answers)
+    assert check_recipes(survey, tmp_path / "answers.jsonl")[1] == []
 
 
 def test_the_sending_passes_the_conformance_check(typescript: Path, monkeypatch: pytest.MonkeyPatch) -> None:

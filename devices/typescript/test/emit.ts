@@ -2,12 +2,13 @@
  * Devices for `python -m devices.conformance`: a program, not a test.
  *
  *     node build/test/emit.js calls SURVEY.json DEVICES SEED    writes the devices' calls to standard output
+ *     node build/test/emit.js recipes SURVEY.json HISTORIES    writes the histories with the answers to standard output
  *     node build/test/emit.js send URL DEVICES                  makes reports of the present step and sends them to a gateway
  */
 
 import { readFileSync } from "node:fs";
 import { toHex } from "../src/bytes.js";
-import { Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Attribute, type Survey } from "../src/index.js";
+import { Activity, Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Attribute, type Survey } from "../src/index.js";
 import { below, type RandomBytes } from "../src/random.js";
 import { seeded } from "./fixtures.js";
 
@@ -57,6 +58,23 @@ function cohortOf({ cohort }: Survey, n: number): { cohort?: string } {
   return cohort ? { cohort: cohort.values[n % cohort.values.length]! } : {};
 }
 
+/** Makes the calls of each history on a log of its own, and answers the questions. */
+async function recipes(survey: Survey, histories: string): Promise<void> {
+  let [now, device, log] = [0, "", new Activity(new MemoryStore())];
+  const lines: string[] = [];
+  for (const text of histories.trim().split("\n")) {
+    const line = JSON.parse(text);
+    if (line.device !== device) [device, log] = [line.device, new Activity(new MemoryStore(), { consent: "simulated", clock: () => now })];
+    now = line.ms;
+    if (line.step !== undefined) line.values = await log.values(survey, line.step); // JSON has null for an infinite number
+    else if (line.seconds !== undefined) await log.took(line.event, { seconds: line.seconds });
+    else if (line.event !== undefined) await log.used(line.event);
+    else await log.seen();
+    lines.push(JSON.stringify(line));
+  }
+  process.stdout.write(`${lines.join("\n")}\n`);
+}
+
 async function send(url: string, devices: number): Promise<void> {
   const survey = await fetchSurvey({ url });
   for (let n = 0; n < devices; n++) {
@@ -68,4 +86,5 @@ async function send(url: string, devices: number): Promise<void> {
 
 const [what, source = "", devices = "0", seed = ""] = process.argv.slice(2);
 if (what === "calls") await calls(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), Number(devices), seed);
+else if (what === "recipes") await recipes(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), readFileSync(devices, "utf8"));
 else await send(source, Number(devices));
