@@ -28,7 +28,7 @@ from faust.app import BootStrategy
 from ldpstream.agents import metrics
 from ldpstream.agents.consumer.batches import CHUNK_BYTES, PIECE_RECORDS
 from ldpstream.agents.consumer.broker_requests import BrokerRequests
-from ldpstream.agents.consumer.chunks import ANSWER_S, ChunkConsumer, ChunkTransport
+from ldpstream.agents.consumer.chunks import ChunkConsumer, ChunkTransport
 from ldpstream.agents.counted_surveys import CountedSurveys, check_survey
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
@@ -47,7 +47,6 @@ from ldpstream.runtime.process import TOLD_TO_END, keep_freed_memory, noting_sta
 from ldpstream.runtime.settings import Settings, SettingsError, load_settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import UserError
-from ldpstream.surveys.life.lineage import known_fingerprints
 from ldpstream.surveys.life.watch import SurveyWatch
 
 log = structlog.get_logger("ldpstream.agent")
@@ -68,7 +67,7 @@ class AgentApp(faust.App):
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
         self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), LogClient(settings)
         self.redis = connect(settings)
-        self.stopping, self._survey_watch = threading.Event(), watch
+        self.stopping = threading.Event()
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
         surveys = watch.listed()
         self._only_survey = None if watch.only_file is None else surveys[0]
@@ -98,8 +97,6 @@ class AgentApp(faust.App):
             consumer_max_fetch_size=CHUNK_BYTES,
             stream_buffer_maxsize=WAITING_CHUNKS,
             stream_wait_empty=False,
-            producer_max_request_size=2 * CHUNK_BYTES,
-            producer_request_timeout=ANSWER_S,
         )
         self._reports = self.topic(*(survey.reports_topic for survey in surveys), acks=False)
         self.agent(self._reports, name="count")(self._count)
@@ -119,9 +116,7 @@ class AgentApp(faust.App):
 
     def _new_counting(self, survey: Survey) -> Counting:
         store = RedisCountStore(survey, self.agent_settings, client=self.redis)
-        watch = self._survey_watch
-        source = BrokerRequests(self, self.second_client, survey, lambda: known_fingerprints([survey, *watch.listed()]))
-        return Counting(survey, store, source)
+        return Counting(survey, store, BrokerRequests(self, self.second_client, survey))
 
     @property
     def _reader(self) -> ChunkConsumer:

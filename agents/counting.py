@@ -17,7 +17,7 @@ partition. Recovery from a fault uses the same two steps, load and place. Faults
 
 Before a commit, the agent asks the broker whether the topic was recreated and whether counted records were replaced.
 
-The agent sends dead letters before the commit that counts their rejection. After a fault it may send a dead letter twice.
+The agent logs where it rejected envelopes, for each partition at most every `TELL_S` seconds.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ import structlog
 from ldpstream.agents import metrics
 from ldpstream.agents.back_pressure import BackPressure, Partition
 from ldpstream.agents.fold import FoldResult, PartitionFold, not_after
-from ldpstream.agents.log import Chunk, CountedLog, DeadLetter
+from ldpstream.agents.log import Chunk, CountedLog
 from ldpstream.agents.stall_detector import StallDetector
 from ldpstream.agents.tally import Records
 from ldpstream.engines.checkpoint import Checkpoint
@@ -45,9 +45,8 @@ log = structlog.get_logger("ldpstream.agent")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LETTERS_AT_ONCE = 2_000  # number of dead letters that the broker can acknowledge before the timeout
 SLOWEST_RETRY_S = 5.0
-TELL_S = 10.0  # time between two log lines about a damaged checkpoint
+TELL_S = 10.0  # time between two log lines about a damaged checkpoint, or about rejected envelopes of a partition
 COMMIT_INTERVAL_S = 0.5
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
@@ -183,8 +182,10 @@ class Counting:
         if fold.first_open_step > open_before:
             self._wake.set()  # an estimator waits for the commit that shows that a step is complete
         metrics.count(result, each)
-        for record, reason in result.rejected:
-            partition.letters.append(DeadLetter(partition.number, record, reason, each))
+        if result.rejected and self._clock() - partition.told_s >= TELL_S:
+            partition.told_s, (record, reason) = self._clock(), result.rejected[0]
+            where = {"partition": partition.number, "offset": record.offset}
+            log.warning("envelopes rejected", reason=reason, records=each * len(result.rejected), **where)
         self._back_pressure.update()
         if not self._back_pressure.open.is_set():
             self._wake.set()
@@ -234,12 +235,11 @@ class Counting:
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
-        changed: list[tuple[Partition, PartitionFold, Checkpoint]] = []
-        due: dict[int, int] = {}  # number of dead letters that belong to the change of each partition
-        for partition in partitions:
-            if partition.fold is not None and (change := partition.fold.changes()) is not None:
-                changed.append((partition, partition.fold, change))
-                due[partition.number] = len(partition.letters)
+        changed = [
+            (partition, fold, change)
+            for partition in partitions
+            if (fold := partition.fold) is not None and (change := fold.changes()) is not None
+        ]
         if not changed:
             return
         log_id = await self._log.identity()  # read after the records, so the records came from this log or an earlier log
@@ -248,13 +248,6 @@ class Counting:
             if fold.of_another_log(log_id) or replaced.get(partition.number) is not None:
                 self._start_over(partition)
         changed = [(p, fold, change) for p, fold, change in changed if p.number in replaced]
-        for partition, _, _ in changed:
-            letters, n_due = partition.letters, due[partition.number]
-            for first in range(0, min(n_due, len(letters)), LETTERS_AT_ONCE):
-                batch = letters[: min(LETTERS_AT_ONCE, n_due - first)]
-                await self._log.send_dead_letters(batch)
-                del letters[: len(batch)]  # sent dead letters are never sent again, even if a later request fails
-                self._back_pressure.update()
         for partition, fold, change in changed:
             if partition.fold is not fold:
                 continue  # the partition's log was replaced
@@ -307,7 +300,7 @@ class Counting:
             await self._ask(self._store.check_writes, partition)
 
     def _start_over(self, partition: Partition) -> None:
-        partition.fold, partition.placement, partition.letters = None, None, []
+        partition.fold = partition.placement = None
         self._back_pressure.update()
         self._wake.set()
 

@@ -31,15 +31,6 @@ class Chunk(NamedTuple):
     unread: Unread | None = None
 
 
-class DeadLetter(NamedTuple):
-    """A rejected record or the refused part of a batch, with its place in the log and its number of rejected records."""
-
-    partition: int
-    record: Record
-    reason: Reason
-    records: int = 1
-
-
 class Found(NamedTuple):
     """A record that was found by its append time."""
 
@@ -48,7 +39,7 @@ class Found(NamedTuple):
 
 
 class CountedLog(Protocol):
-    """The log of one survey, with its dead letters, for the agent that counts it.
+    """The log of one survey, for the agent that counts it.
 
     Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none.
     """
@@ -83,8 +74,3 @@ class CountedLog(Protocol):
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         """Commits offsets of the consumer group, only for tools that watch the group's lag."""
-
-    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Writes dead letters to their topic. Returns when the broker has acknowledged or permanently refused every dead
-        letter.
-        """

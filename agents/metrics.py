@@ -27,7 +27,6 @@ refused_commits = Counter(
 store_losses = Counter(
     "ldpstream_store_losses", "Partitions loaded again because the count store lost or replaced their counts"
 )
-dead_letters_lost = Counter("ldpstream_dead_letters_lost", "Dead letters that their topic refused")
 commit_seconds = Histogram("ldpstream_commit_seconds", "Time to write the changes of one partition to the count store")
 partitions = Gauge("ldpstream_partitions", "Partitions that are assigned to this agent")
 surveys = Gauge(

@@ -2,9 +2,9 @@
 
 A *report key* is 16 bytes, in the record's `key` header. A producer sends each attempt to deliver an envelope with the same key
 and to the same partition. The first accepted record with a key is counted. A later record with a remembered key is a
-*duplicate* if its envelope is acceptable, even if the envelope differs: it is neither counted nor a dead letter. A rejected
-record's key is not remembered. A record without a key is no duplicate. A `key` header of another length, or a second one, makes
-a record with a value a dead letter with the reason "malformed key".
+*duplicate* if its envelope is acceptable, even if the envelope differs: it is neither counted nor rejected. A rejected record's
+key is not remembered. A record without a key is no duplicate. A record with a value and a `key` header of another length, or
+with two of them, is rejected as "malformed key".
 
 Keys are remembered in *generations*: generation u has the keys of the accepted records whose append time is in step u. A
 generation is dropped once no envelope of its records can be accepted again:

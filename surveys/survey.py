@@ -464,10 +464,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         return f"ldpstream.{self.name}.reports"
 
     @property
-    def rejected_topic(self) -> str:
-        return f"ldpstream.{self.name}.rejected"
-
-    @property
     def survey_topic(self) -> str:
         return f"ldpstream.{self.name}.survey"
 

@@ -1,9 +1,7 @@
-"""Reads fetch answers: checks each batch of records, unpacks the batch within bounds and cuts the batch into pieces.
+"""Reads fetch answers: checks each batch of records and cuts the batch into pieces.
 
-If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. The reasons for a refusal:
-
-    too large          the batch unpacks to more than `MAX_UNPACKED_BYTES`
-    unreadable batch   the batch's compression or records violate the format, or its compression is unknown or of an old format
+If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. It refuses a compressed batch
+whole: reports are random data, which does not shrink, and a small batch could unpack to any size.
 """
 
 from bisect import bisect_left
@@ -17,11 +15,9 @@ import structlog
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
-from ldpstream.agents.consumer.compression import Unreadable, unpacked
 from ldpstream.agents.log import Unread
 from ldpstream.agents.tally import Record, Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -33,8 +29,12 @@ CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
 RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
-_HEADER_BYTES, _BEFORE_LENGTH = 61, 12  # sizes in a batch of version 2
+_BEFORE_LENGTH = 12  # bytes of a batch before those that its length counts
 _CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
+
+
+class Unreadable(Exception):
+    """The records of a batch can never be read."""
 
 
 class ReadableBatch(NamedTuple):
@@ -54,12 +54,8 @@ class ReadableBatch(NamedTuple):
 
 
 class StandIn(NamedTuple):
-    """One record that represents offsets without readable records.
-
-    Attributes:
-        record: for the refused part of a batch, contains the stored bytes of the whole batch. For a control batch, such as the
-            end of a transaction, has the batch's first unread offset and no value.
-    """
+    """One record without a value that represents offsets without readable records: the refused part of a batch, or a control
+    batch, such as the end of a transaction. It has the first of these offsets."""
 
     record: Record
     unread: Unread
@@ -68,7 +64,7 @@ class StandIn(NamedTuple):
     @property
     def weight(self) -> int:
         """Approximate memory in bytes."""
-        return len(self.record.value) + RECORD_BYTES
+        return RECORD_BYTES
 
 
 Piece = ReadableBatch | StandIn
@@ -142,19 +138,18 @@ def unpack(unread: Any) -> Iterator[Piece]:
             except Unreadable as error:
                 first = unread.next_fetch_offset
                 n = unread.next_fetch_offset = batch.next_offset
-                log.warning("batch refused", offset=first, records=n - first, reason=error.reason, why=str(error))
+                log.warning("batch refused", offset=first, records=n - first, why=str(error))
                 attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
-                record = Record(first, int.from_bytes(appended, "big"), bytes(raw))
-                yield StandIn(record, Unread(n - first, error.reason), {(attributes & _APPEND_TIME) // _APPEND_TIME})
+                record = Record(first, int.from_bytes(appended, "big"), b"")
+                yield StandIn(record, Unread(n - first, "unreadable batch"), {(attributes & _APPEND_TIME) // _APPEND_TIME})
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     if raw[16] < 2:
-        raise Unreadable("unreadable batch", "written in a message format older than Kafka 0.11")
+        raise Unreadable("written in a message format older than Kafka 0.11")
     if raw[22] & _CODEC:
-        raw = memoryview(_plain(raw))
-        batch = DefaultRecordBatch(raw)
+        raise Unreadable("compressed")
     records = chain(batch)  # does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = batch.base_offset
@@ -163,7 +158,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
         if not all(values):
             values = tuple(value or b"" for value in values)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
-            raise Unreadable("unreadable batch", "its record offsets do not ascend, or leave the batch's range")
+            raise Unreadable("its record offsets do not ascend, or leave the batch's range")
         low = offsets[-1] + 1
         if low > first:
             old = bisect_left(offsets, first)
@@ -187,14 +182,7 @@ def _rows(records: Iterator[Any], length: int) -> list[Any]:
             for r in islice(records, length)
         ]
     except (CorruptRecordException, ValueError, IndexError) as error:  # for example, a header name that is not UTF-8
-        raise Unreadable("unreadable batch", f"a record cannot be read: {type(error).__name__}") from None
-
-
-def _plain(raw: memoryview) -> bytes:
-    records, header = unpacked(raw[22] & _CODEC, raw[_HEADER_BYTES:]), bytearray(raw[:_HEADER_BYTES])
-    header[8:_BEFORE_LENGTH] = (_HEADER_BYTES - _BEFORE_LENGTH + len(records)).to_bytes(4, "big")
-    header[22] &= ~_CODEC
-    return b"".join((header, records))
+        raise Unreadable(f"a record cannot be read: {type(error).__name__}") from None
 
 
 def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Unread | None]]:

@@ -1,7 +1,6 @@
 """Creates a survey's missing topics, and checks the survey's topics.
 
 - reports: the envelopes; agents need certain settings of this topic (`_COUNTABLE`), above all LogAppendTime
-- rejected: the dead letters
 - estimates: the publications; compaction keeps the last record of every key
 - survey: the last accepted survey of this name (`engines.kafka.topic_keeper`)
 """
@@ -33,13 +32,13 @@ log = structlog.get_logger("ldpstream.topics")
 
 ANSWER_MS = 5_000
 MAX_SURVEY_BYTES = 16 * 2**20  # upper bound for the record of a kept survey
-OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch and of a dead letter
+OVERHEAD_BYTES = 4096  # upper bound for the headers of a record batch
 
 Role = Literal["producer", "gateway", "agent", "estimator"]
 RIGHTS: dict[Role, dict[str, set[str]]] = {  # the rights that each role needs to the topics; READ or WRITE implies DESCRIBE
     "producer": {"reports": {"WRITE"}},
     "gateway": {"reports": {"WRITE"}, "survey": {"READ"}},
-    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "rejected": {"WRITE"}, "survey": {"READ", "WRITE"}},
+    "agent": {"reports": {"READ", "DESCRIBE_CONFIGS"}, "survey": {"READ", "WRITE"}},
     "estimator": {"reports": {"WRITE"}, "estimates": {"READ", "WRITE"}, "survey": {"READ"}},  # an estimator writes markers
 }
 _UNSEEN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
@@ -87,8 +86,6 @@ def ensure_topics(settings: Settings, survey: Survey, role: Role | None = None, 
             _check_rights(settings, f"topic {name}", rights[kind], seen.get(name))
         if role == "agent":
             _check_group(admin, settings, group or group_id(survey))
-        if "rejected" in names:
-            _limit_rejected(admin, settings, survey)
         if role == "estimator" and (n := len(seen[names["estimates"]]["partitions"])) != 1:
             raise TopicError(f"topic {names['estimates']} must have 1 partition, got {n}: publications need one order")
         _check_reports(survey.reports_topic, _configs(admin, survey.reports_topic))
@@ -102,35 +99,12 @@ def _specs(settings: Settings, survey: Survey) -> dict[str, tuple[int, dict[str,
         "retention.ms": str(survey.kept_ms),
         "min.insync.replicas": majority,
     }
-    rejected = {
-        "message.timestamp.type": "CreateTime",  # the append time of the rejected record: by default both expire together
-        "max.message.bytes": str(2 * MAX_ENVELOPE_BYTES + OVERHEAD_BYTES),
-        "retention.ms": str(survey.kept_ms),
-    }
     compacted = {"cleanup.policy": "compact", "min.insync.replicas": majority}
     return {
         "reports": (settings.partitions, reports),
-        "rejected": (1, rejected),
         "survey": (1, compacted | {"max.message.bytes": str(MAX_SURVEY_BYTES), "message.timestamp.type": "LogAppendTime"}),
         "estimates": (1, compacted | {"max.message.bytes": str(16 * 2**20)}),
     }
-
-
-def _limit_rejected(admin: KafkaAdminClient, settings: Settings, survey: Survey) -> None:
-    topic = survey.rejected_topic
-    found, reports = (_configs(admin, name).get("retention.ms") for name in (topic, survey.reports_topic))
-    limit = -1 if reports is None else int(reports)
-    if found is None or limit < 0 or 0 <= int(found) <= limit:
-        return
-    try:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": str(limit)})], incremental=True)
-    except AuthorizationError:
-        said = (
-            f"topic {topic} must have retention.ms of at most {limit}, got {found}: "
-            "a rejected report must not be kept longer than reports"
-        )
-        raise TopicError(f"Kafka at {settings.kafka}: {said}, and {_who(settings)} has no right to ALTER_CONFIGS") from None
-    log.warning("shortened the retention of the dead letters", topic=topic, retention_ms=limit, earlier_ms=int(found))
 
 
 def _check_reports(topic: str, configs: dict[str, str]) -> None:
@@ -143,8 +117,7 @@ def _check_reports(topic: str, configs: dict[str, str]) -> None:
 _COUNTABLE: tuple[tuple[str, str, Callable[[str], bool], str], ...] = (
     ("message.timestamp.type", "LogAppendTime", "LogAppendTime".__eq__, "agents judge lateness by the log's append time"),
     ("cleanup.policy", "delete", lambda found: "compact" not in found, "compaction removes reports before they are counted"),
-    ("compression.type", "producer", {"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"}.__contains__,
-     "agents read only gzip, snappy, lz4 and zstd compression"),
+    ("compression.type", "producer", {"producer", "uncompressed"}.__contains__, "agents read no compressed batch"),
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ Seen = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of log: its attributes, bytes of an envelope (0 means one report), number of records, and codec."""
+    """A kind of log: its attributes, bytes of an envelope (0 means one report) and number of records."""
 
     name: str
     attributes: tuple[int, ...]
@@ -52,7 +52,6 @@ class Kind:
     records: int
     turns: int
     profiled: bool = True
-    codec: str | None = None
     keyed: bool = False
 
 
@@ -78,7 +77,6 @@ FULL = Sizes(
         Kind("one report, key", (0, 1), 0, 1_500_000, 3, keyed=True),
         Kind("16 KiB, bits", (0, 1), ENVELOPE_BYTES, 80_000, 5),
         Kind("16 KiB, numbers", (2,), ENVELOPE_BYTES, 80_000, 5),
-        *(Kind(f"one report, {codec}", (0, 1), 0, 600_000, 3, False, codec) for codec in ("gzip", "snappy", "lz4", "zstd")),
     ),
     stock_records=10_000,
     keys=1_000_000,
@@ -95,7 +93,7 @@ FULL = Sizes(
 QUICK = Sizes(
     kinds=(
         Kind("one report", (0, 1), 0, 4_000, 1),
-        Kind("16 KiB, bits, zstd, key", (0, 1), ENVELOPE_BYTES, 200, 1, False, "zstd", keyed=True),
+        Kind("16 KiB, bits, key", (0, 1), ENVELOPE_BYTES, 200, 1, False, keyed=True),
     ),
     stock_records=200,
     keys=20_000,
@@ -119,7 +117,7 @@ def bench(settings: Settings, sizes: Sizes, seen: Seen = lambda _: None) -> Serv
             seen(f"{kind.name}: filling")
             with Site(settings, folder, DAY_S, ATTRIBUTES, PARTITIONS) as site:
                 load = make_load(site.survey, kind.attributes, kind.envelope_bytes, kind.records)
-                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS, kind.codec, kind.keyed))
+                asyncio.run(fill(settings, site.survey.reports_topic, load, PARTITIONS, kind.keyed))
                 result.counted.append(_counted(site, kind, load, seen))
                 if kind.profiled:
                     result.phases.append(_phases(site, kind, load, folder / "phases.json", seen))

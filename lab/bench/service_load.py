@@ -58,15 +58,12 @@ def make_load(survey: Survey, attributes: Sequence[int], envelope_bytes: int, re
     return Load(shuffled, rounds, rounds * once.reports, counts)
 
 
-async def fill(
-    settings: Settings, topic: str, load: Load, partitions: int, codec: str | None = None, keyed: bool = False
-) -> float:
+async def fill(settings: Settings, topic: str, load: Load, partitions: int, keyed: bool = False) -> float:
     producer = AIOKafkaProducer(
         **settings.kafka_options(),
         acks="all",
         max_batch_size=BATCH_BYTES,
         max_request_size=2 * BATCH_BYTES,
-        compression_type=codec,
     )
     await producer.start()
     try:

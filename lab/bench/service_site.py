@@ -175,9 +175,7 @@ class BaseSite:
             process.stop()
         self.forget()
         self.redis.close()
-        topics = {
-            topic for s in self.surveys for topic in (s.reports_topic, s.rejected_topic, s.survey_topic, s.estimates_topic)
-        }
+        topics = {topic for s in self.surveys for topic in (s.reports_topic, s.survey_topic, s.estimates_topic)}
         with _administrator(self.settings) as admin:
             admin.delete_topics(sorted(topics & set(admin.list_topics())))
             groups = [group["group_id"] for group in admin.list_groups() if self._name in group["group_id"]]

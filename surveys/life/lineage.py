@@ -4,7 +4,6 @@ A survey with ``replaces = "fingerprint"`` continues the history of the survey w
 different names.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from ldpstream.mechanisms.wording import plural
@@ -43,13 +42,6 @@ def changes_open(old: Survey, new: Survey, now_ms: int) -> bool:
     if new.fingerprint == old.fingerprint or new.replaces == old.fingerprint.hex():
         return False
     return takes_reports(old, now_ms)
-
-
-def known_fingerprints(surveys: Iterable[Survey]) -> set[bytes]:
-    """The fingerprints of these surveys and of the surveys that they replace."""
-    listed = list(surveys)
-    replaced = {bytes.fromhex(survey.replaces) for survey in listed if survey.replaces is not None}
-    return replaced | {survey.fingerprint for survey in listed}
 
 
 def join(old: Survey, new: Survey, name: str) -> Join:

@@ -1,16 +1,14 @@
 """Tests `Counting` with a log and a store that can fail in several ways."""
 
 import asyncio
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from ldpstream.agents import Record, metrics, tally
-from ldpstream.agents.log import DeadLetter, Unread
+from ldpstream.agents.log import Unread
 from ldpstream.engines import Checkpoint
 from ldpstream.engines.count_store import StoreDamaged
-from ldpstream.runtime.errors import LogUnavailable
 from tests.faults.memory_store import MemoryCountStore
 from tests.faults.stepped import (
     LOGS,
@@ -18,7 +16,6 @@ from tests.faults.stepped import (
     SteppedAgent,
     SteppedTopic,
     direct,
-    letters_of,
     started,
 )
 
@@ -33,9 +30,6 @@ async def test_everything_is_counted_once() -> None:
     assert agent.counting.unready is None
     assert store.snapshot() == direct(LOGS)
     assert log.group == store.positions()
-    assert {(x.partition, x.record.offset, x.reason) for x in log.letters} == letters_of(LOGS)
-    assert len(log.letters) == len(letters_of(LOGS))
-    assert all(x.record == LOGS[x.partition][x.record.offset] for x in log.letters)
 
 
 async def test_a_damaged_checkpoint_stops_only_its_partition() -> None:
@@ -76,51 +70,15 @@ async def test_chunks_flow_again_even_with_nothing_to_write() -> None:
     assert await agent.read(1)
 
 
-async def test_dead_letters_go_in_batches_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.agents.counting.LETTERS_AT_ONCE", 1)
-    agent, store = await started()
-    await agent.read(1, 40)
-    send, calls = agent.log.send_dead_letters, 0
-
-    async def send_and_read_on(letters: Sequence[DeadLetter]) -> None:
-        nonlocal calls
-        calls += 1
-        assert len(letters) == 1
-        if calls == 2:
-            raise LogUnavailable("gone")
-        await send(letters)
-        await agent.read(1, 3)  # more dead letters arrive while the agent sends
-
-    monkeypatch.setattr(agent.log, "send_dead_letters", send_and_read_on)
-    assert not await agent.step()
-    assert store.positions() == {}
-    await agent.finish()
-    sent = [(x.partition, x.record.offset, x.reason) for x in agent.log.letters]
-    assert calls > 2
-    assert len(sent) == len(set(sent))
-    assert set(sent) == letters_of(LOGS)
-    assert store.snapshot() == direct(LOGS)
-
-
-async def test_many_unsent_dead_letters_stop_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.agents.back_pressure.MAX_LETTER_BYTES", 10)
-    agent, store = await started()
-    await agent.read(0, 30)
-    assert not await agent.read(0, 5)
-    await agent.step()
-    await agent.finish()
-    assert store.snapshot() == direct(LOGS)
-
-
-async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
-    """Counting continues after the batch. Each record of the batch is counted as rejected."""
+async def test_each_record_of_an_unreadable_batch_is_counted_as_rejected() -> None:
+    """Counting continues after the batch."""
     store, log = MemoryCountStore(SURVEY), SteppedTopic()
     agent = SteppedAgent(store, log)
     await agent.step()
     before, unreadable = log.read(0, 10), log.read(0, 15)
     assert before is not None
     assert unreadable is not None
-    stand_in = Record(10, unreadable.records[-1].appended_ms, b"the batch")
+    stand_in = Record(10, unreadable.records[-1].appended_ms, b"")
     await agent.counting.take(before)
     told = metrics.rejected.labels("undecodable")._value.get()
     await agent.counting.take(unreadable._replace(records=[stand_in], unread=Unread(15, "undecodable")))
@@ -130,7 +88,6 @@ async def test_an_unreadable_batch_gives_one_dead_letter() -> None:
     expected = direct(readable)
     expected[0].rejected["undecodable"] = expected[0].rejected.get("undecodable", 0) + 15
     assert store.snapshot() == expected
-    assert [letter for letter in log.letters if letter.records != 1] == [DeadLetter(0, stand_in, "undecodable", 15)]
 
 
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:

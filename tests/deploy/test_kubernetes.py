@@ -184,9 +184,7 @@ def test_no_secret_is_written_down(folder: str) -> None:
 
 def test_users_have_rights_to_the_surveys_topics_only() -> None:
     asked = surveys("overlays/production")
-    topics = {
-        topic for one in asked for topic in (one.reports_topic, one.rejected_topic, one.survey_topic, one.estimates_topic)
-    }
+    topics = {topic for one in asked for topic in (one.reports_topic, one.survey_topic, one.estimates_topic)}
     assert {t["metadata"]["name"] for t in found("strimzi", "KafkaTopic")} == topics
     rights: dict[str, set[tuple[str, str, str]]] = {}
     for user in found("strimzi", "KafkaUser"):

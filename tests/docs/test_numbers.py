@@ -11,7 +11,6 @@ from lab.audit.audit import EPS, audited_mechanism, losses
 from lab.audit.spaced import CLAIMS
 from ldpstream.agents import app as agent
 from ldpstream.agents import back_pressure, stall_detector
-from ldpstream.agents.consumer import compression
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
@@ -63,9 +62,7 @@ SAID = [
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the interval of {COMMIT_INTERVAL_S} s"),
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
-    ("counting.md", f"unpacks to more than {compression.MAX_UNPACKED_BYTES // 10**6} MB"),
     ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
-    ("counting.md", f"up to {back_pressure.MAX_LETTER_BYTES >> 20} MiB of dead letters"),
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"prints one line and ends with exit status {LASTING}"),

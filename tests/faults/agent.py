@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldpstream.agents.log import Chunk, DeadLetter, Found, Unread
+from ldpstream.agents.log import Chunk, Found, Unread
 from ldpstream.runtime.errors import LogUnavailable
 
 from .memory_log import SURVEY
@@ -211,10 +211,6 @@ class Agent:
 
     async def commit_group(self, offsets: dict[int, int]) -> None:
         await self._log.ask("commit_group", lambda: self._log.group.update(offsets))
-
-    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        sent = {(letter.partition, letter.record.offset, letter.reason) for letter in letters}
-        await self._log.ask("send_dead_letters", lambda: self._log.letters.update(sent))
 
     def group_offset(self, partition: int, otherwise: int) -> int:
         """Returns the group's committed offset. Only a mutant uses this method."""

@@ -4,7 +4,6 @@
     accepted records with the same report key, only the first is counted;
     the stored report keys are as many as the checkpoint says, each once;
     no record of the log is skipped;
-    every rejected envelope is in the dead-letter topic before the commit that includes the envelope;
     every complete publication includes every acknowledged report of the publication's steps, and no other report, even if
     the report was appended after the publication;
     no publication is replaced by a less complete publication;
@@ -108,12 +107,6 @@ class Invariant:
             keys = checkpoint.keys.get(generation, b"")
             if not len(set(split(keys))) == len(keys) / STORED_KEY_BYTES == n:
                 raise Violation(f"partition {partition}: {len(keys)} bytes of report keys, expected {n} keys")
-
-    def check_letters(self, partition: int) -> None:
-        """Checks that the dead-letter topic has every rejected record that the stored counts include."""
-        for record, found in judged_in_order(SURVEY, records_of(self._redis.lineage[partition])):
-            if isinstance(found, str) and found not in UNCOUNTED and (partition, record.offset, found) not in self._log.letters:
-                raise Violation(f"partition {partition}: committed before the dead letter of offset {record.offset}")
 
     def check_told(self, first: int) -> None:
         """Checks all publications from number `first` on.

@@ -52,7 +52,7 @@ Entry = Record | Control | None  # None: somebody has removed the record at this
 
 
 class MemoryLog:
-    """Records with append times, dead letters and the group's offsets.
+    """Records with append times, and the group's offsets.
 
     Args:
         loop: the event loop, whose time is the log's time.
@@ -65,7 +65,6 @@ class MemoryLog:
         lost: true if the broker ever lost a record, other than by retention.
         shortest: for each partition, the first offset whose record the broker ever lost at the end of the log.
         begins: for each partition, the first offset that has not expired.
-        letters: the partition, offset and reason of every dead letter.
         group: the offsets that the group has committed.
         ahead_ms: how far the wall clock is ahead of the loop's time.
         agents_behind_ms: how far the agents' clocks are behind the wall clock.
@@ -85,7 +84,6 @@ class MemoryLog:
         self._remade = 0
         self.begins = [0] * partitions
         self._keys = 0
-        self.letters: set[tuple[int, int, str]] = set()
         self.group: dict[int, int] = {}
         self.ahead_ms, self.behind_ms, self.agents_behind_ms, self.estimators_ahead_ms = 0, 0, 0, 0
         self.away_until = -1.0

@@ -40,7 +40,6 @@ class MemoryRedis:
         store: the count store.
         loop: the event loop, whose time is the store's time.
         source: the random source of the delays.
-        written: called with the partition after each commit of an agent.
 
     Attributes:
         lineage: for each partition, the records that the stored counts include.
@@ -49,11 +48,9 @@ class MemoryRedis:
         keeps_all: true if no more data may be lost.
     """
 
-    def __init__(
-        self, store: Any, loop: asyncio.AbstractEventLoop, source: random.Random, written: Callable[[int], None]
-    ) -> None:
+    def __init__(self, store: Any, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
         self.store, self.results = store, MemoryResults()
-        self._loop, self._random, self._written = loop, source, written
+        self._loop, self._random = loop, source
         self.lineage: dict[int, Lineage] = {}
         self.done: Counter[str] = Counter()
         # key: `id()` of a checkpoint, unique because we keep the checkpoint
@@ -169,7 +166,6 @@ class MemoryRedis:
         if written:
             partition, change = arguments[0], arguments[-1]
             self.lineage[partition] = self._lineages[id(change)][1]
-            self._written(partition)
         return written
 
     def traced(self, fold: Any, now_ms: Callable[[], int]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ldpstream.agents.fold import STEP_BACK_MS
-from ldpstream.agents.log import Chunk, DeadLetter
+from ldpstream.agents.log import Chunk
 from ldpstream.agents.tally import Record, tally
 from ldpstream.engines.checkpoint import MAX_MS, STORED_KEY_BYTES, Checkpoint
 from ldpstream.publishing.progress import Progress
@@ -50,20 +50,6 @@ class _Passing:
 
     def __getattr__(self, question: str) -> Any:
         return getattr(self._log, question)
-
-
-class _LateLetters(_Passing):
-    def __init__(self, log: Any) -> None:
-        super().__init__(log)
-        self._waiting: list[DeadLetter] = []
-
-    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self._waiting += letters
-
-    async def commit_group(self, offsets: dict[int, int]) -> None:
-        await self._log.send_dead_letters(self._waiting)
-        self._waiting = []
-        await self._log.commit_group(offsets)
 
 
 class _GroupOffsets(_Passing):
@@ -126,12 +112,6 @@ class TakesChunksOfFormerPlacements(Mutant):
     async def take(self, chunk: Chunk) -> None:
         partition = self._partitions.get(chunk.partition)
         await super().take(chunk if partition is None else chunk._replace(placement=partition.placement))
-
-
-class CommitsBeforeTheDeadLetters(_OtherLog):
-    """Dead letters are sent after the commit that includes their envelopes."""
-
-    log = _LateLetters
 
 
 class ReadsFromTheGroupsOffset(_OtherLog):

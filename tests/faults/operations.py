@@ -277,7 +277,6 @@ QUESTIONS = (
     "place",
     "position_if_nothing_read",
     "commit_group",
-    "send_dead_letters",
     "identity",
     "later",
     "ask_second_client",

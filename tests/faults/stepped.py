@@ -11,7 +11,7 @@ import numpy as np
 
 from ldpstream.agents import Record, tally
 from ldpstream.agents.counting import Counting
-from ldpstream.agents.log import Chunk, DeadLetter, Found
+from ldpstream.agents.log import Chunk, Found
 from ldpstream.engines import Checkpoint, StoreUnavailable
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import REASONS
@@ -30,7 +30,6 @@ class SteppedTopic:
     records: dict[int, list[Record]] = field(default_factory=lambda: {p: list(log) for p, log in LOGS.items()})
     begins: dict[int, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
     group: dict[int, int] = field(default_factory=dict)
-    letters: list[DeadLetter] = field(default_factory=list)
     # for each partition: the number of offsets without a record at the log's end
     markers: dict[int, int] = field(default_factory=dict)
     log_id: str = ""
@@ -81,10 +80,6 @@ class SteppedTopic:
     async def commit_group(self, offsets: dict[int, int]) -> None:
         self.check()
         self.group.update(offsets)
-
-    async def send_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self.check()
-        self.letters += letters
 
     def check(self) -> None:
         if self.fails:
@@ -205,8 +200,3 @@ def direct(records: dict[int, list[Record]]) -> dict[int, Checkpoint]:
         newest = max((record.appended_ms for record in log), default=0)
         whole[partition] = Checkpoint(log[-1].offset + 1, newest, added.counts, totals)
     return whole
-
-
-def letters_of(records: dict[int, list[Record]]) -> set[tuple[int, int, str]]:
-    """Returns partition, offset and reason of the dead letters that these records need."""
-    return {(p, offset, reason) for p, log in records.items() for offset, reason in tally(SURVEY, log).rejected}

@@ -143,7 +143,7 @@ FIXED: dict[str, Fixed] = {
         "commits",
         [Wait(18.27), *SOME, AdvanceClock(5.0), *MORE, Wait(2.48), Estimate(lost=1, at=6), Wait(2.13)],
         mutants.BelievesOffsetsAskedForBefore,
-        138,
+        27,
     ),
     "two writers at one offset, and only one of them has counted the expired records": Fixed(
         "commits refused",

@@ -225,12 +225,11 @@ def test_each_user_writes_only_where_the_docs_allow(site: Site, tmp_path: Path) 
         ("producer", survey.reports_topic),
         ("gateway", survey.reports_topic),
         ("agent", survey.survey_topic),
-        ("agent", survey.rejected_topic),
         ("estimator", survey.reports_topic),  # markers
         ("estimator", survey.estimates_topic),
     }
     for role, settings in users.items():
-        for topic in (survey.reports_topic, survey.rejected_topic, survey.survey_topic, survey.estimates_topic):
+        for topic in (survey.reports_topic, survey.survey_topic, survey.estimates_topic):
             with closing(KafkaProducer(**settings.kafka_options(), acks="all", max_block_ms=60_000)) as producer:
                 if (role, topic) in may:
                     producer.send(topic, b"x", b"key").get(timeout=PATIENCE_S)
