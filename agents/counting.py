@@ -12,7 +12,6 @@ partition. Recovery from a fault uses the same two steps, load and place. Faults
     the log no longer has the offset                        seek to the log's beginning, note the missing records
     the log lost its end (`_replaced`)                      note the missing records, continue at the log's new records
     the topic was deleted and recreated                     forget, load, drop the open steps, begin the new log
-    the recreated topic has fewer partitions                also drop the open steps of the vanished partitions
     the store does not answer or refuses writes             accept no chunks, retry with pauses of up to 5 s
 
 Before a commit, the agent asks the broker whether the topic was recreated and whether counted records were replaced.
@@ -31,7 +30,7 @@ import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.back_pressure import BackPressure, Partition
-from ldpstream.agents.fold import FoldResult, PartitionFold, not_after
+from ldpstream.agents.fold import FoldResult, PartitionFold
 from ldpstream.agents.log import Chunk, CountedLog
 from ldpstream.agents.stall_detector import StallDetector
 from ldpstream.agents.tally import Records
@@ -75,7 +74,6 @@ class Counting:
         self._store = store
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
-        self._vanished_unknown = False  # True until we know whether a recreated topic lacks partitions
         self._joined = False
         self._group_offsets: dict[int, int] = {}
         self._compared_s = clock()
@@ -230,8 +228,6 @@ class Counting:
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
-            if self._vanished_unknown and 0 in self._partitions:  # the owner of partition 0 closes vanished partitions
-                self._vanished_unknown = not await self._close_vanished()
             await self._commit_group()
 
     async def _commit(self, partitions: list[Partition]) -> None:
@@ -309,7 +305,6 @@ class Counting:
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
                 self._start_over(partition)
-        self._vanished_unknown |= any(p.number == 0 for p in partitions)
         there = await self._log.partitions()  # the group notices only later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
         checkpoints = await self._load([p for p in partitions if p.fold is None])
@@ -370,33 +365,6 @@ class Counting:
         else:
             return
         await self._commit([partition])
-
-    async def _close_vanished(self) -> bool:
-        """Drops the open steps of partitions that a recreated topic no longer has.
-
-        Returns:
-            False if this must be tried again: a checkpoint is damaged, or no record of the new log was found.
-        """
-        log_id, there = await self._log.identity(), await self._log.partitions()
-        if (heads := await self._heads()) is None:
-            return False
-        vanished = {number for number, head in heads.items() if log_id and head.log_id not in ("", log_id)} - there
-        if not vanished:
-            return True
-        begins = [found.appended_ms for found in (await self._log.later(dict.fromkeys(there, 0))).values() if found is not None]
-        if not begins:
-            return False
-        checkpoints = await self._load([Partition(number, tried_s=self._clock()) for number in sorted(vanished)])
-        for number, checkpoint in checkpoints.items():
-            if checkpoint is None or checkpoint.log_id == log_id:
-                continue  # another agent has written first
-            log.error("the topic was recreated without this partition: its open steps are lost", partition=number)
-            metrics.new_logs.inc()
-            fold = PartitionFold(self._survey, checkpoint, writer=secrets.token_hex(8))
-            fold.switch_log(log_id, 0, not_after(min(begins)))
-            if (change := fold.changes()) is not None:
-                await self._ask(self._store.commit, number, checkpoint.position, change)
-        return checkpoints.keys() == vanished
 
     async def _heads(self) -> dict[int, Checkpoint] | None:
         """Returns the stored checkpoints; None while one of them is damaged, which `_load` reports."""

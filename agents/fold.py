@@ -167,17 +167,13 @@ class PartitionFold:
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
         self._next, self._newest_ms = self._next + len(times), times[-1]
 
-    def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
-        """Continues at another offset, because the log lacks the next offset, and notes the missing records.
-
-        Args:
-            until_ms: the missing records were appended before this time, in Unix milliseconds.
-        """
+    def lose(self, offset: int) -> None:
+        """Continues at another offset, because the log lacks the next offset, and notes the missing records."""
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
-        self._missing = Missing(after_ms, until_ms, offset)
+        self._missing = Missing(after_ms, MAX_MS, offset)
         self._next = offset
 
-    def switch_log(self, log_id: str, begin: int, until_ms: int = MAX_MS) -> None:
+    def switch_log(self, log_id: str, begin: int) -> None:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
 
         Drops the tables of open steps and all report keys, and notes missing records for these steps. Closed steps keep their
@@ -185,7 +181,6 @@ class PartitionFold:
 
         Args:
             begin: the new log's first offset.
-            until_ms: as for `lose`.
         """
         first = self.first_open_step
         mechanisms, kept = self._survey.mechanisms, [key for key in self._panes if key.step >= first]
@@ -195,7 +190,7 @@ class PartitionFold:
             self._mark_dirty(key)
         self._keys.clear()
         self._log_id = log_id
-        self.lose(begin, until_ms)
+        self.lose(begin)
 
     def _mark_dirty(self, key: PaneKey) -> None:
         if key not in self._dirty:
@@ -231,7 +226,7 @@ class PartitionFold:
 
 
 def not_after(appended_ms: int) -> int:
-    """Returns the `until_ms` of `lose` for lost records that precede a record with this append time, in Unix ms."""
+    """Returns `Missing.until_ms` for lost records that precede a record with this append time, in Unix ms."""
     return appended_ms + STEP_BACK_MS + 1
 
 

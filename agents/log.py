@@ -41,7 +41,8 @@ class Found(NamedTuple):
 class CountedLog(Protocol):
     """The log of one survey, for the agent that counts it.
 
-    Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none.
+    Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none. `identity`,
+    `partitions` and `later` do not need the consumer: a second client asks.
     """
 
     async def identity(self) -> str:
@@ -49,9 +50,6 @@ class CountedLog(Protocol):
 
     async def partitions(self) -> set[int]:
         """Returns the numbers of the log's partitions."""
-
-    async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        """Checks that the broker serves these partitions to a second client, independent of the consumer."""
 
     def shut_out(self) -> str:
         """Returns the reason why the consumer is shut out of its group; "" if it is not."""

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -88,15 +89,16 @@ class StallDetector:
             self._displace([partition.number])
 
     async def _reset_if_broker_unreachable(self, idle: list[Partition], reason: str) -> None:
-        numbers = [partition.number for partition in idle]
-        try:
-            await self._log.ask_second_client(numbers)
-        except LogUnavailable:
-            self._answered_s = now = self._clock()
-            for partition in idle:
-                partition.moved_s = now
-        else:
-            log.warning("the broker serves other clients but not our consumer", partitions=numbers, error=reason)
+        numbers = {partition.number for partition in idle} or {0}
+        found = set[int]()
+        with suppress(LogUnavailable):
+            found = set(await self._log.later(dict.fromkeys(numbers, 0)))
+        if found == numbers:
+            log.warning("the broker serves other clients but not our consumer", partitions=sorted(numbers), error=reason)
+            return
+        self._answered_s = now = self._clock()
+        for partition in idle:
+            partition.moved_s = now
 
 
 class Watchdog(threading.Thread):

@@ -7,7 +7,6 @@ from typing import cast
 
 import faust
 from aiokafka.structs import TopicPartition
-from kafka.admin import OffsetSpec
 
 from ldpstream.agents.consumer.chunks import ChunkConsumer
 from ldpstream.agents.log import Found
@@ -34,10 +33,6 @@ class BrokerRequests:
 
     async def _described(self) -> tuple[str, list[int]]:
         return await asyncio.to_thread(self._second_client.described, self._topic)
-
-    async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        ends = dict.fromkeys(partitions or [0], OffsetSpec.LATEST)
-        await asyncio.to_thread(self._second_client.offsets, self._topic, ends)
 
     def shut_out(self) -> str:
         return self._consumer.shut_out

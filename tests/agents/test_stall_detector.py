@@ -68,6 +68,7 @@ async def test_a_shut_out_consumer_is_a_stall_if_the_broker_answers(partitions: 
     await agent.step()
     for refused, gone, expected in [(True, True, True), (False, False, True), (True, False, False), (False, False, True)]:
         agent.log.reason, agent.log.gone = "no right" if refused else "", gone
+        agent.log.fails = refused and gone
         answers = []
         for _ in range(80):
             agent.now += 1

@@ -177,9 +177,6 @@ class Agent:
     async def partitions(self) -> set[int]:
         return set(await self._log.ask("partitions", lambda: range(len(self._log.begins))))
 
-    async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        await self._log.ask("ask_second_client", lambda: None)
-
     def shut_out(self) -> str:
         return ""
 

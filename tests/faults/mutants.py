@@ -193,7 +193,7 @@ class ForgetsWhatIsMissing(Mutant):
 
     part = "fold"
 
-    def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
+    def lose(self, offset: int) -> None:
         self._next = offset
 
 
@@ -201,10 +201,12 @@ class BoundsMissingRecordsByItsOwnClock(Mutant):
     """Missing records are noted as appended before the agent's present time, even if the agent's clock is slow."""
 
     part = "fold"
+    _missing: Any
     now_ms: Callable[[], int]  # set by the run (`traced`)
 
-    def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
-        super().lose(offset, self.now_ms())
+    def lose(self, offset: int) -> None:
+        super().lose(offset)
+        self._missing = self._missing._replace(until_ms=self.now_ms())
 
 
 class TrustsAppendTimesToRise(Mutant):
@@ -228,11 +230,11 @@ class JumpsOverRemovedRecords(Mutant):
         self._found = -1 if result.gap is None else result.gap[1]
         return result
 
-    def lose(self, offset: int, until_ms: int = MAX_MS) -> None:
+    def lose(self, offset: int) -> None:
         if offset == self._found:
             self._next = offset
         else:
-            super().lose(offset, until_ms)
+            super().lose(offset)
 
 
 class OverlooksAReplacedEnd(Mutant):

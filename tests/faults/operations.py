@@ -279,7 +279,6 @@ QUESTIONS = (
     "commit_group",
     "identity",
     "later",
-    "ask_second_client",
 )
 
 Draw = Callable[[random.Random], Operation]

@@ -41,16 +41,12 @@ class SteppedTopic:
     number: int = 0
 
     async def identity(self) -> str:
-        self.check()
+        self.check(consumer=False)
         return self.log_id
 
     async def partitions(self) -> set[int]:
-        self.check()
+        self.check(consumer=False)
         return set(self.records)
-
-    async def ask_second_client(self, partitions: Sequence[int]) -> None:
-        if self.gone:
-            raise LogUnavailable("gone")
 
     def shut_out(self) -> str:
         return self.reason
@@ -60,7 +56,7 @@ class SteppedTopic:
         return {partition: (self.begins[partition], self.end(partition)) for partition in partitions}
 
     async def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
-        self.check()
+        self.check(consumer=False)
         return {
             p: next((Found(r.offset, r.appended_ms) for r in self.records[p] if r.appended_ms >= time_ms), None)
             for p, time_ms in times_ms.items()
@@ -81,8 +77,8 @@ class SteppedTopic:
         self.check()
         self.group.update(offsets)
 
-    def check(self) -> None:
-        if self.fails:
+    def check(self, consumer: bool = True) -> None:
+        if self.fails and (consumer or self.gone):
             raise LogUnavailable("gone")
 
     def end(self, partition: int) -> int:
