@@ -16,7 +16,7 @@ import structlog
 import uvicorn
 import uvloop
 
-from ldpstream.gateway.credentials import Credentials
+from ldpstream.gateway.credentials import check_certificate, read_relay_keys, read_tokens
 from ldpstream.gateway.http.app import SECURITY, create_gateway
 from ldpstream.gateway.http.protocol import gateway_protocol
 from ldpstream.gateway.intake import Intake
@@ -59,21 +59,24 @@ def serve(
         counted: checks again, while the gateway runs, that agents count a survey; raises `NotCounted`.
 
     Raises:
-        SettingsError: if the credentials cannot be used, relay keys are missing for a survey, or an address cannot be bound.
+        SettingsError: if tokens, certificate or relay keys cannot be used, relay keys are missing for a survey, or an address
+            cannot be bound.
         UserError: if no survey's log can be used at the start.
     """
-    credentials = Credentials(settings)
+    tokens, collectors = read_tokens(settings)
+    relay_keys = read_relay_keys(settings)
+    check_certificate(settings)
     behind = [text.survey.name for text in watch.surveys.values() if text.survey.relay is not None]
-    if behind and credentials.relay_keys is None:
+    if behind and relay_keys is None:
         what = "takes reports only through a relay; `ldpstream relay-key FILE` makes the file of keys"
         raise SettingsError(f"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE must be set: survey {behind[0]} {what}")
     surveys, open_logs = GatewaySurveys(), logs()
     served = ServedSurveys(watch, surveys, open_logs, check, counted)
     intake = Intake(
-        surveys, credentials.tokens, settings.gateway_rate, now_ms=clock or SteadyClock(watch.listed),
-        collectors=credentials.collectors, relays=settings.gateway_relays,
+        surveys, tokens, settings.gateway_rate, now_ms=clock or SteadyClock(watch.listed),
+        collectors=collectors, relays=settings.gateway_relays,
     )  # fmt: skip
-    intake.relay_keys, intake.works = credentials.relay_keys, works
+    intake.relay_keys, intake.works = relay_keys, works
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, intake.unready)
     with _bind(settings.gateway_host, settings.gateway_port) as front:
@@ -105,8 +108,7 @@ def serve(
                     tasks.append(asyncio.create_task(open_logs.start()))
                     await tasks[0]
                     tasks.append(asyncio.create_task(served.follow()))
-                    tasks.append(asyncio.create_task(credentials.follow(intake, config.ssl)))
-                    _tell(surveys, credentials.tokens, front.getsockname())
+                    _tell(surveys, tokens, front.getsockname())
                     await server.serve([front])
             finally:
                 told_to_stop.set()  # otherwise the thread of `wait_for` may wait for ever, and the loop for the thread

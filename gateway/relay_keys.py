@@ -86,7 +86,7 @@ def told(document: RelayKeyFile) -> list[str]:
     """Returns lines on the keys of a file that `rotate` has just written, with the key configuration for devices."""
     made, former = document.keys[0], document.keys[1:]
     config = b64encode(encode_configs([KeyConfig(made.id, public_key(load_key(made.private)))])).decode()
-    lines = [f"Key {made.id} made. Gateways use it as soon as they have the file.", f"For the apps: {config}"]
+    lines = [f"Key {made.id} made. Gateways use it once they have started with the file.", f"For the apps: {config}"]
     if former:
         at = _minute(made.created + timedelta(seconds=LEAD_S))
         lines[0] = f"Key {made.id} made. Gateways publish it from {at}, and accept key {former[0].id} until the next rotation."

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from ldpstream.device.relay.binary_http import BinaryRequest, BinaryResponse, decode_response, encode_request
 from ldpstream.device.relay.capsules import KEYS_TYPE, RESPONSE_TYPE, KeyConfig, decode_configs, public_key, seal_request
-from ldpstream.gateway.credentials import Credentials
+from ldpstream.gateway.credentials import read_relay_keys
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.oblivious import MAX_CAPSULE_BYTES, PADDED_BYTES, WELL_KNOWN
 from ldpstream.gateway.relay_keys import RelayKey, RelayKeys, rotate
@@ -23,7 +23,7 @@ from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, seal_rows
 from tests.gateway.test_relay_keys import NOW as CREATED
 from tests.producers.relay_rig import relay_survey
 
-from .gateway_rig import KEYS, NOW, STEP, TOKEN, Rig, envelopes, title
+from .gateway_rig import KEYS, STEP, TOKEN, Rig, envelopes, title
 
 SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 RELAY_KEYS = RelayKeys([RelayKey(7, CREATED, SECRET)])
@@ -205,32 +205,26 @@ async def test_the_requests_of_a_relay_share_limits() -> None:
     assert (await rig.post_capsule(capsule, address="192.0.2.10")).status_code == 200
 
 
-async def test_relay_keys_change_without_a_restart(tmp_path: Path) -> None:
-    path = tmp_path / "keys"
+async def test_the_file_of_relay_keys_has_the_former_key_too(tmp_path: Path) -> None:
+    path, rig = tmp_path / "keys", Rig()
     rotate(path, CREATED)
-    credentials = Credentials(Settings(gateway_relay_keys_file=path))
-    rig = Rig()
-    rig.intake.relay_keys = credentials.relay_keys
 
-    async def published() -> list[int]:
-        return [config.key_id for config in decode_configs((await rig.ask("GET", WELL_KNOWN)).content)]
+    async def published() -> list[KeyConfig]:
+        rig.intake.relay_keys = read_relay_keys(Settings(gateway_relay_keys_file=path))
+        return decode_configs((await rig.ask("GET", WELL_KNOWN)).content)
 
-    assert await published() == [1]
-    (before,) = decode_configs((await rig.ask("GET", WELL_KNOWN)).content)
+    (before,) = await published()
     rotate(path, CREATED)
-    good = path.read_text()
-    for text in (good, "broken", good.replace('="', '"')):
-        path.write_text(text)
-        with structlog.testing.capture_logs() as logged:
-            for _ in range(3):
-                credentials.look(rig.intake, None)
-        assert [line["event"] for line in logged] == ["credentials changed" if text == good else "credentials not changed"]
-        assert not any(part in str(logged) for part in good.split('"') if len(part) > 40)
-        assert await published() == [2 if CREATED.timestamp() + 3600 < NOW / 1000 else 1]
-        sealed, _ = seal_request(before, message())
-        assert (await rig.post_capsule(sealed)).status_code == 200  # the former key
+    assert [before.key_id, *(config.key_id for config in await published())] == [1, 1]  # in the hour after the rotation
+    sealed, _ = seal_request(before, message())
+    assert (await rig.post_capsule(sealed)).status_code == 200
+    for broken in ("broken", path.read_text().replace('="', '"')):
+        path.write_text(broken)
+        with pytest.raises(SettingsError, match="is not a file of relay keys") as error:
+            read_relay_keys(Settings(gateway_relay_keys_file=path))
+        assert not any(part in str(error.value) for part in broken.split('"') if len(part) > 40)
     with pytest.raises(SettingsError, match=r"LDPSTREAM_GATEWAY_RELAY_KEYS_FILE: .*none: cannot be read"):
-        Credentials(Settings(gateway_relay_keys_file=tmp_path / "none"))
+        read_relay_keys(Settings(gateway_relay_keys_file=tmp_path / "none"))
 
 
 async def test_no_log_tells_of_a_request_through_a_relay() -> None:

@@ -92,7 +92,7 @@ def test_the_command_makes_and_replaces_a_key(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     said = [CliRunner().invoke(app, ["relay-key", str(path)]) for _ in range(3)]
     assert [done.exit_code for done in said[:2]] == [0, 0]
-    assert "Key 1 made. Gateways use it as soon as they have the file." in said[0].output
+    assert "Key 1 made. Gateways use it once they have started with the file." in said[0].output
     (config,) = re.findall("^For the apps: (.*)$", said[0].output, re.M)
     ((number, public),) = decode_configs(b64decode(config))
     assert (number, public) == (1, public_key(read_keys(path).private[1]))
