@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
-from operator import ge
-from typing import Any, NamedTuple, cast
+from operator import ge, itemgetter
+from typing import Any
 
 import structlog
 from aiokafka.consumer import fetcher
@@ -19,7 +19,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
 from ldpstream.agents.log import Unread
-from ldpstream.agents.tally import Record, Records
+from ldpstream.agents.tally import Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.report_key import HEADER, MALFORMED_KEY
 
@@ -37,37 +37,19 @@ class Unreadable(Exception):
     """The records of a batch can never be read."""
 
 
-class ReadableBatch(NamedTuple):
-    """Records of a batch, or of a part of a batch, as columns."""
-
-    offsets: tuple[int, ...]
-    appended_ms: tuple[int, ...]
-    values: tuple[bytes, ...]
-    timestamp_types: set[int]
-    keys: tuple[bytes, ...] | None = None
-
-    @property
-    def weight(self) -> int:
-        """Approximate memory in bytes."""
-        keys = 0 if self.keys is None else sum(map(len, self.keys))
-        return sum(map(len, self.values)) + keys + RECORD_BYTES * len(self.values)
+class OwnTimes(CorruptRecordException):  # type: ignore[misc]  # aiokafka has no types
+    """A batch has its producer's time stamps: the topic does not have LogAppendTime. Its records are never counted."""
 
 
-class StandIn(NamedTuple):
-    """One record without a value that represents offsets without readable records: the refused part of a batch, or a control
-    batch, such as the end of a transaction. It has the first of these offsets."""
-
-    record: Record
-    unread: Unread
-    timestamp_types: set[int]
-
-    @property
-    def weight(self) -> int:
-        """Approximate memory in bytes."""
-        return RECORD_BYTES
+# Records; or one record without a value that represents offsets without readable records: the refused part of a batch, or a
+# control batch, such as the end of a transaction. It has the first of these offsets.
+Piece = tuple[Records, Unread | None]
 
 
-Piece = ReadableBatch | StandIn
+def weight(records: Records) -> int:
+    """Returns the approximate memory of some records in bytes."""
+    keys = 0 if records.keys is None else sum(map(len, records.keys))
+    return sum(map(len, records.values)) + keys + RECORD_BYTES * len(records)
 
 
 class FetchedBatches(dict[Any, Any]):
@@ -89,11 +71,11 @@ class FetchedBatches(dict[Any, Any]):
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
     taken: list[Piece] = []
     if result.check_assignment(result._topic_partition) and result.has_more():
-        weight = 0
+        total = 0
         for piece in result._partition_records:
             taken.append(piece)
-            weight += piece.weight
-            if weight >= CHUNK_BYTES:
+            total += weight(piece[0])
+            if total >= CHUNK_BYTES:
                 result._update_position()
                 break
         else:
@@ -125,27 +107,30 @@ def unpack(unread: Any) -> Iterator[Piece]:
     """Yields the pieces of a fetch answer's batches, in place of the records that aiokafka's `_unpack_records` yields."""
     while unread._records.has_next():
         batch, raw = unread._records.sound_batch()
+        first = unread.next_fetch_offset
         if batch.is_control_batch:
-            first, end = max(unread.next_fetch_offset, batch.base_offset), batch.next_offset
-            if first < end:
-                unread.next_fetch_offset = end
-                yield StandIn(Record(first, batch.max_timestamp, b""), Unread(end - first, None), set())
+            first = max(first, batch.base_offset)
+            if first < batch.next_offset:
+                unread.next_fetch_offset = batch.next_offset
+                yield Records([first], [batch.max_timestamp], [b""]), Unread(batch.next_offset - first, None)
         else:
+            attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
+            if not attributes & _APPEND_TIME:
+                raise OwnTimes("has records without LogAppendTime")
             try:
-                for piece in _pieces(batch, raw, unread.next_fetch_offset):
+                for piece in _pieces(batch, raw, first):
                     unread.next_fetch_offset = piece.offsets[-1] + 1
-                    yield piece
+                    yield piece, None
             except Unreadable as error:
                 first = unread.next_fetch_offset
                 n = unread.next_fetch_offset = batch.next_offset
                 log.warning("batch refused", offset=first, records=n - first, why=str(error))
-                attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
-                record = Record(first, int.from_bytes(appended, "big"), b"")
-                yield StandIn(record, Unread(n - first, "unreadable batch"), {(attributes & _APPEND_TIME) // _APPEND_TIME})
+                stand_in = Records([first], [int.from_bytes(appended, "big")], [b""])
+                yield stand_in, Unread(n - first, "unreadable batch")
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 
-def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
+def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Records]:
     if raw[16] < 2:
         raise Unreadable("written in a message format older than Kafka 0.11")
     if raw[22] & _CODEC:
@@ -154,7 +139,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = batch.base_offset
     while rows := _rows(records, length):
-        offsets, appended_ms, values, timestamp_types, keys = zip(*rows, strict=True)
+        offsets, appended_ms, values, keys = zip(*rows, strict=True)
         if not all(values):
             values = tuple(value or b"" for value in values)
         if offsets[0] < low or offsets[-1] >= batch.next_offset or any(map(ge, offsets, offsets[1:])):
@@ -163,7 +148,7 @@ def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[ReadableBatch]:
         if low > first:
             old = bisect_left(offsets, first)
             known = keys[old:] if any(keys) else None
-            yield ReadableBatch(offsets[old:], appended_ms[old:], values[old:], set(timestamp_types), known)
+            yield Records(offsets[old:], appended_ms[old:], values[old:], known)
 
 
 def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
@@ -178,28 +163,28 @@ def _key(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
 def _rows(records: Iterator[Any], length: int) -> list[Any]:
     try:
         return [
-            (r.offset, r.timestamp, r.value, r.timestamp_type, _key(headers) if (headers := r.headers) else b"")
-            for r in islice(records, length)
+            (r.offset, r.timestamp, r.value, _key(headers) if (headers := r.headers) else b"") for r in islice(records, length)
         ]
     except (CorruptRecordException, ValueError, IndexError) as error:  # for example, a header name that is not UTF-8
         raise Unreadable(f"a record cannot be read: {type(error).__name__}") from None
 
 
-def joined(pieces: Sequence[Piece]) -> Iterator[tuple[Sequence[Record], Unread | None]]:
-    for kind, run in groupby(pieces, type):
-        if kind is ReadableBatch:
-            yield _columns(cast(list[ReadableBatch], list(run))), None
+def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Joins consecutive pieces of records."""
+    for unread, run in groupby(pieces, itemgetter(1)):
+        if unread is None:
+            yield _columns([records for records, _ in run]), None
         else:
-            yield from (([piece.record], piece.unread) for piece in cast(Iterator[StandIn], run))
+            yield from run
 
 
-def _columns(batches: Sequence[ReadableBatch]) -> Records:
-    if len(batches) == 1:
-        return Records(*batches[0][:3], batches[0].keys)
-    offsets = tuple(chain.from_iterable(batch.offsets for batch in batches))
-    appended_ms = tuple(chain.from_iterable(batch.appended_ms for batch in batches))
-    values = tuple(chain.from_iterable(batch.values for batch in batches))
-    if all(batch.keys is None for batch in batches):
+def _columns(parts: Sequence[Records]) -> Records:
+    if len(parts) == 1:
+        return parts[0]
+    offsets = tuple(chain.from_iterable(part.offsets for part in parts))
+    appended_ms = tuple(chain.from_iterable(part.appended_ms for part in parts))
+    values = tuple(chain.from_iterable(part.values for part in parts))
+    if all(part.keys is None for part in parts):
         return Records(offsets, appended_ms, values)
-    keys = (batch.keys or (b"",) * len(batch.offsets) for batch in batches)
+    keys = (part.keys or (b"",) * len(part) for part in parts)
     return Records(offsets, appended_ms, values, tuple(chain.from_iterable(keys)))

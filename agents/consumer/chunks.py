@@ -34,7 +34,6 @@ T = TypeVar("T")
 log = structlog.get_logger("ldpstream.agent")
 
 ANSWER_S = 5.0  # timeout of a request to the broker
-LOG_APPEND_TIME = 1  # timestamp type of a record that got its time from the broker
 AFTER_ERROR_S = 1.0
 FETCH_S = 0.25  # longest wait of one fetch; after a seek, a partition waits for the next fetch
 FULL_S = 0.01  # wait for room, if records are fetched but only for surveys whose chunks have reached a limit
@@ -222,10 +221,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
                 continue
             pieces, placement = fetched.get(partition), placements.get(partition)
             if placement is None or not pieces:
-                continue
-            if any(timestamp_type != LOG_APPEND_TIME for piece in pieces for timestamp_type in piece.timestamp_types):
-                wrong = RuntimeError(f"topic {partition.topic} has records without LogAppendTime")
-                self._lose({partition}, wrong)
                 continue
             chunks[partition] = [
                 Chunk(partition.partition, placement.number, placement.chunks + i, *run) for i, run in enumerate(joined(pieces))

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from ldpstream.agents.consumer.batches import FetchedBytes, ReadableBatch, unpack
+from ldpstream.agents.consumer.batches import FetchedBytes, Piece, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -48,7 +48,7 @@ def unread(raw: bytes, offset: int) -> Any:
     return PartitionRecords(PARTITION, FetchedBytes(raw), [], offset, None, None, True, 0)
 
 
-def read(unread: Any) -> list[ReadableBatch]:
+def read(unread: Any) -> list[Piece]:
     """Reads the batches and returns all except the control batches. Fails the test if a batch is refused."""
-    pieces = [piece for piece in unpack(unread) if isinstance(piece, ReadableBatch) or piece.unread.reason]
-    return [piece if isinstance(piece, ReadableBatch) else pytest.fail(f"refused: {piece.unread}") for piece in pieces]
+    pieces = [(records, refused) for records, refused in unpack(unread) if refused is None or refused.reason]
+    return [piece if piece[1] is None else pytest.fail(f"refused: {piece[1]}") for piece in pieces]

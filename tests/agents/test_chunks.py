@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 
 from ldpstream.agents import Record
 from ldpstream.agents.consumer import batches
-from ldpstream.agents.consumer.batches import FetchedBatches, ReadableBatch, StandIn, joined, unpack
-from ldpstream.agents.consumer.chunks import LOG_APPEND_TIME, ChunkThread, _Placement
-from ldpstream.agents.log import Unread
+from ldpstream.agents.consumer.batches import FetchedBatches, OwnTimes, Piece, joined, unpack, weight
+from ldpstream.agents.consumer.chunks import ChunkThread, _Placement
 from ldpstream.agents.tally import Records
 from ldpstream.surveys.report_key import MALFORMED_KEY, REPORT_KEY_BYTES
 
-from .fetched import GZIP, PARTITION, Headers, batch, read, sealed, unread
+from .fetched import APPEND_TIME, GZIP, PARTITION, Headers, batch, read, sealed, unread
 
 
 def sample(offset: int = 0) -> bytes:
@@ -39,11 +38,11 @@ def sample(offset: int = 0) -> bytes:
     return bytes(raw)
 
 
-def only(runs: Iterable[tuple[Sequence[Record], Unread | None]]) -> Records:
+def only(runs: Iterable[Piece]) -> Records:
     """Returns the records of the only run, which is readable."""
     [(records, unread)] = runs
     assert unread is None
-    return Records.of(records)
+    return records
 
 
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
@@ -53,7 +52,6 @@ def test_our_reader_returns_the_records_of_the_library(offset: int) -> None:
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
     batches = read(ours)
-    assert all(b.timestamp_types == {LOG_APPEND_TIME} for b in batches)
     assert [record for b in batches for record in only(joined([b]))] == expected
     assert list(only(joined(batches)) if batches else []) == expected
     assert ours.next_fetch_offset == theirs.next_fetch_offset == 150
@@ -63,7 +61,7 @@ def test_our_reader_returns_the_records_of_the_library(offset: int) -> None:
 def test_a_batch_with_a_wrong_checksum_is_an_error() -> None:
     """Changes the first or the last byte that the checksum covers."""
     raw = bytes(batch(0, [b"a"]) + batch(1, [b"b"]))
-    assert [b.values for b in read(unread(raw, 0))] == [(b"a",), (b"b",)]
+    assert [records.values for records, _ in read(unread(raw, 0))] == [(b"a",), (b"b",)]
     for place in (21, len(raw) - 1):
         damaged = bytearray(raw)
         damaged[place] ^= 1
@@ -114,9 +112,8 @@ def test_damage_in_a_batch_affects_no_other_batch(damage: list[tuple[int, int]])
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
     *pieces, after = unpack(unread(bytes(sealed(raw) + batch(22, [b"c"])), 2))
-    counted = sum(len(piece.values) for piece in pieces if isinstance(piece, ReadableBatch))
-    refused = sum(piece.unread.records for piece in pieces if isinstance(piece, StandIn))
-    assert (counted + refused, after[:3]) == (20, ((22,), (7,), (b"c",)))
+    counted = sum(len(records) if refused is None else refused.records for records, refused in pieces)
+    assert (counted, list(after[0])) == (20, [Record(22, 7, b"c")])
 
 
 def test_pieces_before_an_unreadable_piece_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,19 +124,20 @@ def test_pieces_before_an_unreadable_piece_are_returned(monkeypatch: pytest.Monk
     monkeypatch.setattr(batches, "PIECE_RECORDS", 1)
     lost = damaged("a header that is not UTF-8")
     pieces = list(unpack(unread(bytes(lost + batch(22, [b"c"])), 2)))
-    refused = pieces[-2]
-    assert isinstance(refused, StandIn)
-    assert [piece.offsets for piece in pieces if isinstance(piece, ReadableBatch)] == [*((i,) for i in range(2, 21)), (22,)]
-    assert (refused.record.offset, refused.unread) == (21, (1, "unreadable batch"))
+    expected = [*((i, None) for i in range(2, 21)), (21, (1, "unreadable batch")), (22, None)]
+    assert [(records.offsets[0], refused) for records, refused in pieces] == expected
 
 
 def test_a_compressed_batch_is_refused_as_a_whole() -> None:
     """A small batch could unpack to any size. Reading continues after it."""
     raw = bytes(batch(0, [b"a"]) + batch(1, [b"b", bytes(10**6)], codec=GZIP) + batch(3, [b"c"]))
-    before, refused, after = unpack(unread(raw, 0))
-    assert isinstance(refused, StandIn)
-    assert (refused.unread, refused.record.offset, refused.weight) == ((2, "unreadable batch"), 1, batches.RECORD_BYTES)
-    assert [piece.offsets for piece in (before, after) if isinstance(piece, ReadableBatch)] == [(0,), (3,)]
+    pieces = list(unpack(unread(raw, 0)))
+    assert [(records.offsets[0], refused) for records, refused in pieces] == [
+        (0, None),
+        (1, (2, "unreadable batch")),
+        (3, None),
+    ]
+    assert weight(pieces[1][0]) == batches.RECORD_BYTES
 
 
 def test_one_call_returns_about_one_chunk_at_most() -> None:
@@ -152,8 +150,8 @@ def test_one_call_returns_about_one_chunk_at_most() -> None:
     offsets, weights = list[int](), list[int]()
     while held.has_more():
         taken = held.getall()
-        offsets += [offset for piece in taken for offset in piece.offsets]
-        weights.append(sum(piece.weight for piece in taken))
+        offsets += [offset for records, _ in taken for offset in records.offsets]
+        weights.append(sum(weight(records) for records, _ in taken))
     assert offsets == list(range(80))
     assert max(weights) < batches.CHUNK_BYTES + 7 * 10**6
 
@@ -271,9 +269,12 @@ async def test_a_record_without_log_append_time_stops_only_its_partition(monkeyp
     thread.consumer.dispatcher = SimpleNamespace(displace=told.append)
     thread.parent_loop = asyncio.get_running_loop()
     thread.consumer.placements[TopicPartition("reports", 1)] = _Placement(6)
-    piece = ReadableBatch((0,), (1,), (b"a",), {0})
+    own_times = batch(0, [b"a"])
+    own_times[22] ^= APPEND_TIME
+    with pytest.raises(OwnTimes) as error:
+        list(unpack(unread(bytes(sealed(own_times)), 0)))
     with structlog.testing.capture_logs() as lines:
-        assert await thread._fetch_records(Library(pieces=[piece]), {PARTITION}) == {}
+        assert await thread._fetch_records(Library(error.value), {PARTITION}) == {}
     assert "has records without LogAppendTime" in lines[0]["error"]
     assert set(thread.consumer.placements) == {TopicPartition("reports", 1)}
     assert told == []
