@@ -61,14 +61,6 @@ class Clients:
         self.producer.client.set_topics(topics)
         self.consumer._client.set_topics(topics)
 
-    async def finish(self) -> None:
-        """Waits up to `REQUEST_MS` for the pending appends, then closes the clients."""
-        try:
-            if self.pending:
-                await asyncio.wait(self.pending, timeout=REQUEST_MS / 1000)
-        finally:
-            await self.close()
-
     async def close(self) -> None:
         stopping = asyncio.create_task(self.producer.stop())
         if not (await asyncio.wait({stopping}, timeout=CLOSE_S))[0]:  # `stop` waits without limit for its last records

@@ -150,10 +150,6 @@ class GatewayTopic:
         elif any(self._collected.values()):
             self._flush_soon()
 
-    def give_up_pending(self) -> None:
-        for future in list(self._pending):
-            future.cancel()
-
     def close(self) -> None:
         """Takes no further append."""
         self._closed = True

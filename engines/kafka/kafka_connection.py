@@ -1,11 +1,13 @@
 """The gateway's connection to Kafka: one producer and one consumer for the topics of all surveys. A task checks both regularly.
 
-If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones.
+If appends to a topic fail, or wait longer than `GIVE_UP_S`, new clients replace the old ones, whose appends get the outcome
+unknown.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -46,7 +48,6 @@ class KafkaConnection:
         self.answers = self.reachable = False
         self._topics: list[GatewayTopic] = []
         self._clients: Clients | None = None
-        self._ending = set[asyncio.Task[None]]()  # replaced clients
         self._watching: asyncio.Task[None] | None = None
 
     def add(self, survey: Survey) -> GatewayTopic:
@@ -69,9 +70,8 @@ class KafkaConnection:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait({self._watching}, timeout=CLOSE_S)
-        for task in self._ending:
-            task.cancel()
-        await asyncio.gather(self._dispose(), *self._ending, return_exceptions=True)
+        with suppress(KafkaError):
+            await self._dispose()
 
     async def _connect(self) -> None:
         clients = Clients(self._make_producer(), self._make_consumer())
@@ -80,9 +80,7 @@ class KafkaConnection:
         for topic in self._topics:
             topic.use(clients)
         if old is not None:
-            ending = asyncio.create_task(old.finish())
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
+            await old.close()
         await self._look(clients, gateway_topic.ANSWER_S)
 
     async def _dispose(self) -> None:
@@ -111,16 +109,13 @@ class KafkaConnection:
                 log.warning("the log answers again" if self.answers else "the log does not answer")
 
     async def _check(self) -> None:
-        overdue = [topic for topic in self._topics if topic.waits_s() > GIVE_UP_S]
-        failed = bool(overdue) or any(topic.failed for topic in self._topics)
+        failed = any(topic.failed or topic.waits_s() > GIVE_UP_S for topic in self._topics)
         # connect to the bootstrap address again if idle: the brokers may have new addresses
         idle = self._clients is not None and not self._clients.pending
         if not self.answers and (failed or idle):
             await self._dispose()
         if self._clients is None or failed:
             await self._connect()
-            for topic in overdue:
-                topic.give_up_pending()
         else:
             await self._look(self._clients, PROBE_S)
 

@@ -6,19 +6,16 @@ its sender has changed to another cohort.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from msgspec import UNSET, UnsetType
 
-from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.levels import levels_difference
-from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.estimates.catalogue import INVERSION, AttributeCounts, estimators
-from ldpstream.publishing.estimates.conclusions import least_people, pooled
+from ldpstream.publishing.estimates.conclusions import estimated, least_people, pooled
 from ldpstream.publishing.estimates.finite import Attempts, finite
-from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate, Withheld, numbers_of, of_sets
-from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Publication, edges_of
+from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate, Withheld
+from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Publication
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
 from ldpstream.surveys import Survey
 
@@ -42,18 +39,8 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         chances = (everybody.diagnostics.levels_p, differ.p if differ else None)
         withheld: Withheld | None = "levels" if any(p is not None and p < ALARM_CHANCE for p in chances) else None
         counts = AttributeCounts(groups, most_reports, asked.in_order, asked.edges)
-        nothing = Estimate.of_nothing(asked.k, reports)
         rows = [row for i, row in enumerate(estimators(mechanisms)) if i == 0 or row.name == INVERSION]
-        estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
-        edges = edges_of(asked, mechanisms, everybody.span)
-        if asked.most is not None:
-            numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, most_reports), withheld), numbers)
-        else:
-            numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, asked.bins is not None, withheld), numbers)
-        found = {
-            row.name: Frequencies.of(row.of_people(estimate, asked.most), withheld or row.withheld(estimate, counts))
-            for row, estimate in zip(rows, estimates, strict=True)
-        }
+        found, numbers = estimated(asked, mechanisms, counts, rows, everybody.span, withheld, attempts)
     alone = [panes[-1]] if everybody.span == "step" else []
     made = Publication(
         survey=everybody.survey,

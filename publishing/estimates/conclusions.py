@@ -14,7 +14,7 @@ from ldpstream.estimators.pairs import Counted
 from ldpstream.estimators.sets import mean_choices
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.promises.outlook import spent
-from ldpstream.publishing.estimates.catalogue import AttributeCounts, estimators
+from ldpstream.publishing.estimates.catalogue import AttributeCounts, PublishedEstimator, estimators
 from ldpstream.publishing.estimates.cross_table import CrossTable, cross_table
 from ldpstream.publishing.estimates.finite import Attempts, finite
 from ldpstream.publishing.estimates.frequencies import (
@@ -28,7 +28,7 @@ from ldpstream.publishing.estimates.frequencies import (
 )
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, LevelEstimate, Publication, Span, edges_of
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Attribute, Survey
 
 MAX_LEVEL_NUMBERS = 10_000  # values times levels; if there are more, the levels' own estimates are not published
 
@@ -57,13 +57,10 @@ def conclude(
     mechanisms = survey.mechanisms[attribute]
     groups, reports = pooled(mechanisms, panes)
     counts, attempts = AttributeCounts(groups, reports, asked.in_order, asked.edges), Attempts()
-    raw, nothing = counts.inversion, Estimate.of_nothing(asked.k, counts.n)
-    most = asked.most  # the shares of drawn members times this number are shares of people
+    raw, most = counts.inversion, asked.most  # the shares of drawn members times `most` are shares of people
     moved = None
     if before is not None:
         moved = attempts.of("drift", lambda: drift(matrix_inversion(zip(mechanisms, before, strict=True)), raw), None)
-    rows = estimators(mechanisms)
-    estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
     differ = attempts.of("levels", lambda: levels_difference(groups, reports), None)
     withheld: Withheld | None = "levels" if differ and differ.p < ALARM_CHANCE else None
     unknown = Fit(math.nan, math.nan, None, {})
@@ -71,11 +68,7 @@ def conclude(
         level.name: attempts.of(f"fit of {level.name}", partial(fit, *group, n), unknown)
         for level, group, n in zip(asked.levels, groups, reports, strict=True)
     }
-    edges, numbers = edges_of(asked, mechanisms, span), dict[str, NumberEstimate]()
-    if most is not None:
-        numbers = attempts.of("numbers", lambda: of_sets(mean_choices(groups, reports), withheld), numbers)
-    else:
-        numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, asked.bins is not None, withheld), numbers)
+    found, numbers = estimated(asked, mechanisms, counts, estimators(mechanisms), span, withheld, attempts)
     table: CrossTable | UnsetType | None = UNSET
     if of_members:
         table = attempts.of("table", partial(_table, survey, attribute, Counted(groups, reports), of_members), None)
@@ -88,17 +81,14 @@ def conclude(
         panes=sum(any(table.n for table in pane) for pane in panes),
         reports=counts.n,
         complete=complete,
-        estimators={
-            row.name: Frequencies.of(row.of_people(estimate, most), withheld or row.withheld(estimate, counts))
-            for row, estimate in zip(rows, estimates, strict=True)
-        },
+        estimators=found,
         numbers=numbers,
         privacy={level.name: spent(m, step + 1) for level, m in zip(asked.levels, mechanisms, strict=True)},
         diagnostics=Diagnostics(
             mass_below_zero=plain_number(mass_below_zero(raw.times(most))),
-            fit_z={level: plain_number(found.z) for level, found in fits.items()},
-            fit_p={level: plain_number(found.p) for level, found in fits.items()},
-            fit_sign={level: found.sign for level, found in fits.items()},
+            fit_z={level: plain_number(one.z) for level, one in fits.items()},
+            fit_p={level: plain_number(one.p) for level, one in fits.items()},
+            fit_sign={level: one.sign for level, one in fits.items()},
             drift_sigma=moved.sigma if moved else None,
             drift_value=moved.value if moved else None,
             drift_p=moved.p if moved else None,
@@ -112,6 +102,30 @@ def conclude(
         table=table,
     )
     return finite(made, attempts.failed)
+
+
+def estimated(
+    asked: Attribute,
+    mechanisms: Sequence[Mechanism],
+    counts: AttributeCounts,
+    rows: Sequence[PublishedEstimator],
+    span: Span,
+    withheld: Withheld | None,
+    attempts: Attempts,
+) -> tuple[dict[str, Frequencies], dict[str, NumberEstimate]]:
+    """Returns the result of each estimator in `rows`, and the attribute's numbers, which come from the first one."""
+    nothing, numbers = Estimate.of_nothing(asked.k, counts.n), dict[str, NumberEstimate]()
+    estimates = [attempts.of(row.name, partial(row.estimate, counts), nothing) for row in rows]
+    edges = edges_of(asked, mechanisms, span)
+    if asked.most is not None:
+        numbers = attempts.of("numbers", lambda: of_sets(mean_choices(counts.groups, counts.reports), withheld), numbers)
+    else:
+        numbers = attempts.of("numbers", lambda: numbers_of(estimates[0], edges, asked.bins is not None, withheld), numbers)
+    found = {
+        row.name: Frequencies.of(row.of_people(estimate, asked.most), withheld or row.withheld(estimate, counts))
+        for row, estimate in zip(rows, estimates, strict=True)
+    }
+    return found, numbers
 
 
 def _table(survey: Survey, pair: int, counted: Counted, of_members: Sequence[list[list[CountTable]]]) -> CrossTable | None:
