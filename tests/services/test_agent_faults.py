@@ -1,22 +1,19 @@
 """Agents under faults of a real Kafka and a real Redis."""
 
-import signal
 import time
 from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
-from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.clock import now_ms
 from tests.agents.samples import PANES, sound
 
 from .agent_site import PARTITIONS, MakeSite, Site
-from .rig import PATIENCE_S, KafkaNode, free_ports, freeze, get
+from .rig import PATIENCE_S, KafkaNode, free_ports, get
 
 
 def send_sound(site: Site, rng: np.random.Generator, n_envelopes: int) -> None:
@@ -69,35 +66,6 @@ def test_a_recreated_topic_is_counted_from_its_beginning(kafka: str, redis_url: 
     assert closed <= 120
     rejected = sum(site.store.rejected().values()) - late
     assert sum(table.n for table in site.store.tables(range(first_open, 10_000)).values()) == n_after - rejected
-    assert worker.process.poll() is None
-    worker.stop()
-
-
-def test_a_topic_recreated_with_fewer_partitions_is_counted(kafka: str, redis_url: str, make_site: MakeSite) -> None:
-    """The agent logs the change, drops the open steps of the removed partitions, and does not wait for these partitions.
-
-    It sleeps meanwhile, so that it sees the new topic without having missed the old one.
-    """
-    site, rng = make_site(kafka, redis_url), np.random.default_rng(3)
-    send_sound(site, rng, 120)
-    worker = site.start()
-    site.until(lambda: site.counted() == site.n_sent)
-    freeze(worker.process)
-    delete_reports(site)
-    ensure_topics(site.settings.model_copy(update={"partitions": 2}), site.survey)
-    worker.process.send_signal(signal.SIGCONT)
-    with site.producer() as producer:
-        for i in range(50):
-            step = site.survey.step_at(now_ms())
-            producer.send(site.survey.reports_topic, sound(site.survey, rng, step, 0), partition=i % 2)
-        producer.flush(timeout=PATIENCE_S)
-    site.until(lambda: site.store.positions() == {0: 25, 1: 25, 2: 0, 3: 0})
-    heads = site.store.heads()
-    assert len({head.log_id for head in heads.values()}) == 1
-    assert all(head.missing is not None for head in heads.values())
-    assert "recreated without this partition" in worker.log.read_text()
-    with closing(LogClient(site.settings)) as client:
-        assert KafkaLogPosition(site.survey, client).ends() == {0: 25, 1: 25}
     assert worker.process.poll() is None
     worker.stop()
 
