@@ -1,7 +1,8 @@
 """The body of a request: its kind, its idempotency key, and the checks of its envelopes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
 from ldpstream.gateway.http.problems import FINAL, MAX_RETRY_S, RETRY_S, STATUS, Element, Problem, unknown_at_present
 from ldpstream.surveys import Reason, Rejected, Survey
-from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope, encode
+from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES, AnyEnvelope, check_decoded, decode_envelope
+from ldpstream.surveys.envelope_groups import FEW, EnvelopeGroup, open_groups
 
 ENVELOPE, BATCH = "application/vnd.ldpstream.envelope", "application/vnd.ldpstream.envelopes"
 ENVELOPES = (ENVELOPE, "application/octet-stream")
@@ -113,14 +115,6 @@ def announced(body: bytes) -> int:
     return first & 0x0F if first & 0xF0 == 0x90 else 0
 
 
-class _Alike(NamedTuple):
-    header: bytes
-    envelope: AnyEnvelope
-    passed: tuple[int, int]
-    indices: list[int]
-    raws: list[bytes]
-
-
 class Checks:
     """The checks of a request's envelopes. All envelopes must belong to one survey.
 
@@ -145,7 +139,7 @@ class Checks:
         self.survey: Survey | None = None
         self.reports, self.earliest_step, self.latest_step = 0, 2**63, -1
         self.panes = dict[tuple[int, int], int]()
-        self._passed = list[tuple[int, int]]()  # step and number of reports of each envelope
+        self._passed = dict[int, tuple[int, int]]()  # by index: step and number of reports of each envelope
         self._refused = list[Element]()
         self._fingerprint: bytes | None = None
         self._several = self._unknown = False
@@ -161,56 +155,56 @@ class Checks:
 
     def check(self, envelopes: Sequence[bytes], first: int = 0) -> None:
         """Checks envelopes of the request; the index of the first one is `first`."""
-        alike = dict[int, _Alike]()  # by length
-        for index, raw in enumerate(envelopes, first):
-            same = alike.get(len(raw))
-            if same is not None and raw.startswith(same.header):
-                same.indices.append(index)
-                same.raws.append(raw)
-                self._passed.append(same.passed)
-                continue
-            survey = None
-            try:
-                envelope = decode_envelope(raw)
-                if self._fingerprint is None:
-                    self._fingerprint = envelope.fingerprint
-                elif envelope.fingerprint != self._fingerprint:
-                    self._several = True
-                survey = self._surveys.get(envelope.fingerprint)
-                if survey is None:
-                    self._unknown = True
-                    raise Rejected("wrong survey")
-                self.survey = survey
-                self._check_decoded(survey, envelope)
-            except Rejected as rejected:
-                element: Element = {"index": index, "reason": rejected.reason}
-                if survey is not None and rejected.reason == "step in the future":
-                    element["retry_after"] = self._opens_in_s(survey, envelope.step, self.now_ms)
-                elif STATUS[rejected.reason] != FINAL:
-                    element["retry_after"] = RETRY_S[rejected.reason]
-                self._refused.append(element)
-            else:
-                self._passed.append((envelope.step, envelope.n))
-                self._add(envelope, envelope.n)
-                if len(envelopes) > 1 and same is None and encode(envelope) == raw:
-                    header = raw[: len(raw) - len(envelope.payload)]
-                    alike[len(raw)] = _Alike(header, envelope, self._passed[-1], [], [])
-        for same in alike.values():
-            if same.indices:
-                self._check_payloads(same)
-
-    def _check_payloads(self, alike: _Alike) -> None:
-        envelope = alike.envelope
-        mechanism = self._surveys[envelope.fingerprint].mechanisms[envelope.attribute][envelope.level]
-        self._add(envelope, envelope.n * len(alike.indices))
-        row, start = mechanism.report_dtype, len(alike.header)
-        payloads = b"".join([raw[start:] for raw in alike.raws])
-        valid = mechanism.valid(np.frombuffer(payloads, row.base).reshape(-1, *row.shape))
-        if valid.all():
-            return
-        invalid = np.flatnonzero(~valid.reshape(-1, envelope.n).all(axis=1)).tolist()
-        self._refused += [{"index": alike.indices[i], "reason": mechanism.invalid} for i in invalid]
+        left: Iterable[int] = range(len(envelopes))
+        if len(envelopes) > FEW and (survey := self._survey_of(envelopes[0])) is not None:
+            groups, left = open_groups(survey, envelopes, [self.now_ms] * len(envelopes))
+            for group in groups:
+                self._check_group(survey, group, first)
+        for position in left:
+            self._check_one(envelopes[position], first + position)
         self._refused.sort(key=lambda element: element["index"])
+
+    def _survey_of(self, raw: bytes) -> Survey | None:
+        with suppress(Rejected):
+            return self._surveys.get(decode_envelope(raw).fingerprint)
+        return None
+
+    def _check_group(self, survey: Survey, group: EnvelopeGroup, first: int) -> None:
+        envelope, positions = group.envelope, group.positions
+        self._note(envelope.fingerprint, survey)
+        self._add(envelope, envelope.n * positions.size)
+        self._passed |= dict.fromkeys((positions + first).tolist(), (envelope.step, envelope.n))
+        mechanism = survey.mechanisms[envelope.attribute][envelope.level]
+        row = mechanism.report_dtype
+        valid = mechanism.valid(np.frombuffer(group.payload, row.base).reshape(-1, *row.shape))
+        if not valid.all():
+            wrong = positions[~valid.reshape(-1, envelope.n).all(axis=1)] + first
+            self._refused += [{"index": index, "reason": mechanism.invalid} for index in wrong.tolist()]
+
+    def _check_one(self, raw: bytes, index: int) -> None:
+        survey = None
+        try:
+            envelope = decode_envelope(raw)
+            survey = self._surveys.get(envelope.fingerprint)
+            self._note(envelope.fingerprint, survey)
+            if survey is None:
+                raise Rejected("wrong survey")
+            self._check_decoded(survey, envelope)
+        except Rejected as rejected:
+            element: Element = {"index": index, "reason": rejected.reason}
+            if survey is not None and rejected.reason == "step in the future":
+                element["retry_after"] = self._opens_in_s(survey, envelope.step, self.now_ms)
+            elif STATUS[rejected.reason] != FINAL:
+                element["retry_after"] = RETRY_S[rejected.reason]
+            self._refused.append(element)
+        else:
+            self._passed[index] = envelope.step, envelope.n
+            self._add(envelope, envelope.n)
+
+    def _note(self, fingerprint: bytes, survey: Survey | None) -> None:
+        self._several |= fingerprint != (self._fingerprint or fingerprint)
+        self._fingerprint, self._unknown = self._fingerprint or fingerprint, self._unknown or survey is None
+        self.survey = survey or self.survey
 
     def _check_decoded(self, survey: Survey, envelope: AnyEnvelope) -> None:
         try:
@@ -248,7 +242,7 @@ class Checks:
         if not survey.too_old(self.earliest_step, appended_ms) and not survey.too_early(self.latest_step, appended_ms):
             return self.reports
         refused, counted, late = list[Element](), 0, False
-        for index, (step, n) in enumerate(self._passed):
+        for index, (step, n) in sorted(self._passed.items()):
             if survey.too_old(step, appended_ms):
                 refused.append({"index": index, "reason": "step too old"})
                 late = True
