@@ -63,6 +63,7 @@ KUBELET = {
     "clusterDomain": "cluster.local",
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+    "imageGCHighThresholdPercent": 100,  # a node of a half-full disk would remove images that it cannot pull again
     "seccompDefault": True,
     "syncFrequency": "10s",  # a changed ConfigMap reaches the pods sooner than with the default of 60 s
 }
