@@ -19,6 +19,7 @@ from lab.pictures import shrink
 
 PICTURES = Path(__file__).parent / "pictures"
 SURVEY = Path(__file__).parents[1] / "surveys" / "samples" / "demo.toml"
+USAGE = SURVEY.with_name("usage.toml")
 DEMO = [sys.executable, "-m", "ldpstream", "demo", "--page"]
 WIDTH, HEIGHT = 1200, 720
 Scheme = Literal["light", "dark"]
@@ -40,6 +41,14 @@ def cohorts(folder: Path) -> list[str]:
         lines += [f"{version},{screen},{ms:.0f}" for screen, ms in zip(screens, rng.lognormal(4.5, 1, n), strict=True)]
     people.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return ["--survey", str(survey), "--data", str(people)]
+
+
+def use(folder: Path) -> list[str]:
+    """A survey with three of the sample's six questions, so that few people are enough."""
+    head, *questions = USAGE.read_text(encoding="utf-8").split("[[attribute]]")
+    survey = folder / "usage.toml"
+    survey.write_text("[[attribute]]".join([head, *questions[:3]]), encoding="utf-8")
+    return ["--survey", str(survey), "--users", "100000", "--steps", "26"]
 
 
 def take(picture: Path, options: list[str], query: str, card: str | None = None, scheme: Scheme = "light") -> None:
@@ -74,6 +83,7 @@ def main() -> None:
     take(PICTURES / "percentiles.png", ["--survey", str(SURVEY)], "?attribute=latency_ms", "#quantiles-card")
     with tempfile.TemporaryDirectory() as folder:
         take(PICTURES / "cohort.png", cohorts(Path(folder)), "?cohort=1.1&against=1.0")
+        take(PICTURES / "usage.png", use(Path(folder)), "")
 
 
 if __name__ == "__main__":

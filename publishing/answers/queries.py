@@ -69,7 +69,9 @@ class HistogramQuery(IntervalQuery):
 class PeriodQuery(CohortQuery):
     """Selects two spans, or two cohorts."""
 
-    before: Step = Field(None, description="last step of the earlier span; default: the span that ends before this one")
+    before: Step = Field(
+        None, description="last step of the earlier span; default: the span of this length that ends before it"
+    )
     against: Cohort = Field(
         None, description="in place of `before`: the cohort that is subtracted from `cohort`; empty for all people"
     )

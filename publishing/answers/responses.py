@@ -33,7 +33,7 @@ from ldpstream.publishing.answers.shares import (
 )
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import by_cohort, of_pair
-from ldpstream.publishing.answers.usage import Usage, recipes_of, usage_of
+from ldpstream.publishing.answers.usage import Usage, read_usage, recipes_of
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, plain, plain_number
 from ldpstream.publishing.estimates.growth import Growth, growth_of
@@ -347,11 +347,7 @@ class ApiResponses:
         names = [attribute.name for attribute in recipes_of(self._survey)]
         if not names:
             raise NotFound(f"survey {self._survey.name} has no attribute with a recipe, so its reports count no people")
-        steps = kept_steps(self._survey, self._source.progress(), self._step(query.step), query.last)
-        places = [(name, step) for step in steps for name in names]
-        published = self._source.get([publication_key(name, "step", step) for name, step in places])
-        found = {place: p for place, p in zip(places, published, strict=True) if p is not None}
-        answer = usage_of(self._survey, found, steps)
+        answer = read_usage(self._survey, self._source, self._step(query.step), query.last)
         if not answer.steps:
             raise NotFound(f"no estimate of {' and '.join(names)} yet")
         return answer
@@ -370,7 +366,7 @@ class ApiResponses:
         step = self._step(step)
         p = self._source.get([publication_key(name, span, step, cohort)])[0]
         if p is None:
-            raise NotFound(f"no estimate of {name} for step {step}")
+            raise NotFound(f"no estimate of {name} {f'for step {step}' if step >= 0 else 'in an earlier span of this length'}")
         return p
 
     def _step(self, step: int | None) -> int:
@@ -384,7 +380,8 @@ class ApiResponses:
         before, against, cohort = query.before, query.against, query.cohort
         if against is None:
             width = self._survey.window_steps if query.span == "window" else 1
-            return step - width if before is None else before, cohort
+            whole = step >= 2 * width - 1  # a window that begins before the survey is shorter: no default
+            return (step - width if whole else -1) if before is None else before, cohort
         if before is not None:
             raise NotAllowed(f"before and against must not both be given, got before={before} and against={against!r}")
         self._check_cohort(against or None, query.span)

@@ -16,6 +16,7 @@ from ldpstream.publishing.estimates.publication import COHORT_SPANS, Span, numbe
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.notes import Note
+from ldpstream.surveys.questions import Recipe
 
 
 class LevelInfo(Losses, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     `choices`: the largest number of answers of a person; None if a person gives one. With `choices`, shares need not sum to
     1, and "mean" is the mean number of answers. `guessed`: number of answers that a guesser without reports considers equally
-    likely; 2 with `choices`.
+    likely; 2 with `choices`. `recipe`: the number that devices compute from the use of an application; None if they do not.
     """
 
     name: str
@@ -63,6 +64,7 @@ class AttributeInfo(msgspec.Struct, frozen=True, kw_only=True):
     pair: list[str] | None
     choices: int | None
     guessed: int
+    recipe: Recipe | None
 
 
 class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +159,7 @@ def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None, n
             pair=None if a.pair is None else list(a.pair),
             choices=a.most,
             guessed=mechanisms[0].claims.guessed,
+            recipe=a.recipe,
         )
         for a, mechanisms in zip(s.attributes, s.mechanisms, strict=True)
     ]  # fmt: skip

@@ -14,10 +14,11 @@ from scipy.special import ndtri
 
 from ldpstream.estimators.estimate import NORMAL
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.publishing.answers.earlier import of_steps
+from ldpstream.publishing.answers.earlier import kept_steps, of_steps
 from ldpstream.publishing.answers.schema import OfSteps
 from ldpstream.publishing.estimates.catalogue import INVERSION
-from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication, publication_key
+from ldpstream.publishing.progress import Source
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.questions import DAY_S
 
@@ -95,6 +96,14 @@ class Number(NamedTuple):
 
 
 Found = Mapping[tuple[str, int], Publication]  # by attribute and step, for the span "step"
+
+
+def read_usage(survey: Survey, source: Source, step: int, last: int) -> Usage:
+    """Returns the answer for the last `last` kept steps up to `step`."""
+    steps = kept_steps(survey, source.progress(), step, last)
+    places = [(attribute.name, step) for step in steps for attribute in recipes_of(survey)]
+    published = source.get([publication_key(name, "step", step) for name, step in places])
+    return usage_of(survey, {place: p for place, p in zip(places, published, strict=True) if p is not None}, steps)
 
 
 def usage_of(survey: Survey, found: Found, steps: range) -> Usage:

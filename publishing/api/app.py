@@ -119,7 +119,7 @@ def _api(title: str) -> Api:
         redirect_slashes=False,
     )  # fmt: skip
     api.add_middleware(HeadAsGet)
-    api.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
+    api.add_middleware(GZipMiddleware, minimum_size=500, compresslevel=5)
     api.add_middleware(SecurityHeaders, headers=SECURITY)
     handle_errors(api)
 

@@ -8,7 +8,7 @@ from ldpstream.publishing.answers.sentences import percent, points
 
 LEFT, ROW_PX, TOP = 20, 24, 64  # margin, a row, and the first row, in pixels
 BAR_LEFT, BAR_PX, SHARE_LEFT, CHANGE_LEFT = 190, 120, 325, 480
-LETTERS = 22  # of a label
+LETTERS, LONGEST = 22, 90  # of a label, and of a line
 
 
 def card(overview: Overview, one: AttributeOverview) -> str:
@@ -25,8 +25,7 @@ def card(overview: Overview, one: AttributeOverview) -> str:
 
 def _row(one: AttributeOverview, i: int, y: int) -> list[str]:
     share, low, high = one.frequencies[i], one.low[i], one.high[i]
-    label = one.labels[i] if len(one.labels[i]) <= LETTERS else f"{one.labels[i][: LETTERS - 1]}…"
-    drawn = [_text(LEFT, y + 14, label), _bar("track", y, 1), _bar("bar", y, share or 0)]
+    drawn = [_text(LEFT, y + 14, one.labels[i], most=LETTERS), _bar("track", y, 1), _bar("bar", y, share or 0)]
     if share is None or low is None or high is None:
         return drawn
     begin, end = (BAR_LEFT + BAR_PX * min(max(x, 0), 1) for x in (low, high))
@@ -42,5 +41,6 @@ def _bar(kind: str, y: int, share: float) -> str:
     return f'<rect class="{kind}" x="{BAR_LEFT}" y="{y + 4}" width="{BAR_PX * min(max(share, 0), 1):.1f}" height="10"/>'
 
 
-def _text(x: int, y: int, text: str, kind: str = "") -> str:
-    return f'<text class="{kind}" x="{x}" y="{y}">{escape(text)}</text>'
+def _text(x: int, y: int, text: str, kind: str = "", most: int = LONGEST) -> str:
+    shown = text if len(text) <= most else f"{text[: most - 1]}…"
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(shown)}</text>'

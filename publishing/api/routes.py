@@ -43,6 +43,7 @@ PAGE = FilePath(page.__file__).parent / "static"
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
 UNCHANGED = {"description": "There is no new estimate."}
 OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
+EARLY = '<link rel="preload" as="fetch" crossorigin href="api/v1/overview?span=window">\n</head>'  # a browser warns if unused
 
 
 class Svg(Response):
@@ -185,9 +186,11 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
     if home:
         index = index.replace("<header>", '<header>\n  <p id="home"><a href="/">All surveys</a></p>')
 
+    first = index.replace("</head>", EARLY)
+
     @api.get("/", include_in_schema=False)
-    def page(of: Served = found) -> HTMLResponse:
-        return HTMLResponse(index)
+    def page(request: Request, of: Served = found) -> HTMLResponse:
+        return HTMLResponse(index if request.url.query else first)
 
     return api
 

@@ -25,7 +25,7 @@ from ldpstream.services.demo import Demo
 from ldpstream.surveys import Cohort, Survey
 from tests.small_survey import small_survey
 
-PEOPLE, STEPS, LEAST = 1000, 3, 150
+PEOPLE, STEPS, LEAST = 1000, 4, 150
 COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
 ONCE = {"name": "standard", "eps": 9.0}
 LATENCY = [

@@ -307,7 +307,7 @@ def test_the_description_names_one_content_type_per_response(demo: Demo) -> None
         ("attributes/screen/series?span=filtered&estimator=mi", 422, "one of filter, got 'mi'"),
         ("attributes/screen/histogram?span=filtered&post=norm", 422, "post must be one of none for filter"),
         ("attributes/screen/histogram?estimator=filter", 422, f"one of {', '.join(OF_A_STEP)}, got"),
-        ("attributes/screen/comparison", 404, "no estimate of screen for step -3"),
+        ("attributes/screen/comparison", 404, "no estimate of screen in an earlier span of this length"),
         ("overview?before=3", 422, "different steps, got 3 twice"),
         ("overview?step=99", 404, "no estimate for step 99"),
         ("overview?before=98", 404, "no estimate for step 98"),

@@ -5,6 +5,7 @@ import io
 import re
 from contextlib import closing
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -23,9 +24,9 @@ from ldpstream.publishing.estimates.publication import Diagnostics, Publication
 from ldpstream.publishing.page.server import PageServer
 from tests.small_survey import small_survey
 
-from .cohort_rig import ATTRIBUTES, COHORT, SURVEY, client, demo
+from .cohort_rig import ATTRIBUTES, COHORT, ONCE, SURVEY, client, client_of, demo, demo_of
 
-NUMBER = r"([+−]?[0-9.]+)"
+NUMBER, SVG = r"([+−]?[0-9.]+)", "{http://www.w3.org/2000/svg}"
 SHARE = re.compile(rf"v([0-9]+) \({NUMBER} %, {NUMBER} to {NUMBER}\)")
 DIFFERENCE = re.compile(rf"a v([0-9]+), {NUMBER} points \({NUMBER} to {NUMBER}\)")
 
@@ -183,6 +184,27 @@ def test_a_card_is_a_picture_for_other_pages() -> None:
     ]
     assert sentences.short("א" * 200) == f"\u2068{'א' * sentences.LONGEST}…\u2069"
     assert client().get("/api/v1/attributes/screen/card.svg?find=nobody").status_code == 404
+
+
+@pytest.mark.parametrize(("span", "step", "before"), [("window", 2, None), ("window", 3, 1), ("step", 1, 0)])
+def test_a_default_comparison_has_two_spans_of_one_length(span: str, step: int, before: int | None) -> None:
+    found = client().get("/api/v1/overview", params={"span": span, "step": step}).json()
+    assert (found["before_step"], len(found["sentences"])) == (before, 1 if before is None else 2)
+    chosen = client().get("/api/v1/overview", params={"span": span, "step": step, "before": 0}).json()
+    assert chosen["before_step"] == 0  # the first window, which is shorter
+
+
+def test_a_card_draws_hostile_and_long_texts_as_texts() -> None:
+    """Markup and quotes stay texts; marks of a direction do not break the file; a long text does not leave the picture."""
+    labels, name, cohort = ["</text><script>1</script>", "\"'&]]>\u200f\u05e9", "l" * 200], "n" * 64, "<i>" + "c" * 197
+    asked = {"name": name, "values": labels, "level": [ONCE | {"mechanism": "GRR"}]}
+    survey = small_survey(asked, cohort={"name": "version", "values": [cohort, "1"], "least": 2})
+    found = client_of(survey, demo_of(survey, 300, 2)).get(f"/api/v1/attributes/{name}/card.svg", params={"cohort": cohort})
+    picture = ElementTree.fromstring(found.text)
+    drawn = [text.text or "" for text in picture.iter(f"{SVG}text")]
+    assert {labels[0][:21] + "…", labels[1], "l" * 21 + "…", name} < set(drawn)
+    assert max(map(len, drawn)) == 90
+    assert not [element for element in picture.iter() if element.tag.removeprefix(SVG) in ("script", "i")]
 
 
 def test_a_frame_has_typed_columns_and_labels_as_texts() -> None:

@@ -130,7 +130,7 @@ def test_a_share_changes_by_at_most_one() -> None:
 def test_few_reports_are_too_few_to_tell() -> None:
     """From 4000 reports, equal shares are known well enough, although none is more frequent."""
     (m,), rng = SURVEY.mechanisms[0], np.random.default_rng(3)
-    for people, few in ((40, True), (4000, False)):
+    for people, few in ((1, True), (40, True), (4000, False)):
         made = conclude(SURVEY, 0, 0, "step", [[m.tabulate(m.simulate(np.arange(people) % 4, rng))]], True)
         results = MemoryResults()
         assert results.save([made], None, Progress(first_step=0, next_step=1))

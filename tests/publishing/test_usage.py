@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from prometheus_client import CollectorRegistry
 
 from ldpstream.producers.usage import UsageValues
 from ldpstream.publishing.answers.usage import Usage, usage_of
@@ -16,6 +17,8 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.csv_answers import csv_of
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
+from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
+from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
@@ -32,10 +35,15 @@ def survey_of(**keys: Any) -> Survey:
     return small_survey(*asked, **{"step_seconds": WEEK, "collection": "spl"} | keys)
 
 
-def client_of(survey: Survey, source: UsageValues) -> TestClient:
+def demo_of(survey: Survey, source: UsageValues) -> Demo:
     demo = Demo(survey, source, 1)
     demo.run(lambda step, made: None)
-    return TestClient(create_api(Served(survey, demo.service.results, demo.service.rejected)))
+    return demo
+
+
+def client_of(survey: Survey, source: UsageValues) -> TestClient:
+    service = demo_of(survey, source).service
+    return TestClient(create_api(Served(survey, service.results, service.rejected)))
 
 
 @cache
@@ -61,6 +69,23 @@ def test_people_of_steps_of_days_and_of_several_steps_are_those_of_the_simulatio
     assert usage["in_steps"]["values"][:3] == [None] * 3
     four = [len(set.union(*came[step - 3 : step + 1])) for step in range(3, STEPS)]
     assert usage["in_steps"]["values"][3:] == pytest.approx(four, rel=0.002)
+
+
+def test_the_gauges_have_the_latest_people_and_the_latest_known_returns() -> None:
+    survey, source, client = exact()
+    service, registry = demo_of(survey, source).service, CollectorRegistry()
+    shown = PrometheusPublisher(survey, registry)
+    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.now_ms)
+    usage = client.get("/api/v1/usage").json()
+    for period, line in (("day", "a_day"), ("step", "people"), ("4 steps", "in_steps")):
+        for end, part in (("", "values"), ("_low", "low"), ("_high", "high")):
+            labels = {"survey": survey.name, "period": period}
+            assert registry.get_sample_value(f"ldpstream_people{end}", labels) == usage[line][part][-1]
+    for n in (1, 2):
+        share = registry.get_sample_value("ldpstream_returned_ratio", {"survey": survey.name, "steps": str(n)})
+        assert share == usage["retention"][-1 - n]["shares"]["values"][n - 1] > 0
+    measures = [a["recipe"]["measure"] for a in client.get("/api/v1/survey").json()["attributes"]]
+    assert measures == ["active_days", "age", "absence"]
 
 
 def test_the_retention_triangle_follows_the_people_of_each_first_step() -> None:

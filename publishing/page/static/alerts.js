@@ -89,14 +89,9 @@ export function drawAlerts(status, now, choose) {
   written = text;
   $("alerts").hidden = !found.length;
   const items = found.map(({ kind, text: said, name }) => {
-    const item = element("li", "", { class: `warning ${kind}` });
-    if (name !== null) {
-      const button = element("button", name, { type: "button", class: "link" });
-      button.addEventListener("click", () => choose(name));
-      item.append(button, ": ");
-    }
-    item.append(said);
-    return item;
+    const button = element("button", name ?? "", { type: "button", class: "link" });
+    button.addEventListener("click", () => choose(name));
+    return element("li", [...(name === null ? [] : [button, ": "]), said], { class: `warning ${kind}` });
   });
   $("alerts-list").replaceChildren(...items.slice(0, VISIBLE));
   $("alerts-more").hidden = items.length <= VISIBLE;

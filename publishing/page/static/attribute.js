@@ -7,13 +7,14 @@ import * as histogram from "./histogram.js";
 import { offer } from "./period.js";
 import { download } from "./picture.js";
 import { drawLevels } from "./privacy.js";
-import { drawQuantiles } from "./quantiles.js";
+import { drawNumbers, drawQuantiles } from "./quantiles.js";
 import {
-  ORDERS, about, asked, comparisonQuery, earlier, estimator, estimators, hasTable, histogramQuery, numbersQuery, order, path, seriesQuery, shownValues, state, subject, tableQuery,
+  ORDERS, about, asked, comparisonQuery, earlier, estimator, estimators, hasTable, histogramQuery, numbersQuery, order, path, seriesQuery, shownValues, state, subject, tableQuery, usagePath,
 } from "./state.js";
 import { duration, periodOf } from "./times.js";
+import { aboutPeople, linesOf, retention } from "./usage.js";
 
-let shown = {}; // the answers drawn: histogram, series, numbers, comparison, table
+let shown = {}; // the answers drawn: histogram, series, numbers, comparison, table, people
 
 // Changes the state, writes the address and draws. Without `draw`, the page asks for the estimates that the state names.
 let change;
@@ -53,6 +54,7 @@ export async function ask(known) {
   const wanted = known ? {
     histogram: path("histogram", histogramQuery()), series: path("series", seriesQuery()), ...(numbers && { numbers: path("numbers", numbersQuery()) }),
     ...(compares && { comparison: path("comparison", comparisonQuery()) }), ...(hasTable() && { table: path("table", tableQuery()) }),
+    ...(asked().recipe && { people: usagePath(state.until, state.last) }),
   } : {};
   const answers = await Promise.allSettled(Object.values(wanted).map(get));
   const failed = answers.find((answer) => answer.status === "rejected")?.reason;
@@ -67,6 +69,7 @@ export function show(found, status) {
   $("estimate").hidden = !shown.histogram; // never the numbers of another step
   $("over-time").hidden = !shown.series;
   $("quantiles-card").hidden = !shown.numbers;
+  $("people-card").hidden = !shown.people;
   $("attribute-title").textContent = shown.histogram ? subject(shown.histogram) : state.attribute;
   $("when").textContent = shown.histogram ? periodOf(shown.histogram) : "";
   draw();
@@ -75,6 +78,14 @@ export function show(found, status) {
 
 function drawValues() {
   if (shown.histogram) keepFocus(() => histogram.drawHistogram(shown.histogram, shown.comparison ?? null, actions));
+}
+
+function drawPeople() {
+  drawNumbers("people", shown.people, linesOf(shown.people), state.period, actions.period, true);
+  $("people-hint").textContent = `People ${aboutPeople(shown.people)}, with 95 % intervals.`;
+  $("people-back").replaceChildren(...(shown.people.retention.length ? [retention(shown.people)] : []));
+  const query = usagePath(state.until, state.last).split("?")[1];
+  for (const kind of ["csv", "json"]) $(`people-${kind}`).href = `api/v1/usage${kind === "csv" ? ".csv" : ""}?${query}`;
 }
 
 function drawCross() {
@@ -90,6 +101,7 @@ export function draw() {
   keepFocus(() => {
     if (shown.series) drawCurves(shown.series, actions);
     if (shown.numbers) drawQuantiles(shown.numbers, state.period, actions.period);
+    if (shown.people) drawPeople();
   });
   drawValues();
 }
@@ -120,6 +132,7 @@ export function start(changed, go) {
   on("comparison-png", "click", () => download($("differences"), shown.comparison, "difference", `step-${shown.comparison.before.step}-${shown.comparison.after.step}`));
   on("series-png", "click", () => download($("series"), shown.series, "over time", last(shown.series)));
   on("reports-png", "click", () => download($("reports"), { ...shown.series, estimator: null }, "reports", last(shown.series)));
+  on("people-png", "click", () => download($("people"), { ...shown.people, estimator: null }, "people", last(shown.people)));
   on("quantiles-png", "click", () => download($("quantiles"), shown.numbers, "numbers", last(shown.numbers)));
   new ResizeObserver(() => { if (!fits($("histogram"))) draw(); }).observe($("histogram"));
 }

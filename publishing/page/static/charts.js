@@ -221,16 +221,19 @@ function endLabels(lines, room) {
 const timeAxis = () => axis({ size: 46, space: 60, incrs: increments(), values: (_, ticks, __, ___, increment) => timeLabels(ticks, increment) });
 const tzDate = (second) => (zoneName() === "UTC" ? uPlot.tzDate(new Date(1000 * second), "Etc/UTC") : new Date(1000 * second));
 
-// A logarithmic scale for positive numbers of very different sizes.
-function numberScale(lines) {
+const FROM_ZERO = { range: (_, __, high) => [0, Math.max(1, high) * 1.05] };
+
+// The scale of a line chart: from zero for people, and logarithmic for positive numbers of very different sizes.
+function scaleOf(lines, numbers) {
+  if (!numbers || numbers === "people") return numbers ? FROM_ZERO : {};
   const found = lines.flatMap((line) => [...line.frequencies, ...line.low]).filter((x) => x !== null);
   const [least, most] = [Math.min(...found), Math.max(...found)];
   return least > 0 && most > 20 * least ? { distr: 3 } : {};
 }
 
 // Lines of shares over time, with bands for the intervals. s: seconds (ends of the spans), lines (slot, frequencies, low,
-// high, label). view: [from, to] in seconds. list: the marks. numbers: true if the lines are numbers instead of shares.
-export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
+// high, label). view: [from, to] in seconds. list: the marks. numbers: "numbers" or "people" if the lines are no shares.
+export function lineChart(box, s, { view, zoom, list, read, numbers = null }) {
   const data = [s.seconds];
   const series = [{}];
   const bands = [];
@@ -246,7 +249,7 @@ export function lineChart(box, s, { view, zoom, list, read, numbers = false }) {
   draw(box, {
     tzDate,
     padding: [null, room, null, null],
-    scales: { x: { time: true, range: () => view }, y: numbers ? numberScale(s.lines) : {} },
+    scales: { x: { time: true, range: () => view }, y: scaleOf(s.lines, numbers) },
     axes: [timeAxis(), numbers ? axis({ size: 62 }) : percentAxis()],
     series,
     bands,
@@ -260,7 +263,7 @@ export function stepsChart(box, s, { view, zoom }) {
   const zoomed = zooming(zoom);
   draw(box, {
     tzDate,
-    scales: { x: { time: true, range: () => view }, y: { range: (_, __, high) => [0, Math.max(1, high) * 1.05] } },
+    scales: { x: { time: true, range: () => view }, y: FROM_ZERO },
     axes: [timeAxis(), axis({ size: 62, values: (_, ticks) => ticks.map((n) => (n >= 1e6 ? `${n / 1e6} M` : n >= 1e4 ? `${n / 1e3} k` : n)) })],
     series: [{}, { stroke: colour("accent"), fill: colour("bar"), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8, 60], align: -1 }) }],
     cursor: { drag: zoomed.drag, bind: zoomed.bind, points: { show: false } },

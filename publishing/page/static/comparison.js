@@ -45,11 +45,8 @@ function words(c) {
     if (c.overlap && times) box.append(" The two windows share steps, so the difference is usually smaller than the change of the shares. Choose times that lie a window apart to see the whole change.");
   }
   if (!c.before.complete || !c.after.complete) box.append(" ", element("span", "Incomplete: reports may be missing.", { class: "late" }));
-  const items = clear.slice(0, MOST_LISTED).map((i) => {
-    const item = element("li");
-    item.append(isolated(c.labels[i]), change(c, c.values[i]).replace(/^, \w+ /, ": "), ` (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`);
-    return item;
-  });
+  const items = clear.slice(0, MOST_LISTED)
+    .map((i) => element("li", [isolated(c.labels[i]), change(c, c.values[i]).replace(/^, \w+ /, ": "), ` (${percent(c.before.frequencies[i])} to ${percent(c.after.frequencies[i])})`]));
   if (known) items.push(...Object.entries(c.numbers).map(([name, x]) => element("li", `${capital(named({ name }))}: ${within(x.value, x.low, x.high, true)}${c.true_numbers[name] === undefined ? "" : `, truth ${number(c.true_numbers[name])}`}`)));
   if (clear.length > MOST_LISTED) items.push(element("li", `and ${clear.length - MOST_LISTED} more (see the table)`));
   $("comparison-list").replaceChildren(...items);

@@ -1,9 +1,7 @@
 // The cross table of a pair of attributes, or of cohorts and values: a table whose cells are coloured by their share.
-import { $, capital, element, explained, grouped, percent, plural, range, silence, table } from "./dom.js";
+import { $, capital, element, explained, grouped, percent, plural, shaded, silence, table } from "./dom.js";
 import { linkFiles, state, tableQuery } from "./state.js";
 import { periodOf } from "./times.js";
-
-const STRONGEST = 45; // per cent of the accent colour: the text stays readable in both themes
 
 // For each value of `?table=`: the numbers that the cells show, and the words for them.
 const PARTS = {
@@ -15,19 +13,10 @@ const PARTS = {
 // The choices for the select, once a table is known.
 export const choices = (t) => Object.entries(PARTS).map(([name, part]) => [name, part.words(t)]);
 
-function cell(share, low, high, strongest, true_) {
-  const made = element("td", percent(share, low, high), { class: "number" });
-  const known = share !== null && strongest > 0;
-  if (known) made.style.background = `color-mix(in srgb, var(--accent) ${Math.round((STRONGEST * Math.max(0, Math.min(share, strongest))) / strongest)}%, var(--card))`;
-  if (low !== null) made.append(element("span", range(low, high).slice(0, -2), { class: "ends" }));
-  if (true_ !== null) made.append(element("span", `truth ${percent(true_)}`, { class: "ends" }));
-  return made;
-}
-
 function sum(side, i) {
   const { shares, low, high } = side.shares;
-  const made = element("td", percent(shares[i], low[i], high[i]), { class: "number sum" });
-  if (low[i] !== null) made.append(element("span", range(low[i], high[i]).slice(0, -2), { class: "ends" }));
+  const made = shaded(shares[i], low[i], high[i], Infinity);
+  made.classList.add("sum");
   return made;
 }
 
@@ -62,16 +51,13 @@ export function drawTable(t) {
   tested(t);
   const head = [element("th", `${t.rows.name} ↓ ${t.columns.name} →`, { scope: "col" }), ...t.columns.labels.map((label) => element("th", label, { scope: "col", class: "number" })),
     element("th", "all", { scope: "col", class: "number" })];
-  const rows = t.rows.labels.map((label, i) => {
-    const row = element("tr");
-    row.append(element("th", label, { scope: "row" }), ...t.columns.labels.map((_, j) => {
-      const at = i * n + j;
-      return cell(shares[at], low[at], high[at], strongest, truth && truth[at]);
-    }), sum(t.rows, i));
-    return row;
-  });
-  const last = element("tr");
-  last.append(element("th", "all", { scope: "row" }), ...t.columns.labels.map((_, j) => sum(t.columns, j)), element("td", ""));
+  const rows = t.rows.labels.map((label, i) => element("tr", [element("th", label, { scope: "row" }), ...t.columns.labels.map((_, j) => {
+    const at = i * n + j;
+    const made = shaded(shares[at], low[at], high[at], strongest);
+    if (truth) made.append(element("span", `truth ${percent(truth[at])}`, { class: "ends" }));
+    return made;
+  }), sum(t.rows, i)]));
+  const last = element("tr", [element("th", "all", { scope: "row" }), ...t.columns.labels.map((_, j) => sum(t.columns, j)), element("td")]);
   table($("cross-table"), head, [...rows, last]);
   linkFiles("cross", "table", tableQuery(), t.step);
 }

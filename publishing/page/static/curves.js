@@ -112,11 +112,9 @@ function key(value) {
 
 function drawLegend(s, actions) {
   $("legend").replaceChildren(...s.lines.map((line) => {
-    const item = element("li");
     const remove = element("button", "×", { type: "button", class: "link", "aria-label": `remove ${line.label} from the curves` });
     remove.addEventListener("click", () => actions.toggle(line.value));
-    item.append(key(line.value), isolated(line.label), " ", element("span", "", { class: "now" }), " ", remove);
-    return item;
+    return element("li", [key(line.value), isolated(line.label), " ", element("span", "", { class: "now" }), " ", remove]);
   }));
   $("default-curves").hidden = !state.values;
 }
@@ -149,9 +147,7 @@ function detectable(s) {
 function drawJumps(s) {
   const items = s.changes.map((change, i) => {
     const { moved, interval, at } = jumpText(s.change_labels[i], change);
-    const item = element("li");
-    item.append(state.slots.has(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`);
-    return item;
+    return element("li", [state.slots.has(change.value) ? key(change.value) : element("span", "", { class: "key line" }), `${moved} (${interval}) ${at}`]);
   });
   if (s.span === "filtered" && !items.length) items.push(element("li", `No jump was detected in these steps.${detectable(s)}`));
   $("changes").replaceChildren(...items);

@@ -2,9 +2,10 @@
 
 export const $ = (id) => document.getElementById(id);
 
-export function element(tag, text = "", attributes = {}) {
+// content: a text, an element, or a list of both.
+export function element(tag, content = [], attributes = {}) {
   const made = document.createElement(tag);
-  made.textContent = text;
+  made.append(...[content].flat());
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;
 }
@@ -68,7 +69,7 @@ export function within(x, low, high, signed = false) {
     const shown = Number(end.toFixed(digits));
     return `${shown < 0 ? "−" : signed && shown > 0 ? "+" : ""}${Math.abs(shown).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })}`;
   };
-  return `${write(x)} (${write(low)} to ${write(high)})`;
+  return low === high ? write(x) : `${write(x)} (${write(low)} to ${write(high)})`;
 }
 
 const answers = new Map(); // the API's answers since the last publication, as promises, by path
@@ -98,17 +99,28 @@ export function forget() {
   answers.clear();
 }
 
-export function table(box, head, rows) {
-  const first = element("tr");
-  first.append(...head);
-  const [top, body] = [element("thead"), element("tbody")];
-  top.append(first);
-  body.append(...rows);
-  box.replaceChildren(top, body);
+export const table = (box, head, rows) => box.replaceChildren(element("thead", element("tr", head)), element("tbody", rows));
+
+// A cell with a number and the ends of its interval, such as "+4.5 (−1.2 to +10.3)"; bold if clear.
+export function numberCell(text, clear = false) {
+  const [shown, ...ends] = text.split(" (");
+  return element("td", [element(clear ? "strong" : "span", shown), ...ends.flatMap((end) => [" ", element("span", `(${end}`, { class: "ends" })]),
+    clear ? element("span", ", clear", { class: "sr" }) : ""], { class: "number" });
+}
+
+// A cell with a share and its interval. Its colour grows with the share, up to that of the share `strongest`.
+export function shaded(share, low, high, strongest) {
+  const made = element("td", [percent(share, low, high), low === null ? "" : element("span", range(low, high).slice(0, -2), { class: "ends" })], { class: "number shaded" });
+  const part = Math.max(0, Math.min(1, share / strongest)) || 0;
+  made.style.background = `color-mix(in srgb, var(--accent) ${Math.round(45 * part)}%, var(--card))`; // the text stays readable in both themes
+  return made;
 }
 
 // A button that shows the explanation with the id `why-…` of `index.html`, a popover of the browser.
 export const explained = (text, why) => element("button", text, { type: "button", class: "why", popovertarget: `why-${why}` });
+
+// The head of a column, with an explanation.
+export const heading = (text, why, kind = "") => element("th", explained(text, why), { scope: "col", class: kind });
 
 // Draws. If a button with the keyboard's focus is drawn again, the button at the same place of the same box gets the focus.
 export function keepFocus(draw) {

@@ -2,7 +2,7 @@
 import { crowdText } from "./alerts.js";
 import { barChart, colour, colourOf } from "./charts.js";
 import { change, drawChanges } from "./comparison.js";
-import { $, capital, element, explained, grouped, isolated, percent, plural, points, range, silence, table, TOO_FEW } from "./dom.js";
+import { $, capital, element, explained, grouped, heading, isolated, percent, plural, points, range, silence, table, TOO_FEW } from "./dom.js";
 import { about, asked, histogramQuery, linkFiles, order, shownValues, state, subject } from "./state.js";
 import { periodOf } from "./times.js";
 
@@ -159,17 +159,11 @@ function read(i) {
 // The table of the values shown, in the chart's order.
 export function drawNumbers() {
   const h = shown;
-  const heading = (text, why) => {
-    const cell = element("th", "", { scope: "col", class: "number" });
-    cell.append(explained(text, why));
-    return cell;
-  };
-  const head = [element("th", "Value", { scope: "col" }), heading("Share", "interval"), heading("Standard error", "error"), heading("From", "interval"), heading("To", "interval"),
-    ...(h.truth ? [heading("Truth", "truth")] : []),
-    ...(compared ? [heading("Difference", "difference"), heading("From", "ends"), heading("To", "ends"), heading("Clear", "clear")] : [])];
+  const heads = [["Share", "interval"], ["Standard error", "error"], ["From", "interval"], ["To", "interval"], ...(h.truth ? [["Truth", "truth"]] : []),
+    ...(compared ? [["Difference", "difference"], ["From", "ends"], ["To", "ends"], ["Clear", "clear"]] : [])];
+  const head = [element("th", "Value", { scope: "col" }), ...heads.map(([text, why]) => heading(text, why, "number"))];
   const at = new Map((compared?.values ?? []).map((value, i) => [value, i]));
   const made = rows.kept.slice(0, MOST_ROWS).map((i) => {
-    const row = element("tr");
     const ends = [h.low[i], h.high[i]];
     const numbers = [percent(h.frequencies[i], ...ends), percent(h.standard_errors[i]), ...ends.map((x) => percent(x, ...ends)), ...(h.truth ? [percent(h.truth[i])] : [])];
     if (compared) {
@@ -177,15 +171,10 @@ export function drawNumbers() {
       const size = c.differences[j] ?? 0;
       numbers.push(...[c.differences[j], c.low[j], c.high[j]].map((x) => (x === null || x === undefined ? "–" : points(x, size))), (c.differences[j] ?? null) === null ? "–" : c.clear[j] ? "yes" : "no");
     }
-    const label = element("th", "", { scope: "row" });
-    label.append(isolated(h.labels[i]));
-    row.append(label, ...numbers.map((text) => element("td", text, { class: "number" })));
-    return row;
+    return element("tr", [element("th", isolated(h.labels[i]), { scope: "row" }), ...numbers.map((text) => element("td", text, { class: "number" }))]);
   });
   if (rows.kept.length > MOST_ROWS) {
-    const rest = element("tr");
-    rest.append(element("td", `and ${grouped(rows.kept.length - MOST_ROWS)} more: find a value above, or download the CSV.`, { colspan: head.length }));
-    made.push(rest);
+    made.push(element("tr", element("td", `and ${grouped(rows.kept.length - MOST_ROWS)} more: find a value above, or download the CSV.`, { colspan: head.length })));
   }
   table($("values"), head, made);
 }

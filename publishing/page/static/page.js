@@ -4,7 +4,7 @@ import { $, element, forget, get, keepFocus, plural, tags } from "./dom.js";
 import { drawOverview } from "./overview.js";
 import { offerPeriod, startPeriod } from "./period.js";
 import { drawBand, drawOperators } from "./privacy.js";
-import { address, compareWith, flush, followLatest, overviewPath, readAddress, state, writeAddress } from "./state.js";
+import { address, compareWith, flush, followLatest, overviewPath, readAddress, state, usagePath, writeAddress } from "./state.js";
 import { duration, moment, opens, period, useSurvey, zoneName } from "./times.js";
 
 const POLL_MS = 2000;
@@ -90,6 +90,9 @@ function missing(step) {
   return `There is no estimate of step ${step}${step > state.latest ? " yet" : `: the estimates begin at ${moment(opens(state.first))}`}.`;
 }
 
+// An answer, or the error of an answer that does not exist.
+const perhaps = (path) => get(path).catch((error) => { if (![404, 422].includes(error.status)) throw error; return error; });
+
 const statusPath = () => `api/v1/status?span=${state.span}`;
 
 async function update() {
@@ -101,9 +104,10 @@ async function update() {
   followLatest();
   await early;
   const known = state.latest !== null && missing(state.step) === null;
-  const [answers, of] = await Promise.all([
+  const [answers, of, people] = await Promise.all([
     attribute === null ? null : load().then(() => attribute === state.attribute && one.ask(known)),
-    known ? get(overviewPath()).catch((error) => { if (![404, 422].includes(error.status)) throw error; return error; }) : null,
+    known ? perhaps(overviewPath()) : null,
+    known && attribute === null && state.survey.attributes.some(({ recipe }) => recipe) ? perhaps(usagePath(state.step)) : null,
   ]);
   if (attribute !== state.attribute) return; // another refresh follows
   status = found;
@@ -117,7 +121,7 @@ async function update() {
   $("waiting").hidden = state.latest !== null;
 
   if (attribute !== null) one.show(answers.found, status);
-  else if (overview) keepFocus(() => drawOverview(overview, go));
+  else if (overview) keepFocus(() => drawOverview(overview, people instanceof Error ? null : people, go));
   keepFocus(() => drawOperators(status));
   connected = true;
   tick();
@@ -227,7 +231,8 @@ async function start() {
   startControls();
   readState();
   await refresh();
-  seen = tags.get(statusPath());
+  const [latest, of] = [statusPath(), overviewPath()].map((path) => tags.get(path));
+  seen = latest === of ? latest : null; // a step may have ended between the two answers
   return setTimeout(poll, POLL_MS);
 }
 

@@ -1,5 +1,5 @@
 // Privacy: the band below all views with three bars, the owner's words and the label, and the levels of one attribute.
-import { $, bound, capital, chance, element, explained, grouped, guess, nats, plural, table } from "./dom.js";
+import { $, bound, capital, chance, element, grouped, guess, heading, nats, plural, table } from "./dom.js";
 import { asked, state } from "./state.js";
 import { duration } from "./times.js";
 
@@ -8,46 +8,29 @@ export function drawBand() {
   const { label, purpose, owner, contact, description, fingerprint, name, relay, step_seconds: seconds, window_steps: steps } = state.survey;
   $("band").hidden = false;
   const [blind, one, same, any] = label.chances;
-  $("chances").replaceChildren(...[blind, one, any.chance > same.chance ? any : same].map(({ heading, chance: size, text }) => {
-    const item = element("li");
+  $("chances").replaceChildren(...[blind, one, any.chance > same.chance ? any : same].map(({ heading: what, chance: size, text }) => {
     const fill = element("span", "", { class: "fill" });
     fill.style.width = `${100 * size}%`;
-    const bar = element("span", "", { class: "bar" });
-    bar.append(fill);
-    item.append(element("span", capital(heading)), bar, element("strong", text));
-    return item;
+    return element("li", [element("span", capital(what)), element("span", fill, { class: "bar" }), element("strong", text)]);
   }));
   const stored = label.lines.find((line) => line.name === "stored").text;
   $("facts").replaceChildren(...terms([["About", description], ["Purpose", purpose], ["Owner", owner], ["Contact", contact], ["Stored", stored]]));
-  $("label-lines").replaceChildren(...terms(label.lines.map(({ heading, text }) => [heading, text])));
+  $("label-lines").replaceChildren(...terms(label.lines.map((line) => [line.heading, line.text])));
   $("technical").textContent = `Survey ${name}, fingerprint ${fingerprint}. Steps of ${duration(1000 * seconds)}, windows of ${plural(steps, "step")}.${relay ? " Devices send through a relay." : ""}`;
 }
 
 const terms = (pairs) => pairs.filter(([, text]) => text).flatMap(([name, text]) => [element("dt", name), element("dd", text, { dir: "auto" })]);
 
 function cell(chances, key, loss, exact, name) {
-  const made = element("td", "", { "data-name": name });
-  made.append(element("strong", guess(chances, key)), " ");
-  if (state.survey.attributes.length > 1) made.append(element("span", `whole device: ${guess(chances, `${key}_device`)}`, { class: "name" }), " ");
-  made.append(element("span", `${exact ? "" : "≤ "}${nats(chances[loss])}`, { class: "name" }));
-  return made;
+  const whole = state.survey.attributes.length > 1 ? [element("span", `whole device: ${guess(chances, `${key}_device`)}`, { class: "name" }), " "] : [];
+  return element("td", [element("strong", guess(chances, key)), " ", ...whole, element("span", `${exact ? "" : "≤ "}${nats(chances[loss])}`, { class: "name" })], { "data-name": name });
 }
 
-function levelRow([name, { now, year }]) {
-  const row = element("tr");
-  const head = element("th", name, { scope: "row" });
-  head.append(element("span", `after ${plural(now.t, "report")}`, { class: "name" }));
-  row.append(head,
-    cell(now, "guess", "eps_t", true, "unchanged, now"), cell(year, "guess", "eps_t", true, "unchanged, in a year"),
-    cell(now, "guess_any_values", "eps_sequence", now.eps_sequence_exact, "changing, now"), cell(year, "guess_any_values", "eps_sequence", year.eps_sequence_exact, "changing, in a year"));
-  return row;
-}
-
-function heading(text, why) {
-  const made = element("th", "", { scope: "col" });
-  made.append(explained(text, why));
-  return made;
-}
+const levelRow = ([name, { now, year }]) => element("tr", [
+  element("th", [name, element("span", `after ${plural(now.t, "report")}`, { class: "name" })], { scope: "row" }),
+  cell(now, "guess", "eps_t", true, "unchanged, now"), cell(year, "guess", "eps_t", true, "unchanged, in a year"),
+  cell(now, "guess_any_values", "eps_sequence", now.eps_sequence_exact, "changing, now"), cell(year, "guess_any_values", "eps_sequence", year.eps_sequence_exact, "changing, in a year"),
+]);
 
 // The levels of the chosen attribute. `overview`: its part of the status; undefined before the first estimate.
 export function drawLevels(overview) {
@@ -82,11 +65,8 @@ function behindRelay(crowd, levels) {
 
 // The rejected envelopes by reason, and how much of a step one client has sent at most (null if the page's process has no gateway).
 export function drawOperators({ rejected, largest_client: share }) {
-  const found = Object.entries(rejected).filter(([, n]) => n > 0).map(([reason, n]) => {
-    const row = element("tr");
-    row.append(element("td", reason), element("td", grouped(n), { class: "number" }));
-    return row;
-  });
+  const found = Object.entries(rejected).filter(([, n]) => n > 0)
+    .map(([reason, n]) => element("tr", [element("td", reason), element("td", grouped(n), { class: "number" })]));
   $("rejected-title").hidden = !found.length;
   if (found.length) table($("rejected"), [element("th", "Reason", { scope: "col" }), element("th", "Envelopes", { scope: "col", class: "number" })], found);
   else $("rejected").replaceChildren(element("caption", "No envelope was rejected."));

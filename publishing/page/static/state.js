@@ -31,8 +31,9 @@ export const length = () => (state.span === "window" ? state.survey.window_steps
 // The earlier step of the comparison; null if cohorts are compared, and if there is no estimate of it.
 export function earlier() {
   if (state.against !== null || state.step === null) return null;
-  const step = state.before ?? state.step - (state.ago ?? length());
-  return step >= state.first && step <= state.latest && step !== state.step ? step : null;
+  const chosen = state.before ?? (state.ago && state.step - state.ago);
+  const step = chosen ?? state.step - length();
+  return step >= (chosen === null ? Math.max(state.first, length() - 1) : state.first) && step <= state.latest && step !== state.step ? step : null;
 }
 const ofCounts = () => (state.cohort === null ? asked().estimators : asked().estimators.filter((name) => name !== "joint").slice(0, 1));
 const filters = () => state.survey.estimators.filter(({ spans: has }) => has.includes("filtered")).map(({ name }) => name);
@@ -189,6 +190,9 @@ export function overviewPath() {
   if (state.attribute === null && state.find.trim()) made.set("find", state.find.trim());
   return `api/v1/overview?${made}`;
 }
+
+// The people who use the application, in steps up to `step`.
+export const usagePath = (step, last = 52) => `api/v1/usage?last=${Math.min(last, 1000)}${state.follow ? "" : `&step=${step}`}`;
 
 // A query about the attribute; parameters without a value are left out.
 function query({ step = state.step, top = null, ...parameters }) {

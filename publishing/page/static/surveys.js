@@ -21,9 +21,8 @@ try { // the theme that was chosen on the page of a survey
 } catch { /* without storage: the system's theme */ }
 
 function row(survey) {
-  const name = element("th", "", { scope: "row" });
-  name.append(element("a", survey.title ?? survey.name, { href: survey.path }));
-  if (survey.title !== null) name.append(" ", element("span", survey.name, { class: "name" }));
+  const name = [element("a", survey.title ?? survey.name, { href: survey.path })];
+  if (survey.title !== null) name.push(" ", element("span", survey.name, { class: "name" }));
   const when = element("td", "no estimate yet");
   let numbers = ["", "", "", ""];
   if (survey.end_ms !== null) {
@@ -31,13 +30,10 @@ function row(survey) {
     when.replaceChildren(`${ended} UTC `, element("span", `step ${survey.latest_step}`, { class: "name" }));
     numbers = [grouped(survey.reports), grouped(survey.people_at_least), nats(survey.eps_t), nats(survey.eps_sequence)];
   }
-  const warnings = element("td");
   const texts = survey.alerts.map(({ kind, attribute }) => `${attribute === null ? "" : `${attribute}: `}${TEXTS[kind]}`);
   const more = texts.length > MOST_ALERTS ? [`${texts.length - MOST_ALERTS} more`] : [];
-  warnings.append(...[...texts.slice(0, MOST_ALERTS), ...more].map((text) => element("span", text, { class: "warning" })));
-  const made = element("tr");
-  made.append(name, when, ...numbers.map((number) => element("td", number, { class: "number" })), warnings);
-  return made;
+  const warnings = [...texts.slice(0, MOST_ALERTS), ...more].map((text) => element("span", text, { class: "warning" }));
+  return element("tr", [element("th", name, { scope: "row" }), when, ...numbers.map((number) => element("td", number, { class: "number" })), element("td", warnings)]);
 }
 
 // Replaces the sentence and the rows. The scrolled region stays, and so does the focus.

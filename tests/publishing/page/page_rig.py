@@ -84,11 +84,11 @@ def written(estimate: Estimate, value: int) -> str:
     return percent(estimate.frequencies[value], low[value], high[value]).partition(",")[0]
 
 
-def shoot(page: Page, name: str) -> None:
+def shoot(of: Page | Locator, name: str) -> None:
     if SHOTS:
-        picture = f"{SHOTS}/{name}.png"
-        page.screenshot(path=picture, full_page=True)
-        shrink(Path(picture))
+        picture = Path(SHOTS) / f"{name}.png"
+        (of.locator("html") if isinstance(of, Page) else of).screenshot(path=picture)
+        shrink(picture)
 
 
 def many(k: int, attributes: int, steps: int) -> tuple[Survey, MemoryResults]:

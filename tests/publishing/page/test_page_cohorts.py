@@ -62,17 +62,17 @@ def test_two_cohorts_are_compared(url: str, open_page: OpenPage) -> None:
     page.select_option("#against", label=f"vs version {OLD}")
     expect(page.locator("#comparison-title")).to_have_text("Difference, in percentage points")
     said = page.locator("#comparison-summary").inner_text()
-    assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 01:00–03:00 UTC (step 2), empirical Bayes (default). ")
+    assert said.startswith("Version 1.1 minus 1.0, 5 Jan 2026, 02:00–04:00 UTC (step 3), empirical Bayes (default). ")
     row = page.locator("#values tbody tr").first.inner_text().replace("−", "-").split("\t")
     new, old = (rig.published("screen", "window", rig.STEPS - 1, cohort).estimators["eb"].estimate() for cohort in (NEW, OLD))
     assert row[1] == written(new, 0)
     assert float(row[5]) == pytest.approx(100 * (new.frequencies[0] - old.frequencies[0]), abs=0.06)
     with page.expect_download() as download:
         page.locator("#comparison-csv").click()
-    assert download.value.suggested_filename == "versions-screen-1.1_minus_1.0-comparison-window-eb-step-2-2.csv"
+    assert download.value.suggested_filename == "versions-screen-1.1_minus_1.0-comparison-window-eb-step-3-3.csv"
     with page.expect_download() as download:
         page.locator("#comparison-png").click()
-    assert download.value.suggested_filename == "versions-screen-1.1-window-difference-step-2-2.png"
+    assert download.value.suggested_filename == "versions-screen-1.1-window-difference-step-3-3.png"
     address = wait_for_address(page, lambda found: "against" in found)
     assert (address["against"], "before" in address) == (OLD, False)
     other = open_page(page.url)

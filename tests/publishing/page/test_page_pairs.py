@@ -1,12 +1,10 @@
 """The page shows cross tables of pairs, and of cohorts and values: three kinds of shares, and a link that keeps the choice."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from lab.pictures import shrink
 from ldpstream.publishing.answers.sentences import percent
 from ldpstream.publishing.estimates.cross_table import CrossTable, TableShares
 from ldpstream.publishing.estimates.publication import Publication
@@ -14,7 +12,7 @@ from ldpstream.services.demo import Demo
 from tests.pair_survey import pair_survey
 from tests.publishing import cohort_rig as rig
 
-from .page_rig import SHOTS, OpenPage, demo_page, served
+from .page_rig import OpenPage, demo_page, served, shoot
 from .test_page_accessibility import findings
 from .test_page_links import parameters, shown, wait_for_address
 
@@ -76,9 +74,7 @@ def test_the_cross_table_and_its_link(url: str, open_page: OpenPage, demo: Demo)
     assert other.locator("#cross-table").inner_text() == page.locator("#cross-table").inner_text()
     assert shown(other) == shown(page)
     assert findings(other) == []
-    if SHOTS:
-        other.locator("#cross").screenshot(path=f"{SHOTS}/pairs.png")
-        shrink(Path(SHOTS) / "pairs.png")
+    shoot(other.locator("#cross"), "pairs")
     query = parameters(page.locator("#cross-csv").get_attribute("href") or "")
     assert (query["span"], query["step"]) == ("window", "2")
     page.select_option("#cross-part", label="within each zone")

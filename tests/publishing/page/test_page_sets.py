@@ -1,30 +1,22 @@
 """The page shows a question with several answers: shares that do not sum to 100 %, and the mean number of values."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from lab.pictures import shrink
-from ldpstream.services.demo import Demo
 from tests.publishing import cohort_rig as rig
 from tests.set_survey import MODE, set_survey
 
-from .page_rig import SHOTS, OpenPage, choose_span, demo_page, unfold
+from .page_rig import OpenPage, choose_span, demo_page, shoot, unfold
 from .test_page_accessibility import findings
 
 SURVEY = set_survey(MODE, window_steps=3, lateness_steps=1)
 
 
 @pytest.fixture(scope="module")
-def demo() -> Demo:
-    return rig.demo_of(SURVEY, 20_000, 3)
-
-
-@pytest.fixture(scope="module")
-def url(demo: Demo) -> Iterator[str]:
-    with demo_page(SURVEY, demo) as address:
+def url() -> Iterator[str]:
+    with demo_page(SURVEY, rig.demo_of(SURVEY, 20_000, 3)) as address:
         yield address
 
 
@@ -42,9 +34,7 @@ def test_the_histogram_has_all_answers_and_the_numbers_of_answers(url: str, open
     expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
     expect(page.locator("#privacy-line")).to_contain_text("without a report, a guess is right with a chance of 50.0 %")
     assert findings(page) == []
-    if SHOTS:
-        page.locator("#estimate").screenshot(path=f"{SHOTS}/sets.png")
-        shrink(Path(SHOTS) / "sets.png")
+    shoot(page.locator("#estimate"), "sets")
     choose_span(page, "filtered")
     expect(page.locator("#quantiles-legend li")).to_contain_text("mean number of values 1.")
     page.select_option("#attribute", "mode")
