@@ -42,6 +42,7 @@ from panel_shapes import (
     promises,
     recoveries,
     reports,
+    with_ends,
 )
 
 from ldpstream.publishing.estimates.catalogue import ESTIMATORS
@@ -135,6 +136,16 @@ POPULATION = (
            (f"max by (percentile) (ldpstream_quantile_low{SPAN})", "p{{percentile}} from"),
            (f"max by (percentile) (ldpstream_quantile_high{SPAN})", "p{{percentile}} to")), 24, 10,
           empty="no numbers: this attribute has neither bins nor ordered numbers"),
+    Panel(with_ends, "People who use the application", "In the latest step, with intervals of 95 % where noise adds to them.",
+          "locale",
+          ((f"max by (period) (ldpstream_people{LEVELS})", "{{period}}"),
+           (f"max by (period) (ldpstream_people_low{LEVELS})", "{{period}} from"),
+           (f"max by (period) (ldpstream_people_high{LEVELS})", "{{period}} to")), empty="this survey counts no use"),
+    Panel(with_ends, "New people who came back",
+          "After so many steps, of the latest new people of whom this is known, with intervals of 95 %.", "percentunit",
+          ((f"max by (steps) (ldpstream_returned_ratio{LEVELS})", "after {{steps}}"),
+           (f"max by (steps) (ldpstream_returned_ratio_low{LEVELS})", "after {{steps}} from"),
+           (f"max by (steps) (ldpstream_returned_ratio_high{LEVELS})", "after {{steps}} to")), empty="too few people to tell"),
     Panel(counts, "Reports behind the estimate", "In the step, and in the sliding window.", "locale",
           ((f"max by (span) (ldpstream_estimate_reports{COUNTED})", "{{span}}"),), 8),
     Panel(p_values, "Significance of differences (p-value)",

@@ -38,6 +38,18 @@ def counts() -> timeseries.Panel:
     return lines().min(0).axis_soft_max(0.1)
 
 
+def with_ends() -> timeseries.Panel:
+    """Lines, of people or of those who came back after so many steps. Their intervals are dashed lines in the same colours."""
+    dashed = DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": [4, 6]})
+    hidden = DynamicConfigValue("custom.hideFrom", {"legend": True, "tooltip": False, "viz": False})
+    made = counts().override_by_regexp("/ (from|to)$/", [dashed, hidden])
+    for begin, colour in (("day|after 1", "blue"), ("step|after 2", "orange"), (r"\d+ steps|after 3", "green")):
+        made = made.override_by_regexp(
+            rf"/^({begin})\b/", [DynamicConfigValue("color", {"mode": "fixed", "fixedColor": colour})]
+        )
+    return made
+
+
 def late() -> timeseries.Panel:
     return lines().min(0).axis_soft_max(150)  # shows the threshold
 
