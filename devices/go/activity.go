@@ -1,6 +1,7 @@
 package device
 
 import (
+	"maps"
 	"time"
 
 	"ldpstream/device/internal/fault"
@@ -82,7 +83,7 @@ func (a *Activity) record(event string, durationMs int64) error {
 //
 // The errors are those of [Device.Answer]; also [ErrValue] for a value of an attribute with a recipe.
 func (a *Activity) Answer(device *Device, values Values) (map[string][]byte, error) {
-	all, step, err := a.values(device, values)
+	all, step, err := a.given(device, values)
 	if err != nil || step < 0 {
 		return nil, err
 	}
@@ -91,32 +92,39 @@ func (a *Activity) Answer(device *Device, values Values) (map[string][]byte, err
 
 // Preview returns what [Activity.Answer] would make and send now: see [Device.Preview]. The errors are those of [Activity.Answer].
 func (a *Activity) Preview(device *Device, values Values) ([]Preview, error) {
-	all, step, err := a.values(device, values)
+	all, step, err := a.given(device, values)
 	if err != nil || step < 0 {
 		return nil, err
 	}
 	return device.PreviewAt(all, step)
 }
 
-// values returns all values at the present step, which is negative before the survey's start.
-func (a *Activity) values(device *Device, values Values) (all Values, step int64, err error) {
+// given returns all values at the present step, which is negative before the survey's start.
+func (a *Activity) given(device *Device, values Values) (all Values, step int64, err error) {
 	for _, asked := range device.survey.Attributes() {
 		if _, given := values[asked.Name]; given && asked.HasRecipe {
 			return nil, 0, fault.New(fault.Value, "%q has a recipe: give no value, since the device computes it", asked.Name)
 		}
 	}
+	all, step = maps.Clone(values), device.survey.StepAt(a.clock())
+	if all == nil {
+		all = Values{}
+	}
+	computed, err := a.Values(device.survey, step)
+	for name, value := range computed {
+		all[name] = value
+	}
+	return all, step, err
+}
+
+// Values returns the values of the attributes with a recipe at a step, by name; none for a step without use of the application.
+// The errors are those of [OpenActivity].
+func (a *Activity) Values(survey *Survey, step int64) (map[string]float64, error) {
 	log, err := a.log()
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	all, step = Values{}, device.survey.StepAt(a.clock())
-	for name, value := range values {
-		all[name] = value
-	}
-	for name, value := range log.Values(device.survey.inner, step) {
-		all[name] = value
-	}
-	return all, step, nil
+	return log.Values(survey.inner, step), nil
 }
 
 // Forget erases the log permanently. The errors are those of [OpenActivity].

@@ -211,12 +211,12 @@ func TestRecipes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		log, err := activity.log()
-		if err != nil {
-			t.Fatal(err)
-		}
 		for _, step := range one.Steps {
-			values, indices := log.Values(survey.inner, step.Step), map[string]int64{}
+			values, err := activity.Values(survey, step.Step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			indices := map[string]int64{}
 			for _, a := range survey.inner.Text.Attribute {
 				if value, has := values[a.Name]; has {
 					if indices[a.Name], err = a.Index(value); err != nil {

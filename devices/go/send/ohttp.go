@@ -96,30 +96,31 @@ func (e *exchange) open(capsule []byte) ([]byte, error) {
 	if len(capsule) < nonceBytes {
 		return nil, errForeign
 	}
-	salt := append(append([]byte{}, e.encapsulated...), capsule[:nonceBytes]...)
-	prk, err := hkdf.Extract(sha256.New, e.secret, salt)
+	aead, number, err := e.cipher(capsule[:nonceBytes])
 	if err != nil {
 		return nil, err
+	}
+	return aead.Open(nil, number, capsule[nonceBytes:], nil)
+}
+
+// cipher returns the cipher of the answer with a nonce, and the cipher's own nonce.
+func (e *exchange) cipher(nonce []byte) (aead cipher.AEAD, number []byte, err error) {
+	salt := append(append([]byte{}, e.encapsulated...), nonce...)
+	prk, err := hkdf.Extract(sha256.New, e.secret, salt)
+	if err != nil {
+		return nil, nil, err
 	}
 	key, err := hkdf.Expand(sha256.New, prk, "key", 16)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	nonce, err := hkdf.Expand(sha256.New, prk, "nonce", 12)
-	if err != nil {
-		return nil, err
+	if number, err = hkdf.Expand(sha256.New, prk, "nonce", 12); err != nil {
+		return nil, nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		return nil, err
-	}
-	opened, err := aead.Open(nil, nonce, capsule[nonceBytes:], nil)
-	if err != nil {
-		return nil, errForeign
-	}
-	return opened, nil
+	aead, err = cipher.NewGCM(block)
+	return aead, number, err
 }
