@@ -57,7 +57,6 @@ class MemoryLog:
     Args:
         loop: the event loop, whose time is the log's time.
         source: the random source of the delays.
-        partitions: number of partitions.
 
     Attributes:
         records: by partition and offset.
@@ -75,14 +74,14 @@ class MemoryLog:
         moved: called when the log may have something to read.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random, partitions: int = PARTITIONS) -> None:
-        self._loop, self._random, self._partitions = loop, source, partitions
-        self.records: list[list[Entry]] = [[] for _ in range(partitions)]
-        self.history: list[list[Record]] = [[] for _ in range(partitions)]
+    def __init__(self, loop: asyncio.AbstractEventLoop, source: random.Random) -> None:
+        self._loop, self._random = loop, source
+        self.records: list[list[Entry]] = [[] for _ in range(PARTITIONS)]
+        self.history: list[list[Record]] = [[] for _ in range(PARTITIONS)]
         self.lost = False
-        self.shortest = [MAX_MS] * partitions
+        self.shortest = [MAX_MS] * PARTITIONS
         self._remade = 0
-        self.begins = [0] * partitions
+        self.begins = [0] * PARTITIONS
         self._keys = 0
         self.group: dict[int, int] = {}
         self.ahead_ms, self.behind_ms, self.agents_behind_ms, self.estimators_ahead_ms = 0, 0, 0, 0
@@ -108,7 +107,7 @@ class MemoryLog:
     def append(self, partition: int, value: bytes | None, key: bytes = b"") -> None:
         """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
-            partition %= self._partitions
+            partition %= PARTITIONS
             offset, appended_ms = len(self.records[partition]), self.now_ms() - self.behind_ms
             if value is None:
                 self.records[partition].append(control := Control(offset, appended_ms))
@@ -143,7 +142,7 @@ class MemoryLog:
 
     def repeat(self, partition: int, n: int, back: int) -> None:
         """Appends n earlier records again: those before the last `back` records."""
-        log = self.records[partition % self._partitions]
+        log = self.records[partition % PARTITIONS]
         for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
             if isinstance(record, Record):
                 self.append(partition, record.value, record.key)
@@ -176,8 +175,7 @@ class MemoryLog:
 
     def make_anew(self) -> None:
         """Deletes the topic and creates it again."""
-        n = self._partitions
-        self.records, self.begins, self.shortest = [[] for _ in range(n)], [0] * n, [MAX_MS] * n
+        self.records, self.begins, self.shortest = [[] for _ in range(PARTITIONS)], [0] * PARTITIONS, [MAX_MS] * PARTITIONS
         self._remade += 1
         self.lost = True
         self.ahead_ms += 1000
@@ -243,7 +241,7 @@ class MemoryLog:
 
     def earliest_ms(self) -> int | None:
         self._check_reachable()
-        firsts = [self._first(partition, 0) for partition in range(self._partitions)]
+        firsts = [self._first(partition, 0) for partition in range(PARTITIONS)]
         return min((first.appended_ms for first in firsts if first is not None), default=None)
 
     def _first(self, partition: int, time_ms: int) -> Found | None:

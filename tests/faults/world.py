@@ -33,14 +33,11 @@ class World:
     Args:
         seed: determines everything that a list does not fix: delays, lengths of chunks, order of agents.
         code: the code under test.
-        partitions: number of the log's partitions.
-        max_agents: an agent is added only if fewer agents are alive.
     """
 
-    def __init__(self, seed: int, code: Code, partitions: int = PARTITIONS, max_agents: int = MAX_AGENTS) -> None:
+    def __init__(self, seed: int, code: Code) -> None:
         self.random, self.code, self.loop = random.Random(seed), code, VirtualLoop()
-        self._partitions, self._max_agents = partitions, max_agents
-        self.log = MemoryLog(self.loop, self.random, partitions)
+        self.log = MemoryLog(self.loop, self.random)
         self.redis = MemoryRedis(code.store(SURVEY), self.loop, self.random)
         self.done = self.redis.done
         self.topic = MemoryTopic(self.log.now_ms)
@@ -148,7 +145,7 @@ class World:
             case op.KillEstimator(estimator):
                 self._kill_estimator(estimator)
             case op.AddAgent():
-                if len(self._living) < self._max_agents:
+                if len(self._living) < MAX_AGENTS:
                     self._add()
             case op.Rebalance(turn):
                 self._turn = turn
@@ -176,12 +173,12 @@ class World:
             case op.Marker(partition):
                 log.append(partition, None)
             case op.Expire(partition, n, blind):
-                partition %= self._partitions
+                partition %= PARTITIONS
                 log.expire(partition, n, None if blind else self.redis.store.positions().get(partition, 0))
             case op.Remove(partition, n, back):
-                log.remove(partition % self._partitions, n, back)
+                log.remove(partition % PARTITIONS, n, back)
             case op.LoseEnd(partition, n, more, seed):
-                self._lose_end(partition % self._partitions, n, more, seed)
+                self._lose_end(partition % PARTITIONS, n, more, seed)
             case op.MakeAnew():
                 heads = self.redis.store.heads()
                 if not self.redis.lost and all(p in heads for p, records in enumerate(log.records) if records):
@@ -282,7 +279,7 @@ class World:
         self.done["rebalances"] += 1
         members = [agent for agent in self._living if not agent.zombie and not agent.leaving]
         self.random.shuffle(members)
-        giving_up = {agent: agent.spawn(agent.counting.revoke(list(range(self._partitions)))) for agent in members}
+        giving_up = {agent: agent.spawn(agent.counting.revoke(list(range(PARTITIONS)))) for agent in members}
         if giving_up:
             await asyncio.wait(giving_up.values(), timeout=REVOKED_S)
         for task in giving_up.values():
@@ -290,7 +287,7 @@ class World:
                 task.add_done_callback(lambda _: self.regroup.set())
         ready = [a for a, task in giving_up.items() if task.done() and a.alive and not a.leaving and not a.zombie]
         for i, agent in enumerate(ready):
-            agent.assigned([p for p in range(self._partitions) if (p + self._turn) % len(ready) == i])
+            agent.assigned([p for p in range(PARTITIONS) if (p + self._turn) % len(ready) == i])
 
     # ---- the estimator
 
