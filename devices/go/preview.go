@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ldpstream/device/internal/state"
+	"ldpstream/device/internal/survey"
 )
 
 const mostJournal = 200
@@ -151,7 +152,7 @@ func (d *Device) Journal() (journal []Left, err error) {
 
 // String returns the report's bytes by their parts, and what each part can reveal.
 func (p Preview) String() string {
-	head := fmt.Sprintf("%s, step %d: ", p.Attribute, p.Step)
+	head := fmt.Sprintf("%s, step %d: ", survey.Shown(p.Attribute), p.Step)
 	if p.Envelope == nil {
 		return fmt.Sprintf("%snothing leaves (%s).", head, p.Silence)
 	}

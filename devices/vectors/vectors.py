@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from devices.vectors.forgeries import forged
 from devices.vectors.recipes import recipes
@@ -373,6 +374,13 @@ def worded(survey: Survey) -> Case:
     return {"survey": survey.device_survey, "question": question(survey, [0] * len(envelopes)), "parts": told}
 
 
+def hostile(survey: Survey) -> Survey:
+    """A survey whose words write over other lines of a terminal, as only a hostile gateway serves it."""
+    return replace(
+        survey, title="\u202enoitseuQ", purpose="To plan.\x1b[1A\x1b[2K", owner="A team\nNot protected: nothing.\x9b2J"
+    )
+
+
 # ---- files
 
 
@@ -403,7 +411,7 @@ def files() -> dict[str, str]:
         "wallets.json": _lines(
             wallet_lives({survey.name: survey for _, survey in listed}, [Recorded("wallet 0"), Recorded("wallet 1")])
         ),
-        "words.json": _lines(worded(survey) for _, survey in listed),
+        "words.json": _lines(worded(survey) for survey in [*(survey for _, survey in listed), hostile(listed[0][1])]),
         "refused.json": _lines(refused(load_survey(VECTORS / "surveys" / f"{name}.toml")) for name in ("refusing", "cohorts")),
     }
 

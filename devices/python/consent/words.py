@@ -6,6 +6,7 @@ holds even if the answers to the other questions are hints.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,6 +26,7 @@ STOP: Final = (
     " histograms."
 )
 SAME: Final = "the same for all participants"
+_UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # a gateway could write over other lines
 _UNITS: Final = ((86_400, "day"), (3600, "hour"), (60, "minute"))
 
 
@@ -46,7 +48,7 @@ def question(survey: Survey, levels: Sequence[int]) -> str:
     lines = [survey.title or survey.name, survey.description, f"Purpose: {survey.purpose or 'not stated.'}"]
     lines += [f"Asked by: {owner or 'not stated.'}", f"Questions: {', '.join(a.name for a in survey.attributes)}.", DRAWN]
     lines += [*guesses, NOT_PROTECTED, f"Kept: the service shows the histograms for {kept}. Copies can stay longer.", STOP]
-    return "\n".join(line for line in lines if line)
+    return "\n".join(_UNSEEN.sub(" ", line) for line in lines if line)
 
 
 def explained(survey: Survey, envelope: bytes) -> list[tuple[bytes, str]]:
@@ -65,7 +67,7 @@ def explained(survey: Survey, envelope: bytes) -> list[tuple[bytes, str]]:
         f"a random answer: a {_guess(asked)} is right for at most {_people(asked, [one])}, without it {_people(asked)}",
     ]
     data = [msgspec.msgpack.encode(value) for value in fields]
-    return [(envelope[:1], f"the form: {SAME}"), *zip(data, said, strict=True)]
+    return [(envelope[:1], f"the form: {SAME}"), *zip(data, (_UNSEEN.sub(" ", line) for line in said), strict=True)]
 
 
 def _one(survey: Survey, attribute: int, level: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ export const NOT_PROTECTED =
   " If an answer changes, or your storage is deleted, reports can reveal more.";
 export const STOP = "You can stop at any time. Then this device sends nothing more, and erases what it keeps. Reports that it sent stay in the histograms.";
 const SAME = "the same for all participants";
+const UNSEEN = /[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/g; // a gateway could write over other lines of a terminal
 const UNITS: readonly [number, string][] = [
   [86_400, "day"],
   [3600, "hour"],
@@ -38,7 +39,7 @@ export function question(survey: Survey, levels: readonly number[]): string {
     keptSeconds === null ? null : `Kept: the service shows the histograms for ${duration(keptSeconds)}. Copies can stay longer.`,
     STOP,
   ];
-  return lines.filter(Boolean).join("\n");
+  return lines.filter((line) => line !== null && line !== "").map((line) => line!.replace(UNSEEN, " ")).join("\n");
 }
 
 /** Returns the parts of an envelope of the survey, each with what it can reveal. Together, the parts are the envelope. */
@@ -56,12 +57,12 @@ export function explained(survey: Survey, envelope: Uint8Array): [Uint8Array, st
     ...(survey.cohort ? [`your device's group: ${survey.cohort.values[unsigned(parts[6]!)]}`] : []),
     `a random answer: a ${guess(asked)} is right for at most ${people(survey, asked, [[asked.levels[level]!.losses.eps1, 1]])}, without it ${people(survey, asked)}`,
   ];
-  return [[envelope.slice(0, 1), `the form: ${SAME}`], ...parts.map((part, i): [Uint8Array, string] => [part, said[i]!])];
+  return [[envelope.slice(0, 1), `the form: ${SAME}`], ...parts.map((part, i): [Uint8Array, string] => [part, said[i]!.replace(UNSEEN, " ")])];
 }
 
 /** The preview of a report: its bytes by their parts, and what each part can reveal. */
 export function preview(survey: Survey, attribute: string, step: number, silence: string | null, example: boolean, envelope: Uint8Array | null): string {
-  const head = `${attribute}, step ${step}`;
+  const head = `${attribute.replace(UNSEEN, " ")}, step ${step}`;
   if (!envelope) return `${head}: nothing leaves (${silence}).`;
   const kind = example ? "an example, which chance draws anew" : "made, and the same until the step ends";
   const now = silence ? `nothing leaves now (${silence})` : survey.relay ? "leaves at its random moment" : "leaves with the next attempt";

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode"
 
 	"ldpstream/device/internal/wire"
 )
@@ -49,7 +50,21 @@ func (s *Survey) Question(levels []int) string {
 	if kept := s.KeptSeconds(); kept != nil {
 		lines = append(lines, fmt.Sprintf("Kept: the service shows the histograms for %s. Copies can stay longer.", duration(*kept)))
 	}
+	for i, line := range lines {
+		lines[i] = Shown(line)
+	}
 	return strings.Join(append(lines, stop), "\n")
+}
+
+// Shown returns a text without control characters, and without those that reverse the text after them: a gateway could write over
+// other lines.
+func Shown(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Part is a part of an envelope, and what it can reveal.
@@ -81,7 +96,7 @@ func (s *Survey) Explained(envelope []byte) []Part {
 		asked.guess(), s.people(asked, s.ofReport(a, level)), s.people(asked, made{0, 1})))
 	explained := []Part{{envelope[:1], "the form: " + same}}
 	for i, part := range parts {
-		explained = append(explained, Part{part, said[i]})
+		explained = append(explained, Part{part, Shown(said[i])})
 	}
 	return explained
 }

@@ -1,6 +1,6 @@
 //! The preview of a report, and the journal of the reports that left.
 
-use crate::consent::words::explained;
+use crate::consent::words::{explained, shown};
 use crate::device::Silence;
 use crate::encoding::hex;
 use crate::survey::Survey;
@@ -43,7 +43,7 @@ pub struct Left {
 impl fmt::Display for Preview<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let silence = self.silence.map_or("", Silence::text);
-        write!(out, "{}, step {}: ", self.attribute, self.step)?;
+        write!(out, "{}, step {}: ", shown(&self.attribute), self.step)?;
         let Some(envelope) = &self.envelope else { return write!(out, "nothing leaves ({silence}).") };
         let kind = if self.example { "an example, which chance draws anew" } else { "made, and the same until the step ends" };
         write!(out, "{} bytes; {kind}; ", envelope.len())?;

@@ -43,7 +43,13 @@ pub(crate) fn question(survey: &Survey, levels: &[usize]) -> String {
         lines.push(format!("Kept: the service shows the histograms for {}. Copies can stay longer.", duration(seconds)));
     }
     lines.push(STOP.into());
-    lines.join("\n")
+    lines.iter().map(|line| shown(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A text without control characters, and without those that reverse the text after them: a gateway could write over other lines.
+pub(crate) fn shown(text: &str) -> String {
+    let reverses = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.replace(|c: char| c.is_control() || reverses(c), " ")
 }
 
 /// The parts of an envelope of the survey, each with what it can reveal. Together, the parts are the envelope.
@@ -67,6 +73,7 @@ pub(crate) fn explained(survey: &Survey, envelope: &[u8]) -> Vec<(Vec<u8>, Strin
     let (with, without) = (people(survey, asked, &[one]), people(survey, asked, &[BLIND]));
     said.push(format!("a random answer: a {} is right for at most {with}, without it {without}", guess(asked)));
     let form = (envelope[..1].to_vec(), format!("the form: {SAME}"));
+    let said = said.iter().map(|line| shown(line));
     std::iter::once(form).chain(parts.into_iter().map(<[u8]>::to_vec).zip(said)).collect()
 }
 
