@@ -56,7 +56,7 @@ def eps_sequence_grr(t: int, *, k: int, log_e1: float, log_e2: float) -> Sequenc
         ValueError: if an argument is outside its range.
 
     >>> [round(eps_sequence_grr(t, k=4, log_e1=2.0, log_e2=1.5731722).value, 3) for t in (1, 2, 24)]
-    [1.0, 2.196, 30.956]
+    [1.0, 2.196, 30.964]
     """
     t, k = integer("t", t, 1, MAX_T), integer("k", k, 2, MAX_K)
     e1, e2 = real("log_e1", log_e1, TINY, MAX_EPS), real("log_e2", log_e2, TINY, MAX_LOG_RATIO)

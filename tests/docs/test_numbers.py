@@ -186,8 +186,7 @@ def test_the_number_of_attacks() -> None:
 def test_the_forecast_of_the_commute_survey() -> None:
     text = (ROOT / "docs" / "howto" / "choose.md").read_text()
     for row in forecast(load_survey(ROOT / "surveys" / "samples" / "commute.toml"), 5000, 0.02):
-        for span, name in (("step", "a step"), ("window", "8 steps"), ("filter", "the filter")):
+        for span, name in (("step", "a step"), ("window", "8 steps")):
             found = row.spans[span]
-            jump = points(row.least_jump) if span == "filter" else "–"
-            numbers = (points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
+            numbers = (points(found.half_width), points(found.least_share), f"{found.people:,}")
             assert f"| {row.attribute}, {name} | {' | '.join(numbers)} |" in text

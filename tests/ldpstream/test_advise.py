@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ldpstream.commands import cli
+from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, choose
 from ldpstream.output.advice_tables import option_table, reasons, stanza
@@ -36,14 +37,17 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS)
 def test_errors_are_the_forecast_of_check(question: Question) -> None:
     """`ldpstream.planning.forecast` has formulas of its own; its tests compare them with simulated reports."""
-    domain = {"bins": np.linspace(0, 1, question.k + 1).tolist()} if question.numbers else question.domain
     for option in advise(question).options:
-        keys = {"window_steps": window(question), "attribute": [document(option.m, "value", domain)]}
+        if question.numbers:
+            middles, reports = (np.arange(question.k) + 0.5) / question.k, option.m.reports_in(window(question))
+            spread = mean_variance(option.m, np.full(question.k, 1 / question.k), middles, reports)
+            every = max(1.0, reports * option.m.every_steps / window(question))
+            assert option.errors[1] == pytest.approx(math.sqrt(every * spread / PEOPLE))
+            continue
+        keys = {"window_steps": window(question), "attribute": [document(option.m, "value", question.domain)]}
         [row] = forecast(parse_survey(SURVEY | keys), PEOPLE)
-        halves = row.means if question.numbers else row.spans
-        assert [INTERVAL * error for error in option.errors[:2]] == pytest.approx(
-            [halves[span].half_width for span in ("step", "window")]
-        )
+        halves = [row.spans[span].half_width for span in ("step", "window")]
+        assert [INTERVAL * error for error in option.errors[:2]] == pytest.approx(halves)
         assert question.choices or row.share == 1 / question.k
 
 

@@ -77,6 +77,7 @@ def _print_forecast(
     from ldpstream.output import forecast_tables
     from ldpstream.planning.forecast import WIDTH, PeopleDocument, forecast
     from ldpstream.promises.crowds import DELTA
+    from ldpstream.promises.filling import of_check
     from ldpstream.promises.second_promise import conditions, second_promise
 
     wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
@@ -87,7 +88,7 @@ def _print_forecast(
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.forecast_table(survey, rows, wished))
-    for line in (*forecast_tables.legend(), *forecast_tables.mean_lines(survey, rows, wished)):
+    for line in of_check("forecast", {}):
         console.print(line, markup=False, highlight=False)
     show_table(forecast_tables.second_promise_table(people, hidden))
     for line in conditions(survey, people, colluding, added):

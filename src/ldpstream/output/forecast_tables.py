@@ -2,11 +2,10 @@
 
 from rich.table import Table
 
-from ldpstream.estimators.filter.changes import RUN_LENGTH
 from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural, up
 from ldpstream.output.terminal import table
-from ldpstream.planning.forecast import FILTER_STEPS, Forecast
+from ldpstream.planning.forecast import Forecast
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.promises.filling import of_check
 from ldpstream.promises.second_promise import loss_up
@@ -29,39 +28,17 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
     })  # fmt: skip
 
 
-def legend() -> list[str]:
-    return of_check("forecast", {"false_alarm": f"{RUN_LENGTH:,.0f}", "filter_steps": FILTER_STEPS})
-
-
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
-    names = {"step": "step", "window": plural(survey.window_steps, "step"), "filter": "filter"}
+    names = {"step": "step", "window": plural(survey.window_steps, "step")}
     shown = Table("attribute, level")
-    for column in ("share", "of a", "±", "least\nshare", "least\njump", f"people for\n± {points(width)}"):
+    for column in ("share", "of a", "±", "least\nshare", f"people for\n± {points(width)}"):
         shown.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         for i, (span, found) in enumerate(row.spans.items()):
             first = (f"{row.attribute}, {row.level}", points(row.share)) if i == 0 else ("", "")
-            jump = points(row.least_jump) if span == "filter" else ""
-            shown.add_row(*first, names[span], points(found.half_width), points(found.least_share), jump, f"{found.people:,}")
+            shown.add_row(*first, names[span], points(found.half_width), points(found.least_share), f"{found.people:,}")
         shown.add_section()
     return shown
-
-
-def mean_lines(survey: Survey, rows: list[Forecast], width: float) -> list[str]:
-    window = plural(survey.window_steps, "step")
-    lines = [
-        f"{row.attribute}, {row.level}: the unbiased mean has ± {step.half_width:.3g} in one step, ± {whole.half_width:.3g} in "
-        f"{window}. ± {step.wished:.3g} ({points(width)} of the range) needs {step.people:,} people in one step, "
-        f"{whole.people:,} in {window}."
-        for row in rows
-        if row.means
-        for step, whole in [(row.means["step"], row.means["window"])]
-    ]
-    if lines:
-        lines.append(
-            "± of a mean: half of a 95 % interval of numbers in the middles of their bins, if all values are equally frequent."
-        )
-    return lines
 
 
 def points(share: float | None) -> str:

@@ -1,17 +1,13 @@
 """Forecast of accuracy: the precision of a survey's estimates with a number of people, for every attribute and level.
 
-All numbers are for the unbiased estimate (matrix inversion), or for the filter, from the exact variances of the mechanisms. Let
-V_t(f) be the variance of the mean of t reports of one person. With n people, the estimate of a share f has the variance s(f) /
-n. s(f) is:
+All numbers are for the unbiased estimate (matrix inversion), from the exact variances of the mechanisms. Let V_t(f) be the
+variance of the mean of t reports of one person. With n people, the estimate of a share f has the variance s(f) / n. s(f) is:
 
     step      w V_1                               one person in w reports at a step
     window    V_t max(1, t w / W)                 W steps; values do not change, as `matrix_inversion` assumes
-    filter    V_∞ + U (w V_1 - V_∞) / T           T steps; shares are constant, V_∞ is the lasting noise (`step_noise`)
 
-t = min(⌈W/w⌉, `lifetime_reports`) is the largest number of reports that a person sends in a window. The step and the filter
-assume that no device has sent its last report yet.
-
-The mean of numbers is Σ a f̂ for the bins' middles a; its variance is that of `estimators.smooth.numbers.mean_variance`.
+t = min(⌈W/w⌉, `lifetime_reports`) is the largest number of reports that a person sends in a window. The step
+assumes that no device has sent its last report yet.
 """
 
 import math
@@ -21,18 +17,12 @@ import numpy as np
 from msgspec import Struct
 from scipy.optimize import brentq
 
-from ldpstream.estimators.filter.changes import detectable
-from ldpstream.estimators.filter.step_noise import LONG
-from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.surveys import Attribute, Survey
 
 INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
-FILTER_STEPS = 100  # T
-UNSURE = 3.5  # U: the filter cannot exclude a slow drift, so its intervals are wider than its errors need. In 24 simulated
-# settings (2 to 100 values, 1500 to 100,000 people, L-GRR and OUE), their width is 0.83 to 1.2 of the forecast.
 WIDTH = 0.01  # default of the wished half-width
 
 Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
@@ -52,31 +42,15 @@ class Precision(Struct, frozen=True, kw_only=True):
     people: int
 
 
-class MeanPrecision(Struct, frozen=True, kw_only=True):
-    """Precision of the mean of an attribute's numbers in one span.
-
-    Attributes:
-        half_width: half of the length of the 95 % interval of the unbiased mean, in the attribute's unit, if all values are
-            equally frequent.
-        wished: the wished half-width of a share times the range of the numbers.
-    """
-
-    half_width: float
-    wished: float
-    people: int
-
-
 class Forecast(Struct, frozen=True, kw_only=True):
     """Forecast for an attribute, if all its people choose this level.
 
     Attributes:
         k: number of values; with `choices`, number of symbols of a report.
-        share: the share of people that `half_width` and `least_jump` are for: 1/k; with `choices` = m, m/k.
+        share: the share of people that `half_width` is for: 1/k; with `choices` = m, m/k.
         people: number of people who answer the attribute.
         reports: number of reports at a step.
-        spans: precision of a step, of the window, and of the filter after 100 steps with constant shares.
-        means: precision of the mean of the numbers, of a step and of the window; empty for an attribute without numbers.
-        least_jump: the smallest jump of this share that the filter finds within five steps in about 9 of 10 cases.
+        spans: precision of a step and of the window.
     """
 
     attribute: str
@@ -87,8 +61,6 @@ class Forecast(Struct, frozen=True, kw_only=True):
     people: float
     reports: float
     spans: dict[str, Precision]
-    means: dict[str, MeanPrecision]
-    least_jump: float
 
 
 class PeopleDocument(Struct, frozen=True, kw_only=True):
@@ -138,26 +110,8 @@ def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: fl
         spans[name] = Precision(half_width=half_width, least_share=least, people=needed)
     return Forecast(
         attribute=attribute.name, level=level, k=m.k, share=most / m.k, every_steps=m.every_steps, people=n,
-        reports=n / m.every_steps, spans=spans, means=_means(attribute, m, survey.window_steps, n, parts, width),
-        least_jump=detectable(m.k, spans["step"].half_width / INTERVAL),
+        reports=n / m.every_steps, spans=spans,
     )  # fmt: skip
-
-
-def _means(attribute: Attribute, m: Mechanism, window: int, n: float, parts: int, width: float) -> dict[str, MeanPrecision]:
-    if attribute.edges is None:
-        return {}
-    unit = max(map(abs, attribute.edges))  # of the calculation, since the squares of large numbers overflow
-    edges, uniform = np.array(attribute.edges) / unit, np.full(m.k, 1 / m.k)
-    middles, wished = (edges[1:] + edges[:-1]) / 2, width * float(edges[-1] - edges[0])
-    w, t = m.every_steps, m.reports_in(window)
-    found = {"step": w * mean_variance(m, uniform, middles)}
-    found["window"] = max(1.0, t * w / window) * mean_variance(m, uniform, middles, t)
-    means = {}
-    for span, variance in found.items():
-        half = INTERVAL * math.sqrt(variance / n)
-        needed = math.ceil(round(parts * n * (half / wished) ** 2, 6))
-        means[span] = MeanPrecision(half_width=half * unit, wished=wished * unit, people=needed)
-    return means
 
 
 def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
@@ -171,11 +125,7 @@ def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
     def mean(f: float, reports: int) -> float:
         return float(m.reading.inversion_variances(_shares(m.k, v, f), 1, reports)[v])
 
-    def filtered(f: float) -> float:
-        lasting = mean(f, LONG)
-        return lasting + UNSURE * (w * mean(f, 1) - lasting) / FILTER_STEPS
-
-    return {"step": lambda f: w * mean(f, 1), "window": lambda f: mean(f, t) * max(1.0, t * w / window), "filter": filtered}
+    return {"step": lambda f: w * mean(f, 1), "window": lambda f: mean(f, t) * max(1.0, t * w / window)}
 
 
 def _shares(k: int, v: int, f: float) -> FloatArray:
