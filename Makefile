@@ -5,13 +5,13 @@ BIN := $(VENV)/bin
 PYTHONS := 3.11 3.12 3.13 # those of the classifiers in pyproject.toml
 unexport PYTHONDONTWRITEBYTECODE # otherwise every process of the tests would compile the modules again
 
-.PHONY: demo test kernels lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
+.PHONY: demo test kernels kotlin lint fast matrix fuzz verify-image verify-compose verify-cluster services try-services peers lock clean quick generated pictures site
 
 demo: $(VENV)/.runtime            ## the whole pipeline on this machine, in one process
 	$(BIN)/ldpstream demo
 
 test:                             ## everything; starts Kafka and Redis for the tests that need them
-	$(MAKE) --jobs=4 lint services peers kernels # at once: services and peers mostly wait for downloads
+	$(MAKE) --jobs=4 lint services peers kernels kotlin # at once: services and peers mostly wait for downloads
 	$(BIN)/python -m pytest -q -ra -n 4 --dist loadfile --no-loadscope-reorder # the tests of services mostly wait
 
 quick: lint                       ## ruff, types, the contract of GRR and L-GRR, the rooms, and a run from survey to histogram
@@ -64,6 +64,9 @@ pictures: $(VENV)/.dev            ## draws every picture anew; needs Chromium an
 
 kernels: $(VENV)/.dev             ## compiles the kernels once, before many processes need them at once
 	$(BIN)/python -m tests.kernels
+
+kotlin: $(VENV)/.dev services     ## compiles the device in Kotlin once, for the tests
+	$(BIN)/python -m tests.devices.kotlin || test -z "$$CI"
 
 lint: $(VENV)/.dev          ## ruff and mypy --strict
 	$(BIN)/ruff check .

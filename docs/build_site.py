@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 INDEX, GLOSSARY = ROOT / "docs" / "README.md", ROOT / "docs" / "reference" / "glossary.md"
 PAGES = (
     "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs", "devices/typescript/README.md", "devices/rust/README.md",
-    "devices/go/README.md", "devices/c/README.md", "surveys/samples", "promises/papers",
+    "devices/go/README.md", "devices/c/README.md", "devices/kotlin/README.md", "devices/swift/README.md", "surveys/samples",
+    "promises/papers",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@
 - the TypeScript compiler and the bundler of the TypeScript device, pinned by the device's lock file
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def models() -> Path:
 
     def install(folder: Path) -> None:
         wanted = [f"{name}@{version}" for name, version in MODELS.items()]
-        _run(["npm", "install", *QUIET, "--no-package-lock", "--prefix", str(folder), *wanted])
+        run(["npm", "install", *QUIET, "--no-package-lock", "--prefix", str(folder), *wanted])
 
     return fetched("crd-models-" + "-".join(MODELS.values()), install)
 
@@ -65,8 +66,8 @@ def panel_bundle() -> Path:
         with tempfile.TemporaryDirectory() as scratch:
             for file in files:
                 shutil.copy(file, scratch)
-            _run(["npm", "ci", *QUIET, "--prefix", scratch])
-            _run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
+            run(["npm", "ci", *QUIET, "--prefix", scratch])
+            run(["npm", "run", "--silent", "--prefix", scratch, "bundle", "--", f"--outfile={folder / 'app.js'}"])
 
     return fetched("grafana-panels-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16], install)
 
@@ -84,7 +85,7 @@ def typescript_modules() -> Path:
         folder.mkdir()
         for file in files:
             shutil.copy(file, folder)
-        _run(["npm", "ci", *QUIET, "--prefix", str(folder)])
+        run(["npm", "ci", *QUIET, "--prefix", str(folder)])
 
     name = "typescript-device-" + sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     return fetched(name, install) / "node_modules"
@@ -114,17 +115,25 @@ def fetched(name: str, install: Callable[[Path], None]) -> Path:
     return target
 
 
-def _run(command: Sequence[str]) -> None:
-    """Runs the command. If the first attempt hangs, as downloads sometimes do, runs the command again."""
+def run(command: Sequence[str], folder: Path | None = None, **environment: str) -> None:
+    """Runs the command in a folder. If the first attempt hangs, as downloads sometimes do, runs the command again."""
     for attempt in range(2):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=os.environ | environment,
+                capture_output=True,
+                text=True,
+                timeout=INSTALL_S,
+                check=False,
+            )
             break
         except subprocess.TimeoutExpired:
             if attempt:
                 raise ToolError(f"{' '.join(command[:2])} took too long, twice") from None
     if done.returncode:
-        raise ToolError(f"{' '.join(command[:4])} … failed: {done.stderr.strip()[-1000:]}")
+        raise ToolError(f"{' '.join(command[:4])} … failed: {(done.stderr + done.stdout).strip()[-1000:]}")
 
 
 def main() -> int:

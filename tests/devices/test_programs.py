@@ -1,4 +1,4 @@
-"""The devices for programs, in Go and Rust, pass the vectors and the check.
+"""The devices for programs, in Go and Rust, pass the vectors and the check; so does that in Kotlin, whose core is in Rust.
 
 The draws of the device in Go were written from docs/reference/write_a_device.md and wire_format.md alone: their author had not
 seen our code, so these are sufficient. The reports' seed is fixed. With another seed, the check of a correct device would fail
@@ -6,9 +6,10 @@ with probability at most 0.001. Planted faults are the controls.
 """
 
 import os
-import pwd
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,10 +27,14 @@ from devices.conformance.recipes import check_recipes, write_histories
 from ldpstream import load_survey
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
+from tests.deploy.conftest import wanted
 from tests.producers.samples import level, make_survey, one_question
 
-ROOT = Path(__file__).parents[2]
-VECTORS = ROOT / "devices" / "vectors"
+from .kotlin import DEVICES, bindings, java, rust_environment
+from .ten_lines import FRAMES, block, ten_lines
+
+ROOT = DEVICES.parent
+VECTORS = DEVICES / "vectors"
 
 
 COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
@@ -46,10 +51,11 @@ class Language(NamedTuple):
     Attributes:
         ready: finds out whether the machine can build the device.
         build: builds a program that counts its own use; `{built}` stands for its file.
-        built: this file, in the cache.
+        built: this file, in the cache; for Kotlin the program's class.
         test: runs the vectors, and prints the number of cases of each file of `vectors`.
         life: runs the program that writes calls or sends reports; `{survey}` stands for the file of the device survey.
-        fault: a file, a text in it, and the text of a device that draws a fresh memo for each report.
+        fault: a file, a text in it, and the text of a device that draws a fresh memo for each report; without it, the program
+            has an option for such a fault.
     """
 
     source: Path
@@ -59,12 +65,12 @@ class Language(NamedTuple):
     built: str
     test: list[str]
     life: list[str]
-    vectors: tuple[str, ...]
-    fault: tuple[str, str, str]
+    vectors: tuple[str, ...] = ()
+    fault: tuple[str, str, str] | None = None
 
 
 GO = Language(
-    source=ROOT / "devices" / "go",
+    source=DEVICES / "go",
     environment={"GOTOOLCHAIN": "local", "GOPROXY": "off", "CGO_ENABLED": "0"} | NO_SWITCH,  # no network
     ready=["go", "list", "./..."],
     build=["go", "build", "-o", "{built}", "./examples/count"],
@@ -75,7 +81,7 @@ GO = Language(
     fault=("report.go", "if !known {", "if known || !known {"),
 )
 RUST = Language(
-    source=ROOT / "devices" / "rust",
+    source=DEVICES / "rust",
     environment=NO_SWITCH,
     ready=["cargo", "fetch", "--locked"],
     build=["cargo", "build", *RUST_OPTIONS, "--example", "count"],
@@ -84,6 +90,9 @@ RUST = Language(
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
     vectors=(*COMMON, *MORE),
     fault=("src/device.rs", "if !known {", "if known || !known {"),
+)
+KOTLIN = Language(
+    source=DEVICES / "kotlin", environment=NO_SWITCH, ready=[], build=[], built="CountKt", test=[], life=["LifeKt", "{survey}"]
 )
 
 
@@ -104,6 +113,8 @@ class Program(NamedTuple):
     files: Path
 
     def with_fault(self) -> "Program":
+        if self.language.fault is None:
+            return self._replace(language=self.language._replace(life=[*self.language.life, "--fault", "yes"]))
         name, text, fault = self.language.fault
         copied = shutil.copytree(self.folder, self.files / "faulty", ignore=shutil.ignore_patterns("target"))
         source = (copied / name).read_text()
@@ -130,9 +141,11 @@ def require_packages(folder: Path, ready: list[str], **environment: str) -> None
         give_up(f"this machine cannot build the device: {done.stderr[-500:]}")
 
 
-@pytest.fixture(params=[GO, RUST], ids=["Go", "Rust"])
+@pytest.fixture(params=[GO, RUST, KOTLIN], ids=["Go", "Rust", "Kotlin"])
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     language: Language = request.param
+    if language is KOTLIN:
+        return Program(language._replace(life=[*wanted(java), *language.life]), language.source, tmp_path)
     require_tools(language.test[0])
     require_packages(language.source, language.ready, **language.environment)
     return Program(language, language.source, tmp_path)
@@ -140,16 +153,13 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
 
 @pytest.fixture(scope="module", autouse=True)
 def rust_folders() -> Iterator[None]:
-    """Keeps compiled packages in the cache. Rustup finds its toolchains also if `HOME` is not the user's home."""
-    toolchains = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".rustup"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CARGO_TARGET_DIR", str(cache_dir() / "rust"))
-        patch.setenv("CARGO_INCREMENTAL", "0")  # each test compiles once
-        if "RUSTUP_HOME" not in os.environ and toolchains.is_dir():
-            patch.setenv("RUSTUP_HOME", str(toolchains))
+        for name, value in rust_environment().items():
+            patch.setenv(name, value)
         yield
 
 
+@pytest.mark.parametrize("program", [GO, RUST], ids=["Go", "Rust"], indirect=True)
 def test_the_device_passes_all_vectors(program: Program) -> None:
     told = output(program.language.test, program.folder, VECTORS=str(VECTORS), **program.language.environment)
     for name in program.language.vectors:
@@ -190,14 +200,17 @@ def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.Monk
 def test_a_program_counts_its_own_use_with_consent(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks, sends nothing before the answer, shows what would leave and what left, and stops at a withdrawal."""
     monkeypatch.setattr(listener, "RETRY_S", 0)
-    built = cache_dir() / program.language.built
-    output([part.format(built=built) for part in program.language.build], program.folder, **program.language.environment)
-    count = str(shutil.copy(built, tmp_path))
+    if program.language.built == KOTLIN.built:
+        count = [*program.language.life[:-2], KOTLIN.built]
+    else:
+        built = cache_dir() / program.language.built
+        output([part.format(built=built) for part in program.language.build], program.folder, **program.language.environment)
+        count = [str(shutil.copy(built, tmp_path))]
     survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
 
     def run(*arguments: str, **environment: str) -> str:
-        return output([count, "survey.json", ".", *arguments], tmp_path, **NO_SWITCH | environment)
+        return output([*count, "survey.json", ".", *arguments], tmp_path, **NO_SWITCH | environment)
 
     with listening(survey, "# toml\n", 0) as (sending, url):
         assert f"Questions: {survey.attributes[0].name}" in run("ask")
@@ -218,9 +231,14 @@ def test_a_program_counts_its_own_use_with_consent(program: Program, tmp_path: P
         assert (run("journal"), sending.requests) == ("", len(left))
 
 
+def test_each_error_and_a_second_start_in_kotlin(tmp_path: Path) -> None:
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(one_question("L-OSUE", k=300).device_survey))
+    output([*wanted(java), "ErrorsKt", "survey.json", "."], tmp_path, **NO_SWITCH)
+
+
 # ---- C and C++
 
-C = ROOT / "devices" / "c"
+C = DEVICES / "c"
 WARNINGS = ["-Wall", "-Wextra", "-pedantic", "-Werror"]
 
 
@@ -274,3 +292,50 @@ def test_the_library_refuses_a_survey_that_needs_a_log_or_a_relay(c_programs: Pa
         command = [str(c_programs / "count"), "survey.json", "a.device", "127.0.0.1", "1", "zone", "7"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, error in done.stderr) == (2, True)
+
+
+# ---- the page "Your language"
+
+
+def program_of_the_page(language: str, folder: Path, request: pytest.FixtureRequest) -> list[str]:
+    """Compiles the program of the page in a language, and returns the command that runs it."""
+    if language == "kotlin":
+        return [*wanted(java), "TenLinesKt"]
+    source, program = folder / f"ten_lines.{language}", folder / "program"
+    source.write_text(ten_lines(language))
+    if language == "py":
+        return [sys.executable, str(source)]
+    command, cwd = ["go", "build", "-o", str(program), str(source)], GO.source
+    if language == "rs":
+        output(["cargo", "build", *RUST_OPTIONS], RUST.source)
+        debug = cache_dir() / "rust" / "debug"
+        extern = ["--extern", f"ldpstream_device={debug / 'libldpstream_device.rlib'}", "-L", f"dependency={debug / 'deps'}"]
+        command, cwd = ["rustc", "--edition", "2024", str(source), *extern, "-o", str(program)], RUST.source
+    elif language == "c":
+        library = request.getfixturevalue("c_programs")
+        link = ["-I", str(C / "include"), "-L", str(library), "-lldpstream_device", f"-Wl,-rpath,{library}"]
+        command, cwd = ["gcc", *WARNINGS, str(source), *link, "-o", str(program)], folder
+    require_tools(command[0])
+    output(command, cwd, **GO.environment)
+    return [str(program)]
+
+
+@pytest.mark.parametrize("language", ["py", "rs", "go", "c", "kotlin"])  # readme.test.ts runs that in TypeScript
+def test_the_program_of_the_page_asks_and_sends_one_report(
+    language: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "RETRY_S", 0)
+    survey = load_survey(shutil.copy(FRAMES / "commute.toml", tmp_path))
+    (tmp_path / "commute.json").write_bytes(msgspec.json.encode(survey.device_survey))
+    command = program_of_the_page(language, tmp_path, request)
+    with listening(survey, "# toml\n", 0) as (sending, url):
+        told = output(command, tmp_path, **NO_SWITCH, PIN=survey.device_survey.pin, GATEWAY=url)
+        assert (sending.requests, told) == ((0, "mode leaves") if language == "c" else (1, ""))
+
+
+def test_the_generator_gives_each_call_of_the_page_in_swift(tmp_path: Path) -> None:
+    wanted(lambda: bindings("swift", tmp_path))
+    habits = DEVICES / "swift" / "Sources" / "LdpstreamDevice" / "Habits.swift"
+    known = (tmp_path / "LdpstreamDevice.swift").read_text() + habits.read_text()
+    for name in set(re.findall(r"(\w+)\(", block("swift"))) - {"agrees", "Data", "URL"}:
+        assert re.search(rf"(func `?|class |struct ){name}\b", known), name
