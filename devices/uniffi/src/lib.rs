@@ -75,13 +75,23 @@ pub enum ConsentMode {
 /// Why a device makes no report, whatever the value.
 #[uniffi::remote(Enum)]
 pub enum Silence {
+    /// A switch turns devices off.
     SwitchedOff,
+    /// The person has not agreed.
     ConsentUnknown,
+    /// The person disagreed.
     ConsentWithdrawn,
+    /// The device answers another attribute (smp).
     OtherAttribute,
+    /// The device reports at other steps, which are `every_steps` apart.
     OtherPhase,
+    /// The device has made all `lifetime_reports`.
     LifetimeReportsMade,
+    /// The step is before the survey's first step.
+    SurveyNotBegun,
+    /// The step is after the survey's last step.
     SurveyEnded,
+    /// Only in a preview: the gateway has answered the report.
     AlreadyAnswered,
 }
 
