@@ -145,8 +145,9 @@ int main(int argc, char **argv) {
             fail(error.message);
         }
     }
-    if (ldp_answer(device.get(), argv[5], values, 1, &error) < 0) {
-        fail(error.message);
+    const int made = ldp_answer(device.get(), argv[5], values, 1, &error);
+    if (made < 0 || (made == 0 && ldp_preview(device.get(), argv[5], values, 1, show, nullptr, &error) < 0)) {
+        fail(error.message); // a preview says why the device makes no report
     }
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -26,6 +26,7 @@ static ldp_error error;
 
 /* What the visits look for, and find. */
 struct found {
+    const char *attribute;
     char envelope[4096];
     char key[64];
 };
@@ -48,18 +49,18 @@ static void find_envelope(const ldp_shown *shown, void *context) {
     write_hex(((struct found *)context)->envelope, shown->envelope, shown->envelope_bytes);
 }
 
-static void find_key(const ldp_report *report, void *context) {
+/* Keeps the latest waiting report of an attribute. */
+static void find_report(const ldp_report *report, void *context) {
     struct found *found = context;
-    char envelope[sizeof found->envelope] = "";
-    write_hex(envelope, report->envelope, report->envelope_bytes);
-    if (!strcmp(envelope, found->envelope)) {
+    if (!strcmp(report->attribute, found->attribute)) {
+        write_hex(found->envelope, report->envelope, report->envelope_bytes);
         snprintf(found->key, sizeof found->key, "%s", report->key);
     }
 }
 
 static void post(const ldp_report *report, void *context) {
     (void)context;
-    struct found found = {"", ""};
+    struct found found = {report->attribute, "", ""};
     write_hex(found.envelope, report->envelope, report->envelope_bytes);
     if (checked(ldp_leaves(device, report->key, &error))) {
         printf("post %s %s\n", report->key, found.envelope);
@@ -69,7 +70,7 @@ static void post(const ldp_report *report, void *context) {
 
 static void show_left(const ldp_left *left, void *context) {
     (void)context;
-    struct found found = {"", ""};
+    struct found found = {left->attribute, "", ""};
     write_hex(found.envelope, left->envelope, left->envelope_bytes);
     printf("left %s\n", found.envelope);
 }
@@ -90,15 +91,13 @@ static void open_device(const char *survey, const char *path, const char *consen
 
 static void answer(int n, char **words, bool with_key) {
     const char *const *values = (const char *const *)words + 2;
-    struct found found = {"", ""};
+    struct found found = {words[1], "", ""};
     const int made = checked(ldp_answer(device, words[1], values, n - 2, &error));
-    if (made) {
-        checked(ldp_preview(device, words[1], values, n - 2, find_envelope, &found, &error));
-    }
     if (with_key) {
-        checked(ldp_waiting(device, find_key, &found, &error));
+        checked(ldp_waiting(device, find_report, &found, &error));
         printf(made ? "%s %s\n" : "-\n", found.envelope, found.key);
     } else if (made) {
+        checked(ldp_preview(device, words[1], values, n - 2, find_envelope, &found, &error)); /* also of a settled report */
         printf("made %s %s\n", words[1], found.envelope);
     }
 }
