@@ -197,15 +197,21 @@ def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.Monk
         assert sending.requests == 2 * LEAST
 
 
+def counting(language: Language, folder: Path) -> str:
+    """Builds a program that counts its own use in the folder."""
+    require_packages(language.source, language.ready, **language.environment)
+    built = cache_dir() / language.built
+    output([part.format(built=built) for part in language.build], language.source, **language.environment)
+    return str(shutil.copy(built, folder / language.source.name))
+
+
 def test_a_program_counts_its_own_use_with_consent(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It asks, sends nothing before the answer, shows what would leave and what left, and stops at a withdrawal."""
     monkeypatch.setattr(listener, "RETRY_S", 0)
     if program.language.built == KOTLIN.built:
         count = [*program.language.life[:-2], KOTLIN.built]
     else:
-        built = cache_dir() / program.language.built
-        output([part.format(built=built) for part in program.language.build], program.folder, **program.language.environment)
-        count = [str(shutil.copy(built, tmp_path))]
+        count = [counting(program.language, tmp_path)]
     survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
 
@@ -234,6 +240,23 @@ def test_a_program_counts_its_own_use_with_consent(program: Program, tmp_path: P
 def test_each_error_and_a_second_start_in_kotlin(tmp_path: Path) -> None:
     (tmp_path / "survey.json").write_bytes(msgspec.json.encode(one_question("L-OSUE", k=300).device_survey))
     output([*wanted(java), "ErrorsKt", "survey.json", "."], tmp_path, **NO_SWITCH)
+
+
+def test_a_store_stays_if_a_program_changes_from_rust_to_go_and_back(tmp_path: Path) -> None:
+    require_tools("cargo", "go")
+    rust, go = (counting(language, tmp_path) for language in (RUST, GO))
+    survey = load_survey(ROOT / "surveys" / "samples" / "usage.toml")
+    (tmp_path / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+
+    def run(*command: str) -> str:
+        return output([command[0], "survey.json", ".", *command[1:]], tmp_path, **NO_SWITCH)
+
+    run(rust, "yes")
+    run(rust, "run", "local")
+    for one, other in ((rust, go), (go, rust)):
+        assert run(other, "preview") == run(one, "preview")
+        run(other, "run", "local")
+        assert run(other, "journal") == run(one, "journal") != ""
 
 
 # ---- C and C++
