@@ -30,8 +30,10 @@ type Activity struct {
 // It returns [ErrStoreHeld], [ErrStoreFull] or [ErrStore] if the store cannot be used. The log then stays as it is.
 func OpenActivity(store Store) (*Activity, error) {
 	a := &Activity{store, time.Now, SwitchedOff() != ""}
-	_, err := a.log()
-	return a, err
+	if _, err := a.log(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // Seen records that the application was used today. The errors are those of [OpenActivity].

@@ -40,7 +40,11 @@ func open(survey *Survey, store Store, options Options, clock func() time.Time, 
 	for _, level := range chosen {
 		d.levels = append(d.levels, max(level, 0))
 	}
-	return d, d.transaction(func(kept *state.State) (*state.State, error) { return d.begin(kept, chosen, options) })
+	err = d.transaction(func(kept *state.State) (*state.State, error) { return d.begin(kept, chosen, options) })
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // begin checks the store, and enrolls if consent is given. A chosen level is -1 if the person chose none.

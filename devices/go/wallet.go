@@ -56,7 +56,10 @@ func openWallet(store Store, budget Budget, expectMade bool, clock func() time.T
 		}
 		return kept, nil
 	})
-	return &Wallet{store, clock}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Wallet{store, clock}, nil
 }
 
 func (b Budget) limits() (*state.Budget, error) {

@@ -39,7 +39,10 @@ type Sender struct {
 // malformed, or the survey requires no relay and the way has one.
 func New(d *device.Device, way Way, token string) (*Sender, error) {
 	post, err := way.prepared(d.Survey(), token, newClient())
-	return &Sender{device: d, way: way, post: post, next: map[string]time.Time{}}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{device: d, way: way, post: post, next: map[string]time.Time{}}, nil
 }
 
 // Attempt sends every waiting report once; through a relay, at most one report whose moment has come. It settles the reports whose
