@@ -1,4 +1,4 @@
-"""Reads people's true values and cohorts from a table (`producers.table_file`), which has one of two forms.
+"""Reads people's true values from a table (`producers.table_file`), which has one of two forms.
 
 One row for each person; the values stay the same at every step:
 
@@ -17,8 +17,8 @@ A step is an integer, or a date or time such as 2026-01-05 or 2026-01-05T08:00Z,
 step by the survey's clock. A person has at most one row for a step.
 
 A column without a name is ignored, also before the person. Each attribute of the survey, except pairs, has a column with its
-name. In a table of steps with three named columns, the third column is the only attribute, whatever its name. A column may give
-the cohort; others are ignored. A cell becomes a value as follows:
+name. In a table of steps with three named columns, the third column is the only attribute, whatever its name. Other
+columns are ignored; the cohorts of simulated people are drawn. A cell becomes a value as follows:
 
 - A text is a listed value if both are equal, if it looks like exactly one listed value (`surveys.texts.look`), or if it differs
   from exactly one listed value only in case.
@@ -43,7 +43,7 @@ from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.table_file import MISSING, DataError, PeopleTable, number_text, open_table, tell_columns
 from ldpstream.producers.values import MAX_STEPS, ValueSource
 from ldpstream.surveys import Attribute, Survey
-from ldpstream.surveys.questions import OTHER, SEPARATOR
+from ldpstream.surveys.questions import SEPARATOR
 from ldpstream.surveys.texts import look, plain
 
 CHANGED = {
@@ -143,7 +143,6 @@ class FileValues:
             float64. The step is None if the values stay the same at every step, the number for an attribute without bins.
 
     Attributes:
-        cohorts: (n_people,) int64, the index of each person's cohort; None if the file has none.
     """
 
     def __init__(
@@ -151,9 +150,8 @@ class FileValues:
         n_people: int,
         n_steps: int,
         columns: list[tuple[IntArray, IntArray | None, IntArray, FloatArray | None]],
-        cohorts: IntArray | None = None,
     ) -> None:
-        self.n_people, self.n_steps, self.cohorts = n_people, n_steps, cohorts
+        self.n_people, self.n_steps = n_people, n_steps
         self._columns = []
         for people, steps, values, numbers in columns:
             if steps is not None:
@@ -187,7 +185,7 @@ def read_people(
     tell: Callable[[str], None] = lambda _: None,
     missing: Sequence[str] = MISSING,
 ) -> ValueSource:
-    """Reads a table of people's values, and their cohorts; the module's docstring gives the format.
+    """Reads a table of people's values; the module's docstring gives the format.
 
     Args:
         first_step: the number in the file, or the survey's step of a date, that is the first step; None for 0. The table has
@@ -198,7 +196,7 @@ def read_people(
 
     Raises:
         DataError: if the file cannot be read or is no table, a column is missing or has no value, a step is out of range, a
-            person has two rows for a step or two cohorts, or a cell gives no cohort.
+            person has two rows for a step.
     """
     integer("n_steps", n_steps, 1, MAX_STEPS)
     with open_table(path, missing) as table:
@@ -229,12 +227,6 @@ class _Reader:
         self._columns = [
             (i, CellReader(a, table.is_missing), array("q"), array("d")) for i, a in zip(places, asked, strict=True)
         ]
-        self._cohorts: dict[int, int] = {}
-        self._cohort_place = None
-        if survey.cohort is not None:
-            self._cohort_texts = Spellings(survey.cohort.values)
-            if survey.cohort.name in table.header or survey.cohort.name in table.names:
-                self._cohort_place = table.find(survey.cohort.name)
         self._person_ids: dict[str, int] = {}
         self._step_of: dict[str, int] = {}  # cache: each different text is parsed once
         self._lines, self._people, self._steps = array("q"), array("q"), array("q")  # one entry per row
@@ -255,20 +247,6 @@ class _Reader:
             values.append(-1 if value is None else value)
             if reader.attribute.bins is not None and value is not None:
                 numbers.append(reader.number(row[place]))
-        if self._cohort_place is not None:
-            self._add_cohort(person, row[self._cohort_place])
-
-    def _add_cohort(self, person: int, cell: str) -> None:
-        cohort = self._survey.cohort
-        assert cohort is not None
-        found = self._cohort_texts.find(cell) or (OTHER if OTHER in cohort.values else None)
-        if found is None:
-            self._table.refuse(f"not a cohort of the survey ({cohort.name}: {', '.join(cohort.values)})")
-        index = cohort.index(found)
-        if self._cohorts.setdefault(person, index) != index:
-            self._table.refuse(
-                f"another {cohort.name} than in an earlier row of this person; a simulated person keeps one cohort"
-            )
 
     def _step(self, text: str) -> int:
         column = f"the step (column {self._step_place + 1})"
@@ -319,12 +297,9 @@ class _Reader:
             found[name] = people[given], None if steps is None else steps[given], values[given], behind
         nothing = np.zeros(0, np.int64)
         columns = [found.get(a.name, (nothing, None, nothing, None)) for a in self._survey.attributes]
-        cohorts = None
-        if self._cohort_place is not None:
-            cohorts = np.array([self._cohorts[person] for person in range(n_people)], np.int64)
-        elif self._survey.cohort is not None:
-            tell(f"{table.path}: no column named {self._survey.cohort.name}; everybody's cohort is drawn.")
-        return FileValues(n_people, n_steps, columns, cohorts)
+        if self._survey.cohort is not None:
+            tell(f"{table.path}: everybody's cohort ({self._survey.cohort.name}) is drawn.")
+        return FileValues(n_people, n_steps, columns)
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
         order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order

@@ -9,7 +9,6 @@ import numpy.typing as npt
 from ldpstream.mechanisms import Mechanism, Reports
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.producers.memos import Memos
-from ldpstream.producers.people_file import FileValues
 from ldpstream.producers.randomness import Purpose, stream
 from ldpstream.producers.usage import UsageValues
 from ldpstream.producers.values import ValueSource, WithPairs
@@ -43,8 +42,8 @@ class Population:
 
     A person draws the permanent choices of a `Device`, and for each answered attribute also a level, uniformly. The person
     reports at each step at which the person has a value, as the level's `every_steps` and `lifetime_reports` allow. The cohorts
-    of `UsageValues` are versions, which change. If the survey has cohorts and another source has none, a person's cohort is
-    drawn: cohort i, from 0, with a probability proportional to 1/(i+1).
+    of `UsageValues` are versions, which change. With any other source, a person's cohort is drawn: cohort i, from 0, with a
+    probability proportional to 1/(i+1).
 
     The reports of a step depend only on the survey, the source and the seed.
 
@@ -74,12 +73,9 @@ class Population:
 def _cohorts(survey: Survey, source: ValueSource, seed: int) -> Cohorts:
     if isinstance(source, UsageValues):
         return source.cohorts_at
-    if isinstance(source, FileValues) and source.cohorts is not None:
-        of_people = source.cohorts.astype(np.uint8)
-    else:
-        cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
-        drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]
-        of_people = np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
+    cumulated = np.cumsum(1 / np.arange(1, survey.n_cohorts + 1))
+    drawn = stream(seed, Purpose.COHORTS).random(source.n_people) * cumulated[-1]
+    of_people = np.asarray(np.searchsorted(cumulated, drawn, side="right"), np.uint8)
     return lambda step: of_people
 
 

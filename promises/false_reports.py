@@ -16,31 +16,25 @@ LEAST_REPORTS: Final = 1000  # a gateway takes at least so many reports of an at
 
 
 class CheckedWeight(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of honest people whom false reports outweigh.
+    """The number of honest people whom false reports outweigh in one share.
 
-    `one_value` is for one share and one report. `set_size` values together have the weight `set`; they are half of all, and
-    with `choices` half of all symbols of a report, rounded down. `in_window` and `in_year` are for one share, and a liar who
-    sends one report at every step.
+    `one_value` is for one report. `in_window` and `in_year` are for a liar who sends one report at every step.
     """
 
     one_value: float
-    set_size: int
-    set: float
     in_window: float
     in_year: float
 
 
 def weight(survey: Survey, m: Mechanism) -> CheckedWeight:
-    one, half = m.outweighs(), m.k // 2
+    one = m.outweighs()
     in_window, in_year = (one * steps / m.reports_in(steps) for steps in (survey.window_steps, survey.steps_a_year))
-    return CheckedWeight(one_value=one, set_size=half, set=m.outweighs(half), in_window=in_window, in_year=in_year)
+    return CheckedWeight(one_value=one, in_window=in_window, in_year=in_year)
 
 
-def weight_line(w: CheckedWeight, m: Mechanism) -> str:
+def weight_line(w: CheckedWeight) -> str:
     honest = plural(_people(w.one_value), "honest person", "honest people")
     line = f"One false report moves a share as much as {honest} of this attribute and level"
-    if w.set_size > 1 and m.choices is None:  # shares of several answers do not add up to a share
-        line += f", and a set of {w.set_size} values together as much as {_people(w.set)}"
     if w.in_year <= w.one_value * (1 + 1e-9):
         return f"{line}. A liar who sends one report at every step has the same weight in a window and in a year."
     window, year = (plural(_people(weight), "honest person", "honest people") for weight in (w.in_window, w.in_year))

@@ -113,7 +113,7 @@ def _of_level(survey: Survey, attribute: int, name: str, m: Mechanism) -> Facts:
         "times": _listed([*level.after_deletions]), "deleted": _listed([one.text for one in level.after_deletions.values()]),
         "of_year": plural(level.reports_a_year, "report"), "hashes": level.hash_functions > 1 and level.hash_functions,
         "of_survey": survey.n_steps and plural(m.reports_in(survey.n_steps), "report"),
-        "weight": weight_line(level.false_report, m), "bytes": plural(level.report_bytes, "byte"),
+        "weight": weight_line(level.false_report), "bytes": plural(level.report_bytes, "byte"),
     }  # fmt: skip
 
 
