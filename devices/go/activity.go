@@ -28,8 +28,11 @@ type Activity struct {
 // Record the use only with the person's consent: see [Device.Consent].
 //
 // It returns [ErrStoreHeld], [ErrStoreFull] or [ErrStore] if the store cannot be used. The log then stays as it is.
-func OpenActivity(store Store) (*Activity, error) {
-	a := &Activity{store, time.Now, SwitchedOff() != ""}
+func OpenActivity(store Store) (*Activity, error) { return OpenActivityWith(store, time.Now) }
+
+// OpenActivityWith is [OpenActivity] with another clock, for tests only.
+func OpenActivityWith(store Store, clock func() time.Time) (*Activity, error) {
+	a := &Activity{store, clock, SwitchedOff() != ""}
 	if _, err := a.log(); err != nil {
 		return nil, err
 	}

@@ -179,12 +179,11 @@ def test_the_check_passes_the_device_and_finds_a_fault(program: Program, memos: 
     assert bool(found.failures) is not memos, found.failures
 
 
-def test_the_recipes_in_rust_pass_the_check(tmp_path: Path) -> None:
-    require_tools("cargo")
-    require_packages(RUST.source, RUST.ready)
+@pytest.mark.parametrize("program", [GO, RUST], ids=["Go", "Rust"], indirect=True)
+def test_the_recipes_pass_the_check(program: Program, tmp_path: Path) -> None:
     survey, histories, answers = load_survey(VECTORS / "usage.toml"), tmp_path / "histories", tmp_path / "answers"
     write_histories(survey, histories)
-    Program(RUST, RUST.source, tmp_path).live(survey, "--histories", str(histories), "--answers", str(answers))
+    program.live(survey, "--histories", str(histories), "--answers", str(answers))
     assert check_recipes(survey, answers) == (350, [])
 
 

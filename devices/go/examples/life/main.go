@@ -1,11 +1,14 @@
-// Command life writes the calls of many devices for `python -m devices.conformance`, or posts one report of each device to a gateway:
+// Command life writes the calls of many devices for `python -m devices.conformance`, posts one report of each device to a gateway, or
+// answers questions by histories of use:
 //
 //	go run ./examples/life SURVEY.json --calls CALLS.jsonl --seed 7
 //	go run ./examples/life SURVEY.json --gateway http://127.0.0.1:8080 --devices 200
+//	go run ./examples/life SURVEY.json --histories HISTORIES.jsonl --answers ANSWERS.jsonl
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,10 +19,12 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"ldpstream/device"
 	"ldpstream/device/send"
@@ -66,10 +71,14 @@ func main() {
 	out := options.String("calls", "", "file for the calls")
 	seed := options.String("seed", "", "seed of a generator for tests; none for the system's generator")
 	gateway := options.String("gateway", "", "URL of a gateway that gets one report of each device and attribute")
+	histories := options.String("histories", "", "file with histories of use")
+	answers := options.String("answers", "", "file for the values of the histories")
 	options.Parse(os.Args[2:])
 	p, err := read(os.Args[1], *seed)
 	if err == nil && *gateway != "" {
 		err = p.post(*devices, *gateway)
+	} else if err == nil && *histories != "" {
+		err = p.answer(*histories, *answers)
 	} else if err == nil {
 		err = p.live(*devices, *steps, *out)
 	}
@@ -236,4 +245,69 @@ func (p *plan) postOne(number int, gateway string) error {
 		return err
 	}
 	return sender.Run(context.Background())
+}
+
+// line is a call of an activity log, or a question for the values of a step.
+type line struct {
+	Device  string               `json:"device"`
+	Ms      *int64               `json:"ms,omitempty"`
+	Event   string               `json:"event,omitempty"`
+	Seconds *float64             `json:"seconds,omitempty"`
+	Step    *int64               `json:"step,omitempty"`
+	Values  *map[string]*float64 `json:"values,omitempty"` // null for an infinite one
+}
+
+// answer makes the calls of each history on a log of its own, and writes all lines with the values of the questions.
+func (p *plan) answer(histories, path string) error {
+	text, err := os.ReadFile(histories)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	var used *device.Activity
+	var now time.Time
+	lines, out, last := json.NewDecoder(bytes.NewReader(text)), json.NewEncoder(file), ""
+	for lines.More() {
+		var one line
+		if err := lines.Decode(&one); err != nil {
+			return err
+		}
+		if used == nil || one.Device != last {
+			last = one.Device
+			if used, err = device.OpenActivityWith(device.Memory(), func() time.Time { return now }); err != nil {
+				return err
+			}
+		}
+		if one.Ms != nil {
+			now = time.UnixMilli(*one.Ms)
+		}
+		if err := errors.Join(one.call(used, p.survey), out.Encode(one)); err != nil {
+			return err
+		}
+	}
+	return file.Close()
+}
+
+// call makes the call, or answers the question.
+func (one *line) call(used *device.Activity, survey *device.Survey) error {
+	switch {
+	case one.Step != nil:
+		values, err := used.Values(survey, *one.Step)
+		numbers := map[string]*float64{}
+		for name, value := range values {
+			if numbers[name] = &value; math.IsInf(value, 0) {
+				numbers[name] = nil // null
+			}
+		}
+		one.Values = &numbers
+		return err
+	case one.Event == "":
+		return used.Seen()
+	case one.Seconds == nil:
+		return used.Used(one.Event)
+	}
+	return used.Took(one.Event, time.Duration(math.Round(*one.Seconds*1e9)))
 }
