@@ -48,7 +48,7 @@ def use(folder: Path) -> list[str]:
     head, *questions = USAGE.read_text(encoding="utf-8").split("[[attribute]]")
     survey = folder / "usage.toml"
     survey.write_text("[[attribute]]".join([head, *questions[:3]]), encoding="utf-8")
-    return ["--survey", str(survey), "--users", "100000", "--steps", "26"]
+    return ["--survey", str(survey), "--users", "300000", "--steps", "26"]
 
 
 def take(picture: Path, options: list[str], query: str, card: str | None = None, scheme: Scheme = "light") -> None:

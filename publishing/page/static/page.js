@@ -187,6 +187,7 @@ function startControls() {
     try { localStorage.setItem("theme", next); } catch { /* without storage, the choice lasts until the page is closed */ }
     theme(next);
   });
+  addEventListener("storage", () => theme(remembered())); // chosen in another tab
   addEventListener("beforeprint", () => theme("light"));
   addEventListener("afterprint", () => theme(remembered()));
   startPeriod(change);
