@@ -107,7 +107,7 @@ class Truth:
     def __init__(self, survey: Survey, source: UsageValues, step: int) -> None:
         self.present, ages = source.at(step, survey.index("age"))
         self.new = self.present[ages == 0]
-        self.a_day = source.days_of_use()[0].sum() / source.days_of_use()[0].shape[1]
+        self.a_day = float(source.days_of_use()[0].sum(axis=0).mean())
         self.shares, self.means = dict[str, float](), dict[str, float]()
         for name, label in SHARES.items():
             attribute = survey.attributes[survey.index(name)]

@@ -1,8 +1,9 @@
 """A small year of the study of recipes: the intervals contain the truth."""
 
+import msgspec
 from scipy.stats import binom
 
-from lab.bench.usage import Checked, sample, totals, year
+from lab.bench.usage import Checked, Year, sample, totals, year
 
 STEPS, FALSE_ALARM = 8, 1e-4
 
@@ -24,3 +25,4 @@ def test_the_intervals_of_a_year_hold_and_narrower_ones_do_not() -> None:
     assert all(value == true for value, true in found.people)
     assert sum(true > 0 for _, true in found.people) >= 2 * STEPS  # the control: versions come, and old ones stay
     assert "wrong in 0 cases" in totals([found])
+    assert msgspec.convert(msgspec.to_builtins(found), Year) == found  # as `--json` writes it
