@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -157,7 +158,11 @@ func TestDamagedLaterAndOtherFilesAreErrorsAndStay(t *testing.T) {
 		}
 		broken = append(broken, changed)
 	}
-	for _, wrong := range broken {
+	var document map[string]any
+	json.Unmarshal(text, &document)
+	change(document, []string{"content", "surveys", "attributes"}, []any{})
+	short, _ := json.Marshal(document) // no attributes
+	for _, wrong := range append(broken, string(short)) {
 		os.WriteFile(path, []byte(wrong), 0o600)
 		_, err := Open(device.Survey(), File(path), Options{Consent: ModeSimulated})
 		if kept, _ := os.ReadFile(path); !errors.Is(err, ErrStore) || string(kept) != wrong {
@@ -203,35 +208,43 @@ func TestForgettingNeedsTheNameAndErasesTheFile(t *testing.T) {
 }
 
 // failing gives some bytes, and then an error, as a crash in the middle of a call.
-type failing struct{ left int }
+type failing struct {
+	left   int
+	source *mathrand.ChaCha8
+}
 
 func (f *failing) Read(buffer []byte) (int, error) {
 	if f.left -= len(buffer); f.left < 0 {
 		return 0, io.ErrUnexpectedEOF
 	}
-	for i := range buffer {
-		buffer[i] = 7
-	}
-	return len(buffer), nil
+	return f.source.Read(buffer)
 }
 
 func TestACallThatFailsInTheMiddleChangesNothing(t *testing.T) {
 	survey := rest(t, "To know more", 30)
+	opened := 0
 	for left := range 60 {
-		store := Memory()
-		device, err := Open(survey, store, Options{Consent: ModeSimulated, Random: &failing{left}})
+		store, random := Memory(), &failing{left, mathrand.NewChaCha8([32]byte{7})}
+		device, err := Open(survey, store, Options{Consent: ModeSimulated, Random: random})
 		if err != nil {
 			if !errors.Is(err, ErrRandom) || !errors.Is(err, io.ErrUnexpectedEOF) || len(store.text) != 0 {
 				t.Errorf("%s: %v", store.text, err)
 			}
 			continue
 		}
+		opened++
 		for step := int64(0); err == nil; step++ {
 			before := bytes.Clone(store.text)
 			if _, err = device.ReportAt(names(device)[0], 0, step); err != nil && !bytes.Equal(before, store.text) {
 				t.Errorf("the failed call changed %s to %s", before, store.text)
 			}
 		}
+		if !errors.Is(err, ErrRandom) {
+			t.Error(err)
+		}
+	}
+	if opened < 20 {
+		t.Errorf("only %d devices enrolled", opened)
 	}
 }
 
