@@ -189,14 +189,11 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     def __post_init__(self) -> None:
         from ldpstream.mechanisms import NUMERIC  # loads all mechanisms
 
-        if self.start.tzinfo is None:
-            raise ValueError("start must have a time zone, as in 2026-01-05T00:00:00Z")
-        if not 1970 < self.start.year < 9000:
-            raise ValueError(f"start must be between the years 1971 and 8999, got {self.start.year}")
-        if isinstance(self.ends, datetime) and self.ends.tzinfo is None:
-            raise ValueError("ends must have a time zone, as in 2026-12-31T00:00:00Z")
-        if isinstance(self.ends, datetime) and not 1970 < self.ends.year < 9000:
-            raise ValueError(f"ends must be between the years 1971 and 8999, got {self.ends}")
+        for key, time in (("start", self.start), ("ends", self.ends)):
+            if isinstance(time, datetime) and time.tzinfo is None:
+                raise ValueError(f"{key} must have a time zone, as in 2026-01-05T00:00:00Z")
+            if isinstance(time, datetime) and not 1970 < time.year < 9000:
+                raise ValueError(f"{key} must be between the years 1971 and 8999, got {time.year}")
         if self.n_steps is not None and not (self.n_steps >= 1 and self.opens_ms(self.n_steps) < _unix_ms(END_OF_TIME)):
             raise ValueError(f"ends must be at least one step after start and before the year 9000, got {self.ends}")
         if self.relay is not None and self.lateness_steps < RELAY_LATENESS:

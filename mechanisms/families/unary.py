@@ -20,7 +20,6 @@ from typing import Any
 
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import (
-    MAX_COUNT,
     FloatArray,
     IntArray,
     Reports,
@@ -307,10 +306,9 @@ class LongitudinalUnaryClaims(IndependentBitsClaims, LongitudinalClaims):
         return self.m.first.p * self.m.first.not_q * -math.expm1(-self.m.eps_inf)
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_unary(integer("t", t, 1, MAX_COUNT), first=self.m.first, second=self.m.second)
+        return ledger.eps_t_unary(t, first=self.m.first, second=self.m.second)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        t = integer("t", t, 1, MAX_COUNT)
         return ledger.eps_sequence_unary(t, k=self.m.k, first=self.m.first, second=self.m.second)
 
 
