@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
@@ -19,11 +21,12 @@ import pytest
 from msgspec.structs import replace
 
 from deploy.local.cache import cache_dir
-from devices.conformance import listener
+from devices.conformance import languages, listener
 from devices.conformance.calls import read_calls
 from devices.conformance.conformance import check_device
 from devices.conformance.listener import LEAST, listening
 from devices.conformance.recipes import check_recipes, write_histories
+from devices.conformance.rules import check_rules
 from ldpstream import load_survey
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
@@ -287,6 +290,16 @@ def test_the_header_and_each_error_in_c(c_programs: Path, tmp_path: Path) -> Non
 def test_a_device_in_c_survives_a_cut_at_every_change_of_its_disk(c_programs: Path) -> None:
     cuts = ["cargo", "test", *RUST_OPTIONS, "--test", "cuts"]
     output(cuts, RUST.source, LIFE_PROGRAM=str(c_programs / "driver"), **NO_SWITCH)
+
+
+def test_the_calls_for_the_audit_of_devices_in_python_and_c_keep_every_rule(c_programs: Path, tmp_path: Path) -> None:
+    survey = load_survey(ROOT / "devices" / "conformance" / "languages.toml")
+    for write in (languages.python, partial(languages.drive, c_programs / "driver")):
+        with TemporaryDirectory(dir=tmp_path) as folder:
+            (Path(folder) / "survey.json").write_bytes(msgspec.json.encode(survey.device_survey))
+            write(survey, Path(folder), 40, False)
+            observed = check_rules(survey, read_calls(survey, Path(folder) / "calls.jsonl"))
+        assert (observed.faults, observed.calls) == ([], 40 * 3 // 2 * languages.STEPS * len(survey.attributes))
 
 
 def test_a_program_in_cpp_sends_while_its_event_loop_runs(

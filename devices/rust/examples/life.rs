@@ -37,6 +37,7 @@ struct Plan {
     survey: Survey,
     document: Json, // the canonical text
     seed: Option<String>,
+    forgets: bool,
 }
 
 impl Plan {
@@ -100,12 +101,16 @@ impl Plan {
     }
 
     /// Writes all calls. A device keeps its value for half of the steps, changes it, and returns to it at the last step. Each
-    /// device has two runs, with fresh stores. Every second device repeats each call after a restart.
+    /// device has two runs, with fresh stores. Every second device repeats each call after a restart. A device that forgets loses
+    /// its store after each step.
     fn live(&self, devices: usize, steps: u64, out: &mut dyn Write) -> Result<()> {
         for run in 0..devices {
-            let (number, store) = (run / 2, Store::memory());
+            let (number, mut store) = (run / 2, Store::memory());
             let options = self.options(number);
             for step in 0..steps {
+                if self.forgets {
+                    store = Store::memory();
+                }
                 let change = usize::from(step >= steps / 2 && step < steps - 1);
                 for repeat in 0..1 + number % 2 {
                     let opening = 2 * step as usize + repeat;
@@ -209,7 +214,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let path = arguments.get(1).ok_or_else(|| Error::Value("the first argument is the file of the device survey".into()))?;
     let survey = Survey::from_json(&std::fs::read(path)?)?;
     let document = serde_json::from_str(&survey.canonical)?;
-    let plan = Plan { survey, document, seed: option("--seed") };
+    let forgets = arguments.iter().any(|one| one == "--forget"); // a fault, as a control of the check
+    let plan = Plan { survey, document, seed: option("--seed"), forgets };
     let devices = option("--devices").map_or(Ok(5000), |text| text.parse())?;
     if let Some(histories) = option("--histories") {
         let file = option("--answers").ok_or_else(|| Error::Value("give --answers FILE".into()))?;

@@ -1,9 +1,9 @@
 /**
  * Devices for `python -m devices.conformance`: a program, not a test.
  *
- *     node build/test/emit.js calls SURVEY.json DEVICES SEED    writes the devices' calls to standard output
- *     node build/test/emit.js recipes SURVEY.json HISTORIES    writes the histories with the answers to standard output
- *     node build/test/emit.js send URL DEVICES                  makes reports of the present step and sends them to a gateway
+ *     node build/test/emit.js calls SURVEY.json DEVICES SEED [forget]    writes the devices' calls to standard output
+ *     node build/test/emit.js recipes SURVEY.json HISTORIES              writes the histories with the answers to standard output
+ *     node build/test/emit.js send URL DEVICES                           makes reports of the present step and sends them to a gateway
  */
 
 import { readFileSync } from "node:fs";
@@ -14,20 +14,24 @@ import { seeded } from "./fixtures.js";
 
 const STEPS = 8;
 
-/** Each device keeps a value for half of the steps, changes it, returns to it, and repeats some calls after a restart. */
-async function calls(survey: Survey, devices: number, seed: string): Promise<void> {
+/**
+ * Each device keeps a value for half of the steps, changes it, returns to it, and repeats some calls after a restart. A device
+ * that forgets loses its store after each step.
+ */
+async function calls(survey: Survey, devices: number, seed: string, forgets: boolean): Promise<void> {
   const random = seeded(seed);
   const lines: string[] = [];
   let values: [number, number][] = [];
   for (let n = 0; n < devices; n++) {
     const [identity, run] = [n >> 1, n & 1]; // both runs of an identity have the same values and levels
     const levels = Object.fromEntries(survey.attributes.map(({ name, levels }) => [name, levels[identity % levels.length]!.name]));
-    const store = new MemoryStore();
+    let store = new MemoryStore();
     const cohort = cohortOf(survey, identity);
     const options = { levels, random, ...cohort };
     let device = await Device.open(survey, store, { consent: "simulated", ...options });
     if (!run) values = survey.attributes.map((attribute) => [drawn(attribute, random), drawn(attribute, random)]);
     for (let step = 0; step < STEPS; step++) {
+      if (forgets) device = await Device.open(survey, (store = new MemoryStore()), { consent: "simulated", ...options });
       for (let repeat = step % 4 === 3 ? 1 : 0; repeat >= 0; repeat--) {
         for (const [a, { name, pair, choices }] of survey.attributes.entries()) {
           const code = values[a]![Number(step >= STEPS / 2 && step < STEPS - 2)]!;
@@ -84,7 +88,7 @@ async function send(url: string, devices: number): Promise<void> {
   }
 }
 
-const [what, source = "", devices = "0", seed = ""] = process.argv.slice(2);
-if (what === "calls") await calls(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), Number(devices), seed);
+const [what, source = "", devices = "0", seed = "", forget = ""] = process.argv.slice(2);
+if (what === "calls") await calls(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), Number(devices), seed, forget === "forget");
 else if (what === "recipes") await recipes(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), readFileSync(devices, "utf8"));
 else await send(source, Number(devices));

@@ -34,6 +34,7 @@ import (
 type plan struct {
 	survey *device.Survey
 	seed   string
+	forget bool
 	Cohort *struct{ Values []string }
 	Asked  []attribute `json:"attribute"`
 }
@@ -70,11 +71,15 @@ func main() {
 	steps := options.Int64("steps", 6, "number of steps")
 	out := options.String("calls", "", "file for the calls")
 	seed := options.String("seed", "", "seed of a generator for tests; none for the system's generator")
+	forget := options.Bool("forget", false, "a fault, as a control of the check: devices lose their store after each step")
 	gateway := options.String("gateway", "", "URL of a gateway that gets one report of each device and attribute")
 	histories := options.String("histories", "", "file with histories of use")
 	answers := options.String("answers", "", "file for the values of the histories")
 	options.Parse(os.Args[2:])
 	p, err := read(os.Args[1], *seed)
+	if err == nil {
+		p.forget = *forget
+	}
 	if err == nil && *gateway != "" {
 		err = p.post(*devices, *gateway)
 	} else if err == nil && *histories != "" {
@@ -175,6 +180,9 @@ func (p *plan) live(devices int, steps int64, path string) error {
 		number, store := run/2, device.Memory()
 		options := p.options(number, p.random(fmt.Sprint(run)))
 		for step := range steps {
+			if p.forget {
+				store = device.Memory()
+			}
 			value := number
 			if step >= steps/2 && step < steps-1 {
 				value++

@@ -1,4 +1,4 @@
-//! Sends a device's reports beside an event loop: a thread of its own waits for the disk, and the program's client for the network.
+//! Sends a device's reports beside an event loop: a thread waits for the disk, and the program's client for the network.
 
 use crate::device::Device;
 use crate::error::{Error, Result};
