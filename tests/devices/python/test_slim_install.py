@@ -150,7 +150,7 @@ def slim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_device_loads_no_heavy_package(everything: dict[str, Any]) -> None:
     assert not HEAVY.intersection(everything["imported"])
     assert not HEAVY.intersection(everything["reported"])
-    assert {"numpy", "scipy"} <= set(everything["after"])  # control: the closest loss of nine reports of L-GRR needs SciPy
+    assert "numpy" in everything["after"]  # control: the closest loss of nine reports of L-GRR needs NumPy
 
 
 def test_the_base_install_makes_the_same_reports(slim: Path, survey: Path, everything: dict[str, Any], tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_the_base_install_makes_the_same_reports(slim: Path, survey: Path, every
     assert len(set(found["sent"])) == len(found["sent"])
     for key in ("fingerprint", "sent", "drawn", "once", "wallet"):
         assert found[key] == everything[key], key
-    for name, (unchanged, any_values) in found["memoized"].items():  # without SciPy, the bounds are larger
+    for name, (unchanged, any_values) in found["memoized"].items():  # without NumPy, the bounds may be larger
         closest = everything["memoized"][name]
         assert closest[0] <= unchanged <= 50.0 / len(EVERY)
-        assert closest[1] < any_values
+        assert closest[1] <= any_values
 
 
 def test_a_command_without_its_packages_ends_with_one_line(slim: Path, tmp_path: Path) -> None:
