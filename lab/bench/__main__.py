@@ -330,6 +330,20 @@ def device_command(
     write_json(json, msgspec.to_builtins(rows))
 
 
+@app.command(name="devices")
+def devices_command(
+    runs: Annotated[int, typer.Option(min=1, max=1000, help="processes for each row")] = 9,
+    json: JsonFile = None,
+) -> None:
+    """Measure what a device in each language costs the program that makes one report (Linux only)."""
+    from lab.bench.devices import cost_table, measure
+
+    with activity():
+        rows = measure(runs)
+    console.print(cost_table(rows))
+    write_json(json, msgspec.to_builtins(rows))
+
+
 @contextmanager
 def _on_services() -> Iterator[Callable[[str], None]]:
     from lab.bench.service_site import BenchError

@@ -1,5 +1,6 @@
 """The device in Kotlin, compiled once into a cache outside the tree:  python -m tests.devices.kotlin"""
 
+import json
 import os
 import pwd
 import shutil
@@ -65,9 +66,9 @@ def java() -> list[str]:
 
 
 def main() -> int:
-    """Compiles the device. On an error, prints the error to standard error and exits with status 1."""
+    """Prints the command as JSON. On an error, prints the error to standard error and exits with status 1."""
     try:
-        java()
+        print(json.dumps(java()))
     except ToolError as error:
         print(f"kotlin: {error}", file=sys.stderr)
         return 1
