@@ -8,7 +8,7 @@ from ldpstream.publishing.answers.sentences import percent, points
 
 LEFT, ROW_PX, TOP = 20, 24, 64  # margin, a row, and the first row, in pixels
 BAR_LEFT, BAR_PX, SHARE_LEFT, CHANGE_LEFT = 190, 120, 325, 480
-LETTERS, LONGEST = 22, 90  # of a label, and of a line
+LETTERS, LONGEST = 22, 80  # of a label, and of a line
 
 
 def card(overview: Overview, one: AttributeOverview) -> str:

@@ -203,7 +203,7 @@ def test_a_card_draws_hostile_and_long_texts_as_texts() -> None:
     picture = ElementTree.fromstring(found.text)
     drawn = [text.text or "" for text in picture.iter(f"{SVG}text")]
     assert {labels[0][:21] + "…", labels[1], "l" * 21 + "…", name} < set(drawn)
-    assert max(map(len, drawn)) == 90
+    assert max(map(len, drawn)) == 80
     assert not [element for element in picture.iter() if element.tag.removeprefix(SVG) in ("script", "i")]
 
 
