@@ -348,7 +348,7 @@ class Device(Consenting):
     def spent(self, attribute: str) -> Spent:
         """Returns the privacy loss of an attribute's reports so far.
 
-        For some memoized mechanisms, the bounds are closer if NumPy and SciPy are installed (the extra ``simulation``).
+        For some memoized mechanisms, the bounds are closer if NumPy is installed (the extra ``simulation``).
 
         If the survey splits the budget (spl), the attributes' losses add up. With sampling plus fake data (rs+fd), the loss of
         all attributes together is at most the largest loss of an attribute.
