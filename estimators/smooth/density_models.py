@@ -1,10 +1,10 @@
 """Models of the density of a number, for reports that distinguish only wide ranges of values, such as those of Square Wave.
 
-    η_1 = 0,   η_v = η_{v-1} + u_v            log-density of the cells
+    η_1 = 0,   u_v = η_v - η_{v-1}            log-density of the cells, and its steps
     f_v = w_v e^{η_v} / Σ w e^η               shares of the cells; w: their widths
     ln p(counts | f) ≈ b·f - fᵀ G f / 2       the counts are nearly normal
 
-Each model is a prior of the steps u, which are normal with the precision Q, except for jumps:
+Each model is a prior of η_2 … η_K, which are normal with the precision Q, except for jumps:
 
     flat        u_v independent, variance 1/τ: for the largest τ, all densities are nearly equal
     smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth.smooth_prior`)
@@ -58,11 +58,11 @@ class Likelihood:
     def __call__(self, f: FloatArray) -> float:
         return float(self.linear @ f - 0.5 * f @ (self.curvature @ f))
 
-    def shares(self, u: FloatArray) -> FloatArray:
-        """Returns the shares for steps u of shape (..., K - 1)."""
-        eta = np.concatenate([np.zeros((*u.shape[:-1], 1)), np.cumsum(u, axis=-1)], axis=-1)
-        f = self.widths * np.exp(eta - eta.max(axis=-1, keepdims=True))
-        return np.asarray(f / f.sum(axis=-1, keepdims=True))
+    def shares(self, eta: FloatArray) -> FloatArray:
+        """Returns the shares, (K,), for η_2 … η_K."""
+        f = self.widths[1:] * np.exp(eta - (top := max(0.0, float(eta.max()))))
+        f = np.concatenate([self.widths[:1] * math.exp(-top), f])
+        return np.asarray(f / f.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +71,24 @@ class ModelFit:
 
     Attributes:
         kind: "flat", "smooth", "bell", "irregular", "uneven" or "jumps".
-        steps: (K - 1,) u at the mode.
+        eta: (K - 1,) η_2 … η_K at the mode.
         shares: (K,) shares at the mode.
-        factor: (K - 1, K - 1) lower triangular L; the precision of u is L Lᵀ.
+        factor: (K - 1, K - 1) lower triangular L; the precision of `eta` is L Lᵀ.
         log_evidence: approximate log-probability of the counts, up to a constant that all models share.
         decades: how much smaller τ is than the largest τ of this kind, in powers of ten; 0 for a kind with a single τ.
         coarser: shares under the model of the same kind with the next larger τ; None without such a model.
-        variances: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
+        squares: (K - 1,) expected squares of the steps, for "jumps"; otherwise None.
         converged: false if the search for the mode, or for the variances of jumps, ended by its limit of rounds.
     """
 
     kind: str
-    steps: FloatArray
+    eta: FloatArray
     shares: FloatArray
     factor: FloatArray
     log_evidence: float
     decades: float = 0.0
     coarser: FloatArray | None = None
-    variances: FloatArray | None = None
+    squares: FloatArray | None = None
     converged: bool = True
 
 
@@ -97,28 +97,28 @@ def fits(likelihood: Likelihood) -> list[ModelFit]:
     smooth = _family(likelihood, "smooth", 2)
     found = [*_family(likelihood, "flat", 1), *smooth]
     best = max(smooth, key=lambda fit: fit.log_evidence)
-    start = max(found, key=lambda fit: fit.log_evidence).steps
+    start = max(found, key=lambda fit: fit.log_evidence).eta
     found.append(_gaussian(likelihood, "bell", start, *_bell(start.size)))
     for kind, exponent, sigmas in (("irregular", IRREGULAR_TAU, SIGMAS), ("uneven", LARGEST - best.decades, UNEVEN)):
-        u = start
+        eta = start
         for sigma in sigmas:
-            found.append(_gaussian(likelihood, kind, u, *_irregular(u.size, sigma, exponent)))
-            u = found[-1].steps
-    u, variances = start, None
+            found.append(_gaussian(likelihood, kind, eta, *_irregular(eta.size, sigma, exponent)))
+            eta = found[-1].eta
+    eta, squares = start, None
     for scale in SCALES:
-        found.append(_jumps(likelihood, u, scale, variances))
-        u, variances = found[-1].steps, found[-1].variances
+        found.append(_jumps(likelihood, eta, scale, squares))
+        eta, squares = found[-1].eta, found[-1].squares
     return found
 
 
 def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
     size = likelihood.widths.size - 1
     exponent = LARGEST + (2 * order - 1) * math.log10((size + 1) / 100)
-    u, found, best, behind = np.zeros(size), list[ModelFit](), -math.inf, 0
+    eta, found, best, behind = np.zeros(size), list[ModelFit](), -math.inf, 0
     while (exponent > SMALLEST and behind < 2) or not found:
-        fit = _gaussian(likelihood, kind, u, *_precision(size, order, exponent))
+        fit = _gaussian(likelihood, kind, eta, *_precision(size, order, exponent))
         found.append(replace(fit, decades=len(found) * DECADES, coarser=found[-1].shares if found else None))
-        u, value = found[-1].steps, found[-1].log_evidence
+        eta, value = found[-1].eta, found[-1].log_evidence
         best = max(best, value)
         behind = behind + 1 if value < best - HOPELESS else 0
         exponent -= DECADES
@@ -126,24 +126,27 @@ def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
 
 
 def _gaussian(likelihood: Likelihood, kind: str, start: FloatArray, q: FloatArray, log_det: float) -> ModelFit:
-    u, f, value, factor, converged = _mode(likelihood, start, q, ROUNDS, GAIN)
+    eta, f, value, factor, converged = _mode(likelihood, start, q, ROUNDS, GAIN)
     evidence = value + 0.5 * log_det - float(np.log(np.diag(factor)).sum())
-    return ModelFit(kind, u, f, factor, evidence, converged=converged)
+    return ModelFit(kind, eta, f, factor, evidence, converged=converged)
 
 
-def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: FloatArray | None) -> ModelFit:
+def _jumps(likelihood: Likelihood, eta: FloatArray, scale: float, squares: FloatArray | None) -> ModelFit:
     from scipy.linalg import lapack
 
-    a, size = DEGREES, u.size
-    squares = np.full(size, 2 * scale) if variances is None else variances
+    a, size = DEGREES, eta.size
+    squares = np.full(size, 2 * scale) if squares is None else squares
     constant = size * (math.lgamma(a + 0.5) - math.lgamma(a) + a * math.log(scale) + 0.5)
     best = -math.inf
     for update in range(UPDATES):
         precision = (a + 0.5) / (scale + squares / 2)
         last = update == UPDATES - 1
         rounds = ROUNDS if last else SHORT_ROUNDS
-        u, f, value, factor, converged = _mode(likelihood, u, np.diag(precision), rounds, SHORT_GAIN)
-        variance = np.diag(lapack.dpotri(factor, lower=1)[0])
+        eta, f, value, factor, converged = _mode(likelihood, eta, _of_levels(np.diag(precision)), rounds, SHORT_GAIN)
+        covariance = np.pad(lapack.dpotri(factor, lower=1)[0], ((1, 0), (1, 0)))  # its lower triangle
+        own = np.diag(covariance)
+        variance = own[1:] + own[:-1] - 2 * np.diag(covariance, -1)
+        u = np.diff(eta, prepend=0)
         squares = u**2 + variance
         explained = value + 0.5 * float(precision @ u**2) - 0.5 * float(size - precision @ variance)
         bound = explained + constant - float(np.log(np.diag(factor)).sum() + (a + 0.5) * np.log(scale + squares / 2).sum())
@@ -152,42 +155,44 @@ def _jumps(likelihood: Likelihood, u: FloatArray, scale: float, variances: Float
         best = bound
     else:
         converged = False
-    return ModelFit("jumps", u, f, factor, bound, variances=squares, converged=converged)
+    return ModelFit("jumps", eta, f, factor, bound, squares=squares, converged=converged)
 
 
 def _mode(
-    likelihood: Likelihood, u: FloatArray, q: FloatArray, rounds: int, gain: float
+    likelihood: Likelihood, eta: FloatArray, q: FloatArray, rounds: int, gain: float
 ) -> tuple[FloatArray, FloatArray, float, FloatArray, bool]:
-    from scipy.linalg import cho_solve  # slow to load; only estimates need it
+    from scipy.linalg import lapack  # slow to load; only estimates need it
 
-    f = likelihood.shares(u)
-    value = likelihood(f) - 0.5 * float(u @ (q @ u))
+    f = likelihood.shares(eta)
+    value = likelihood(f) - 0.5 * float(eta @ (q @ eta))
     for _ in range(rounds):
         score = likelihood.linear - likelihood.curvature @ f
-        ascent = _later_sums(f * (score - f @ score))[1:] - q @ u
-        step = cho_solve((_factor(likelihood, f, q), True), ascent, check_finite=False)
+        ascent = (f * (score - f @ score))[1:] - q @ eta
+        step = lapack.dpotrs(_factor(likelihood, f, q), ascent, lower=1)[0]
         length, after = 1.0, -math.inf
         while length > 1e-4 and not after >= value:
-            tried = u + length * step
+            tried = eta + length * step
             shares = likelihood.shares(tried)
             after = likelihood(shares) - 0.5 * float(tried @ (q @ tried))
             length /= 2
         if not after >= value:
             break
-        gained, u, f, value = after - value, tried, shares, after
+        gained, eta, f, value = after - value, tried, shares, after
         if gained < max(gain, ROUNDING * abs(value)):
             break
     else:
-        return u, f, value, _factor(likelihood, f, q), False
-    return u, f, value, _factor(likelihood, f, q), True
+        return eta, f, value, _factor(likelihood, f, q), False
+    return eta, f, value, _factor(likelihood, f, q), True
 
 
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
     from scipy.linalg import lapack
 
+    h = f[1:, None] * likelihood.curvature[1:, 1:] * f[1:] + q
     pull = f * (likelihood.curvature @ f)
-    of_eta = f[:, None] * likelihood.curvature * f - np.outer(pull, f) - np.outer(f, pull) + pull.sum() * np.outer(f, f)
-    h = _later_sums(_later_sums(of_eta).T)[1:, 1:] + q
+    outer = np.outer(pull[1:] - pull.sum() / 2 * f[1:], f[1:])
+    h -= outer
+    h -= outer.T
     factor, failed = lapack.dpotrf(h, lower=1)
     if failed:  # rounding, for counts that no honest people make
         h[np.diag_indices_from(h)] += 1e-9 * np.trace(h)
@@ -195,15 +200,17 @@ def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
     return np.asarray(factor)
 
 
-def _later_sums(x: FloatArray) -> FloatArray:
-    return np.asarray(np.cumsum(x[::-1], axis=0)[::-1])
+def _of_levels(of_steps: FloatArray) -> FloatArray:
+    """Returns the precision of η_2 … η_K for that of the steps."""
+    padded = np.pad(of_steps, ((0, 1), (0, 1)))
+    return np.asarray(np.diff(np.diff(padded, axis=0), axis=1))
 
 
 @lru_cache(maxsize=64)
 def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, float]:
     tau, cells = 10.0**exponent, size + 1
     if order == 1:
-        return tau * np.eye(size), size * math.log(tau)
+        return _of_levels(tau * np.eye(size)), size * math.log(tau)
     q = size / SLOPE**2 * np.eye(size)
     i = np.arange(size - 1)
     end = np.minimum(i + 1.0, i[::-1] + 1.0) / (FREE_ENDS * cells)
@@ -212,7 +219,7 @@ def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, floa
     q[i + 1, i + 1] += firm
     q[i, i + 1] -= firm
     q[i + 1, i] -= firm
-    return q, float(np.linalg.slogdet(q)[1])
+    return _of_levels(q), float(np.linalg.slogdet(q)[1])
 
 
 @lru_cache(maxsize=16)
@@ -220,12 +227,11 @@ def _bell(size: int) -> tuple[FloatArray, float]:
     bends = np.diff(np.eye(size), n=2, axis=0)
     tau = 10.0 ** (BELL_TAU + 5 * math.log10((size + 1) / 100))
     q = np.asarray(size / BELL_SLOPE**2 * np.eye(size) + tau * bends.T @ bends)
-    return q, float(np.linalg.slogdet(q)[1])
+    return _of_levels(q), float(np.linalg.slogdet(q)[1])
 
 
 @lru_cache(maxsize=64)
 def _irregular(size: int, sigma: float, exponent: float) -> tuple[FloatArray, float]:
     smooth = np.linalg.inv(_precision(size, 2, exponent + 3 * math.log10((size + 1) / 100))[0])
-    noise = sigma**2 * (2 * np.eye(size) - np.eye(size, k=1) - np.eye(size, k=-1))
-    q = np.asarray(np.linalg.inv(smooth + noise), np.float64)
+    q = np.asarray(np.linalg.inv(smooth + sigma**2 * (np.eye(size) + 1)), np.float64)
     return q, float(np.linalg.slogdet(q)[1])

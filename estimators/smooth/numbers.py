@@ -3,7 +3,7 @@
 The estimate is the mean over the models of `density_models`, weighted by prior odds and the probability of the
 counts under each model.
 
-The models have at most 96 cells of neighbouring bins. The counts are nearly normal with the variances n m, where m are the
+The models have at most 128 cells of neighbouring bins. The counts are nearly normal with the variances n m, where m are the
 probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
@@ -27,7 +27,7 @@ from ldpstream.estimators.smooth.smooth_prior import BIAS, DRAWS, SHARP, TINY, c
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
-MAX_CELLS = 96  # cells of the models; the time is proportional to the cube of this number
+MAX_CELLS = 128  # cells of the models; the time is proportional to the cube of this number
 ODDS = {
     "flat": -3.0,
     "smooth": 0.0,
@@ -163,11 +163,11 @@ def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -
 
     size = likelihood.widths.size
     normal, drawn = normal_numbers(size, 1)[:, 1:], np.empty((DRAWS, size))
-    sums = np.tril(np.ones((size, size - 1)), -1)
+    levels = np.eye(size)[:, 1:]
     last = np.floor(np.cumsum(weights) * DRAWS + 0.5).astype(int).tolist()
     for fit, start, end in zip(found, [0, *last[:-1]], last, strict=True):
         if end > start:
-            centred = sums - fit.shares @ sums  # from steps to the log-density, relative to its mean over the people
+            centred = levels - fit.shares[1:]  # the log-density, relative to its mean over the people
             root = solve_triangular(fit.factor, centred.T, lower=True, check_finite=False)  # (K - 1, K)
             away = normal[start:end] @ root - 0.5 * (root**2).sum(axis=0)
             raw = fit.shares * np.exp(np.minimum(away, LARGEST_FACTOR))
