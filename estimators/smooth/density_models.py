@@ -10,7 +10,7 @@ Each model is a prior of η_2 … η_K, which are normal with the precision Q, e
     smooth      the differences of u have the variance 1/τ, larger near the ends (`estimators.smooth.smooth_prior`)
     bell        the second differences of u have the variance 1/τ, τ large: η is nearly a parabola, as in a normal density
     irregular   smooth with one τ, and each η_v has an independent part with the standard deviation σ: round numbers
-    uneven      the same with the τ of the best smooth model and small σ: shares that differ a little from their neighbours
+    heaps       smooth, and every m-th bin is more frequent (`estimators.smooth.heaps`)
     jumps       u_v has Student's t distribution with one degree of freedom: most steps are small, a few are large
 
 A normal approximation at the mode (Laplace) gives the probability of the counts under each model. For jumps, the bound of a
@@ -25,6 +25,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from ldpstream.estimators.smooth.heaps import EACH, MOST, Heaps, possible_heaps
 from ldpstream.estimators.smooth.smooth_prior import END_POWER, FREE_ENDS, HOPELESS, SLOPE
 from ldpstream.mechanisms.arguments import FloatArray
 
@@ -32,7 +33,6 @@ DECADES = 0.75  # distance of two τ, in powers of ten
 LARGEST, SMALLEST = 5.0, -1.0  # exponents of the largest τ for 100 cells, and of the smallest τ
 BELL_TAU, BELL_SLOPE = 4.0, 100.0  # exponent of τ for 100 cells, and the prior standard deviation of the range of η
 IRREGULAR_TAU, SIGMAS = 2.0, (0.5, 1.0, 2.0)  # exponent of τ for 100 cells, and the σ, of the irregular models
-UNEVEN = (0.12, 0.5)  # the σ of the uneven models
 SCALES = (1e-2, 5e-4, 2e-5)  # scales of the inverse gamma distribution of the steps' variances, for the models with jumps
 DEGREES = 0.5  # half of the degrees of freedom of t
 ROUNDS, GAIN = 30, 0.03  # the search for a mode ends after so many rounds, or when a round gains less than this, in nats
@@ -58,6 +58,20 @@ class Likelihood:
     def __call__(self, f: FloatArray) -> float:
         return float(self.linear @ f - 0.5 * f @ (self.curvature @ f))
 
+    def slope(self, f: FloatArray) -> FloatArray:
+        """Returns the derivative by η_2 … η_K, (K - 1,), at the shares f."""
+        score = self.linear - self.curvature @ f
+        return np.asarray((f * (score - f @ score))[1:])
+
+    def information(self, f: FloatArray) -> FloatArray:
+        """Returns the information on η_2 … η_K, (K - 1, K - 1), at the shares f."""
+        found = f[1:, None] * self.curvature[1:, 1:] * f[1:]
+        pull = f * (self.curvature @ f)
+        outer = np.outer(pull[1:] - pull.sum() / 2 * f[1:], f[1:])
+        found -= outer
+        found -= outer.T
+        return np.asarray(found)
+
     def shares(self, eta: FloatArray) -> FloatArray:
         """Returns the shares, (K,), for η_2 … η_K."""
         f = self.widths[1:] * np.exp(eta - (top := max(0.0, float(eta.max()))))
@@ -70,7 +84,7 @@ class ModelFit:
     """A fitted model.
 
     Attributes:
-        kind: "flat", "smooth", "bell", "irregular", "uneven" or "jumps".
+        kind: "flat", "smooth", "bell", "heaps", "irregular" or "jumps".
         eta: (K - 1,) η_2 … η_K at the mode.
         shares: (K,) shares at the mode.
         factor: (K - 1, K - 1) lower triangular L; the precision of `eta` is L Lᵀ.
@@ -94,29 +108,43 @@ class ModelFit:
 
 def fits(likelihood: Likelihood) -> list[ModelFit]:
     """Returns all fitted models; the first is the flattest."""
-    smooth = _family(likelihood, "smooth", 2)
-    found = [*_family(likelihood, "flat", 1), *smooth]
-    best = max(smooth, key=lambda fit: fit.log_evidence)
+    none = possible_heaps(likelihood.widths.size)[[]]
+    smooth = _family(likelihood, "smooth", 2, none)
+    rounded, heaps = _with_heaps(likelihood, max(smooth, key=lambda fit: fit.log_evidence))
+    found = [*_family(likelihood, "flat", 1, none), *smooth, *rounded]
     start = max(found, key=lambda fit: fit.log_evidence).eta
     found.append(_gaussian(likelihood, "bell", start, *_bell(start.size)))
-    for kind, exponent, sigmas in (("irregular", IRREGULAR_TAU, SIGMAS), ("uneven", LARGEST - best.decades, UNEVEN)):
-        eta = start
-        for sigma in sigmas:
-            found.append(_gaussian(likelihood, kind, eta, *_irregular(eta.size, sigma, exponent)))
-            eta = found[-1].eta
     eta, squares = start, None
+    for sigma in SIGMAS:
+        found.append(_gaussian(likelihood, "irregular", eta, *heaps.added(*_irregular(eta.size, sigma))))
+        eta = found[-1].eta
+    eta = start
     for scale in SCALES:
         found.append(_jumps(likelihood, eta, scale, squares))
         eta, squares = found[-1].eta, found[-1].squares
     return found
 
 
-def _family(likelihood: Likelihood, kind: str, order: int) -> list[ModelFit]:
+def _with_heaps(likelihood: Likelihood, best: ModelFit) -> tuple[list[ModelFit], Heaps]:
+    """Returns the models with the rows of heaps that the counts show, and these rows."""
+    possible, found, rows = possible_heaps(best.shares.size), list[ModelFit](), list[int]()
+    while len(rows) < min(MOST, best.shares.size // EACH):
+        gains = possible.gains(likelihood.slope(best.shares), likelihood.information(best.shares), best.factor)
+        tried = [*rows, int(gains.argmax())]
+        family = _family(likelihood, "heaps", 2, possible[tried]) if gains.max() > 0 else [best]
+        new = max(family, key=lambda fit: fit.log_evidence)
+        if new.log_evidence <= best.log_evidence:
+            break
+        found, rows, best = family, tried, new
+    return found, possible[rows]
+
+
+def _family(likelihood: Likelihood, kind: str, order: int, heaps: Heaps) -> list[ModelFit]:
     size = likelihood.widths.size - 1
     exponent = LARGEST + (2 * order - 1) * math.log10((size + 1) / 100)
     eta, found, best, behind = np.zeros(size), list[ModelFit](), -math.inf, 0
     while (exponent > SMALLEST and behind < 2) or not found:
-        fit = _gaussian(likelihood, kind, eta, *_precision(size, order, exponent))
+        fit = _gaussian(likelihood, kind, eta, *heaps.added(*_precision(size, order, exponent)))
         found.append(replace(fit, decades=len(found) * DECADES, coarser=found[-1].shares if found else None))
         eta, value = found[-1].eta, found[-1].log_evidence
         best = max(best, value)
@@ -166,8 +194,7 @@ def _mode(
     f = likelihood.shares(eta)
     value = likelihood(f) - 0.5 * float(eta @ (q @ eta))
     for _ in range(rounds):
-        score = likelihood.linear - likelihood.curvature @ f
-        ascent = (f * (score - f @ score))[1:] - q @ eta
+        ascent = likelihood.slope(f) - q @ eta
         step = lapack.dpotrs(_factor(likelihood, f, q), ascent, lower=1)[0]
         length, after = 1.0, -math.inf
         while length > 1e-4 and not after >= value:
@@ -188,11 +215,7 @@ def _mode(
 def _factor(likelihood: Likelihood, f: FloatArray, q: FloatArray) -> FloatArray:
     from scipy.linalg import lapack
 
-    h = f[1:, None] * likelihood.curvature[1:, 1:] * f[1:] + q
-    pull = f * (likelihood.curvature @ f)
-    outer = np.outer(pull[1:] - pull.sum() / 2 * f[1:], f[1:])
-    h -= outer
-    h -= outer.T
+    h = likelihood.information(f) + q
     factor, failed = lapack.dpotrf(h, lower=1)
     if failed:  # rounding, for counts that no honest people make
         h[np.diag_indices_from(h)] += 1e-9 * np.trace(h)
@@ -231,7 +254,7 @@ def _bell(size: int) -> tuple[FloatArray, float]:
 
 
 @lru_cache(maxsize=64)
-def _irregular(size: int, sigma: float, exponent: float) -> tuple[FloatArray, float]:
-    smooth = np.linalg.inv(_precision(size, 2, exponent + 3 * math.log10((size + 1) / 100))[0])
+def _irregular(size: int, sigma: float) -> tuple[FloatArray, float]:
+    smooth = np.linalg.inv(_precision(size, 2, IRREGULAR_TAU + 3 * math.log10((size + 1) / 100))[0])
     q = np.asarray(np.linalg.inv(smooth + sigma**2 * (np.eye(size) + 1)), np.float64)
     return q, float(np.linalg.slogdet(q)[1])

@@ -8,7 +8,8 @@ probabilities of the reports after `PILOT_STEPS` steps of EM:
 
     ln p(counts | f) ≈ Σ_z c_z m_z(f) / m_z - n Σ_z m_z(f)² / (2 m_z)
 
-The intervals of the mean and of percentiles come from the unbiased shares (`Unbiased`).
+Intervals of shares reach to the heaps that the counts do not exclude (`estimators.smooth.heaps`), but for these not beyond the
+unbiased share's interval. The intervals of the mean and of percentiles come from the unbiased shares (`Unbiased`).
 """
 
 from collections.abc import Sequence
@@ -23,23 +24,17 @@ from ldpstream.estimators.matrix_inversion import inversion_weight, matrix_inver
 from ldpstream.estimators.maximum.likelihood import em, likelihood_terms
 from ldpstream.estimators.smooth.density_models import DECADES, Likelihood, ModelFit, fits
 from ldpstream.estimators.smooth.draws import Draws, Unbiased
+from ldpstream.estimators.smooth.heaps import hidden_heaps
 from ldpstream.estimators.smooth.smooth_prior import BIAS, DRAWS, SHARP, TINY, checked_widths, normal_numbers
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 MAX_CELLS = 128  # cells of the models; the time is proportional to the cube of this number
-ODDS = {
-    "flat": -3.0,
-    "smooth": 0.0,
-    "bell": 0.0,
-    "irregular": -4.0,
-    "uneven": -4.0,
-    "jumps": 0.0,
-}  # prior log-odds of each model of a kind
+ODDS = {"flat": -3.0, "smooth": 0.0, "bell": 0.0, "heaps": 0.0, "irregular": -4.0, "jumps": 0.0}  # prior log-odds of a model
 STEEPER = -0.5  # prior log-odds of a ten times smaller τ
-FLATTEST = -1.5  # prior log-odds of the flattest model to all others together
-DRAWN_ODDS = {"flat": -3.0, "smooth": 0.0, "bell": -np.inf, "irregular": 1.0, "uneven": -1.0, "jumps": 0.0}  # for intervals
-LEAST_PART = 0.15  # an interval is extended towards the unbiased share's interval by at least this part of the distance
+FLATTEST = -1.4  # prior log-odds of the flattest model to all others together
+DRAWN_ODDS = ODDS | {"bell": -np.inf, "irregular": 1.0}  # for intervals
+ROUGH = 0.3  # part of the distance to the unbiased share's interval that irregular models and jumps add to an interval
 SPANS = (1, 2, 4, 8, 16, 32)  # numbers of neighbouring edges; the mean over them bounds the distribution function
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
@@ -74,15 +69,19 @@ def number_posterior(groups: list[Group], widths: npt.ArrayLike | None, steps: S
     drawn_weights = _weights(found, [DRAWN_ODDS[fit.kind] for fit in found])
     drawn = cells.spread(np.maximum(_drawn(likelihood, found, drawn_weights), TINY))
     drawn = _of_fewer_people(drawn, raw.n, people_of(groups, steps)[0])
-    part = {kind: sum(float(x) for x, fit in zip(drawn_weights, found, strict=True) if fit.kind == kind) for kind in ODDS}
-    rough = min((part["irregular"] + part["jumps"]) / max(1 - part["uneven"], TINY), 1.0)
-    rough = LEAST_PART + (1 - LEAST_PART) * rough
+    rough = ROUGH * sum(x for x, fit in zip(drawn_weights.tolist(), found, strict=True) if fit.kind in ("irregular", "jumps"))
     bias = cells.parts * _bias(found, drawn_weights)[cells.of_bin]
     least = SHARP * np.minimum(drawn.std(axis=0), 1 / w.size)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0, method="weibull")
     reach = NORMAL * raw.standard_errors  # the ends move for the published level, and by the same numbers for others
-    below = least + np.maximum(bias, 0) + rough * np.maximum(low - np.maximum(raw.frequencies - reach, 0), 0)
-    above = least + np.maximum(-bias, 0) + rough * np.maximum(np.minimum(raw.frequencies + reach, 1) - high, 0)
+    raw_low, raw_high = np.maximum(raw.frequencies - reach, 0), np.minimum(raw.frequencies + reach, 1)
+    below = least + np.maximum(bias, 0) + rough * np.maximum(low - raw_low, 0)
+    above = least + np.maximum(-bias, 0) + rough * np.maximum(raw_high - high, 0)
+    mean = drawn.mean(axis=0)
+    score = likelihood.linear - likelihood.curvature @ np.add.reduceat(mean, cells.first)
+    larger, smaller = hidden_heaps(mean, cells.first, score, likelihood.curvature)
+    below += np.clip(low - below - raw_low, 0, np.maximum(low - below, 0) * smaller) + TINY
+    above += np.clip(raw_high - high - above, 0, larger)
     shares /= shares.sum()
     width = np.minimum(high + above, 1) - np.maximum(low - below, 0)
     errors = np.maximum(drawn.std(axis=0), width / (2 * NORMAL))  # a difference of two shares needs the bias, too

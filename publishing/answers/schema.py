@@ -130,8 +130,7 @@ class Histogram(Shares, frozen=True, kw_only=True):
     The intervals of "eb" and "filter" are published for a confidence of 0.95. For another confidence, these intervals are
     scaled as for a normal distribution.
 
-    `named` is true for the values of which each interval holds by itself. The other intervals hold on average over the values,
-    but those of Square Wave's numbers can miss most values if people round their numbers.
+    `named` is true for the values of which each interval holds by itself. The other intervals hold on average over the values.
 
     `cohort` is None for the histogram of all people. `crowd`: for the span "step" of a survey with `crowd`; otherwise None.
 

@@ -1,5 +1,7 @@
 """Ordered values that no smooth density fits: people round their numbers to multiples of five, or a few live far away."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy.stats import gamma, norm
@@ -7,7 +9,9 @@ from scipy.stats import gamma, norm
 from lab.drawn_tables import drawn_table
 from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
+from ldpstream.estimators.smooth import density_models, numbers
 from ldpstream.estimators.smooth.draws import Unbiased
+from ldpstream.estimators.smooth.heaps import CUT, EVERY, HEAP, hidden_heaps, possible_heaps
 from ldpstream.estimators.smooth.ordered import _misfit
 from ldpstream.estimators.smooth.smooth_prior import smooth_posterior
 from ldpstream.mechanisms import mechanism
@@ -61,3 +65,93 @@ def test_a_posterior_that_claims_too_little_error_is_widened() -> None:
     assert not _misfit(smooth, k + claimed, noise).any()
     np.testing.assert_allclose(_misfit(smooth, k + claimed + 10 + 0.1 * k, noise) ** 2, 0.1 * noise)  # 10 = ½ √(2k)
     np.testing.assert_allclose(_misfit(smooth, 1e9, noise) ** 2, noise)
+
+
+# ---- Square Wave
+
+
+def test_the_gain_of_a_row_is_that_of_dense_normal_integrals() -> None:
+    """The reference integrates over the amplitude together with the log-density."""
+    rng, heaps = np.random.default_rng(1), possible_heaps(9)
+    roots = rng.normal(size=(2, 8, 8))
+    information, q = (root @ root.T + np.eye(8) for root in roots)
+    slope = rng.normal(size=8)
+    found = heaps.gains(slope, information, np.linalg.cholesky(information + q))
+    assert (found > -np.inf).any()
+    for gain, row, odds in zip(found, heaps.rows.T, heaps.log_odds, strict=True):
+        both = np.block(
+            [[information + q, (information @ row)[:, None]], [information @ row, row @ information @ row + HEAP**-2]]
+        )
+        up = np.append(np.zeros(8), row @ slope)
+        raised = up @ np.linalg.solve(both, up) - np.linalg.slogdet(both)[1] + np.linalg.slogdet(information + q)[1]
+        assert gain == (pytest.approx(raised / 2 - math.log(HEAP) + odds) if up[-1] > 0 else -np.inf)
+    chosen = heaps[[3, 7]]
+    precision, log_det = chosen.added(q, 0.0)
+    np.testing.assert_allclose(np.linalg.inv(precision), np.linalg.inv(q) + HEAP**2 * chosen.rows @ chosen.rows.T, rtol=1e-9)
+    expected = np.linalg.slogdet(precision)[1] - np.linalg.slogdet(q)[1] + 2 * chosen.log_odds.sum()
+    assert log_det == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_hidden_heaps_are_all_that_the_likelihood_does_not_exclude(size: int) -> None:
+    """The reference tries many parts of people who round, for each row and each bin."""
+    rng, k, parts = np.random.default_rng(2), 13, np.linspace(0, 1, 4001)
+    f, first = rng.dirichlet(np.full(k, 3.0)), np.arange(0, k, size)
+    root = rng.normal(size=(first.size, first.size))
+    curvature, score = 900 * root @ root.T, 20 * rng.normal(size=first.size)
+    moved = []
+    for m, start in [(every, start) for every in EVERY if 2 * every <= k for start in range(every)]:
+        heaps, after = np.arange(start, k, m)[::-1], np.zeros(k)  # a bin in the middle goes up
+        for v in range(k):
+            after[heaps[np.abs(heaps - v).argmin()]] += f[v]
+        moved.append(after - f)
+    single = np.eye(k, k=1) + np.eye(k, k=-1)
+    moved += list(f[:, None] * (single / single.sum(axis=1, keepdims=True) - np.eye(k)))
+    larger, smaller = np.zeros((2, k))
+    for i, change in enumerate(moved):
+        of_cells = np.add.reduceat(change, first)
+        likely = parts * (of_cells @ score) - parts**2 * (of_cells @ curvature @ of_cells) / 2
+        h = parts[likely >= -CUT].max()
+        smaller = np.maximum(smaller, h * -change / f)
+        larger = np.maximum(larger, h * change) if i < len(moved) - k else larger
+    found = hidden_heaps(f, first, score, curvature)
+    np.testing.assert_allclose(found[0], larger, atol=3e-4)
+    np.testing.assert_allclose(found[1], smaller, atol=3e-4)
+    assert 0.01 < smaller.min() < 0.9
+
+
+COMB = np.where(np.arange(64) % 4, 0.1, 1.0)
+UNEVEN = np.exp(-((np.arange(64) / 64 - 0.4) ** 2) / 0.03 + 0.15 * np.random.default_rng(5).normal(size=64))
+
+
+@pytest.mark.parametrize(("weights", "eps", "n"), [(COMB, 1.0, 10_000), (COMB, 4.0, 10_000), (UNEVEN, 4.0, 100_000)])
+def test_intervals_hold_with_round_numbers(weights: FloatArray, eps: float, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fourth bin is ten times as frequent, hidden from the counts or not; or the shares have a spread of 15 %.
+
+    In 40 other runs, 97.3, 99.9 and 98.8 % of the intervals hold, and 1, 4 and 66 % without heaps. The standard errors of 6
+    runs are at most 1 and 2.4 percentage points, so a false alarm has a chance below 1e-4.
+    """
+    m, rng, f = mechanism("SW", k=64, eps=eps), np.random.default_rng(4), weights / weights.sum()
+    tables = [drawn_table(m, rng.multinomial(n, f), rng) for _ in range(6)]
+
+    def held() -> float:
+        ends = [empirical_bayes(m, table, ordered=True).interval() for table in tables]
+        return float(np.mean([(low <= f) & (f <= high) for low, high in ends]))
+
+    assert held() > 0.93
+    monkeypatch.setattr(density_models, "MOST", 0)
+    monkeypatch.setattr(numbers, "hidden_heaps", lambda f, *_: (np.zeros(f.size), np.zeros(f.size)))
+    assert held() < 0.8
+
+
+def test_the_estimate_shows_round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 40 other runs, the squared error is at most 0.0013, and at least 0.021 without heaps: the estimate is nearly flat."""
+    m, rng, f = mechanism("SW", k=64, eps=4.0), np.random.default_rng(4), COMB / COMB.sum()
+    table = drawn_table(m, rng.multinomial(10_000, f), rng)
+
+    def error() -> float:
+        return float(((empirical_bayes(m, table, ordered=True).frequencies - f) ** 2).sum())
+
+    assert error() < 0.005
+    monkeypatch.setattr(density_models, "MOST", 0)
+    assert error() > 0.015

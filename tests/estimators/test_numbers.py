@@ -9,7 +9,7 @@ import pytest
 from scipy import integrate, stats
 
 from lab.drawn_tables import drawn_table
-from ldpstream.estimators import Estimate, empirical_bayes, matrix_inversion
+from ldpstream.estimators import Estimate, empirical_bayes
 from ldpstream.estimators.quantiles import mean, quantiles
 from ldpstream.estimators.smooth import density_models
 from ldpstream.estimators.smooth import numbers as module
@@ -101,7 +101,7 @@ def test_the_evidence_of_jumps_is_a_close_lower_bound() -> None:
 
 
 def test_the_irregular_prior_adds_independent_parts() -> None:
-    q, log_det = _irregular(7, 0.5, IRREGULAR_TAU)
+    q, log_det = _irregular(7, 0.5)
     assert log_det == pytest.approx(np.linalg.slogdet(q)[1])
     relative = np.hstack([-np.ones((7, 1)), np.eye(7)])  # η_v - η_1
     smooth = np.linalg.inv(_precision(7, 2, IRREGULAR_TAU + 3 * math.log10(8 / 100))[0])
@@ -288,49 +288,11 @@ def test_the_99th_percentile_covers_people_far_from_all_others() -> None:
     assert hits[0] >= stats.binom.ppf(1e-4, 60, 0.95) > hits[1]
 
 
-def test_intervals_of_shares_hold_where_neighbours_differ_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shares have log-normal factors with a spread of 15 %.
-
-    In 60 other runs, 96 % of the intervals hold, and 66 % without the uneven models and the least part. The standard error of 8
-    runs is 2 percentage points each.
-    """
-    rng, m, f = (
-        np.random.default_rng(3),
-        SquareWave(64, 4.0),
-        bell(64) * np.exp(0.15 * np.random.default_rng(5).normal(size=64)),
-    )
-    f /= f.sum()
-    tables = [drawn(m, f, 100_000, rng) for _ in range(8)]
-
-    def held() -> float:
-        return float(np.mean([(low <= f) & (f <= high) for low, high in (estimate(m, table).interval() for table in tables)]))
-
-    assert held() > 0.9
-    monkeypatch.setattr(density_models, "UNEVEN", ())
-    monkeypatch.setattr(module, "LEAST_PART", 0.0)
-    assert held() < 0.8
-
-
 def test_a_peak_of_one_among_a_hundred_bins_keeps_its_share() -> None:
     m, f = SquareWave(101, 4.0), 0.55 * bell(101)
     f[40] += 0.45
     found = estimate(m, drawn(m, f, 10_000, np.random.default_rng(6)))
     assert found.frequencies[40] == pytest.approx(f[40], abs=0.05)
-
-
-def test_only_raw_intervals_hold_if_all_people_round_their_numbers() -> None:
-    """Every fourth bin is ten times as frequent as the others, which the counts do not show: docs/howto/numbers.md warns of it.
-
-    In 20 other runs, 19 % of the default intervals hold, and 95 % of those of the raw inversion.
-    """
-    rng, m, f = np.random.default_rng(4), SquareWave(64, 1.0), np.where(np.arange(64) % 4, 0.1, 1.0)
-    f /= f.sum()
-    tables = [drawn(m, f, 10_000, rng) for _ in range(4)]
-    eb, mi = (
-        np.mean([(low <= f) & (f <= high) for low, high in (estimator(m, table).interval() for table in tables)])
-        for estimator in (estimate, matrix_inversion)
-    )
-    assert mi > 0.85 > 0.5 > eb
 
 
 @pytest.mark.parametrize("reports", [1, 5])
