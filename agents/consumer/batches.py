@@ -1,7 +1,7 @@
-"""Reads fetch answers: checks each batch of records and cuts the batch into pieces.
+"""Reads fetch answers: checks each batch of records, unpacks it and cuts it into pieces.
 
 If a piece has an unreadable record, the reader *refuses* this piece and the rest of the batch. It refuses a compressed batch
-whole: reports are random data, which does not shrink, and a small batch could unpack to any size.
+whole if it cannot be unpacked within bounds.
 """
 
 from bisect import bisect_left
@@ -15,9 +15,11 @@ import structlog
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from crc32c import crc32c
 
+from ldpstream.agents.consumer.compression import CODEC, Unreadable, unpacked
 from ldpstream.agents.log import Unread
 from ldpstream.agents.tally import Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -30,11 +32,7 @@ PIECE_RECORDS = 16_384
 RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
 _BEFORE_LENGTH = 12  # bytes of a batch before those that its length counts
-_CODEC, _APPEND_TIME = 0x07, 0x08  # bits in the low byte of a batch's attributes
-
-
-class Unreadable(Exception):
-    """The records of a batch can never be read."""
+_APPEND_TIME = 0x08  # a bit in the low byte of a batch's attributes
 
 
 class OwnTimes(CorruptRecordException):  # type: ignore[misc]  # aiokafka has no types
@@ -133,8 +131,9 @@ def unpack(unread: Any) -> Iterator[Piece]:
 def _pieces(batch: Any, raw: memoryview, first: int) -> Iterator[Records]:
     if raw[16] < 2:
         raise Unreadable("written in a message format older than Kafka 0.11")
-    if raw[22] & _CODEC:
-        raise Unreadable("compressed")
+    if raw[22] & CODEC:
+        raw = unpacked(raw)
+        batch = DefaultRecordBatch(raw)
     records = chain(batch)  # does not read a batch again after its end
     length = min(PIECE_RECORDS, max(1, PIECE_RECORDS * CHUNK_BYTES // len(raw)))
     low = batch.base_offset

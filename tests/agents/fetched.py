@@ -13,7 +13,7 @@ from ldpstream.agents.consumer.batches import FetchedBytes, Piece, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
-GZIP = 1
+GZIP, SNAPPY, LZ4, ZSTD = CODECS = (1, 2, 3, 4)
 
 Headers = list[tuple[str, bytes | None]]
 

@@ -22,11 +22,11 @@ from ldpstream.agents.consumer.chunks import ChunkThread, _Placement
 from ldpstream.agents.tally import Records
 from ldpstream.surveys.report_key import MALFORMED_KEY, REPORT_KEY_BYTES
 
-from .fetched import APPEND_TIME, GZIP, PARTITION, Headers, batch, read, sealed, unread
+from .fetched import APPEND_TIME, CODECS, GZIP, PARTITION, Headers, batch, read, sealed, unread
 
 
-def sample(offset: int = 0) -> bytes:
-    """Makes a log of five batches, the fourth a control batch, without the batches that end before `offset`."""
+def sample(offset: int, codec: int) -> bytes:
+    """Makes a log of five batches without those that end before `offset`: the second compressed, the fourth a control batch."""
     rng = np.random.default_rng(1)
     sizes = [1, 5, 3, 1, 40]
     raw, first = bytearray(), 100
@@ -34,7 +34,7 @@ def sample(offset: int = 0) -> bytes:
         values = [None if rng.random() < 0.1 else rng.bytes(int(rng.integers(0, 30))) for _ in range(size)]
         first += size
         if first > offset:
-            raw += batch(first - size, values, 1000 + i, control=i == 3)
+            raw += batch(first - size, values, 1000 + i, control=i == 3, codec=codec if i == 1 else 0)
     return bytes(raw)
 
 
@@ -45,10 +45,11 @@ def only(runs: Iterable[Piece]) -> Records:
     return records
 
 
+@pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
-def test_our_reader_returns_the_records_of_the_library(offset: int) -> None:
+def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
     """The reader may start at any offset within a batch. The reader continues after a control batch, which has no records."""
-    raw = sample(offset)
+    raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
     expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
     batches = read(ours)
@@ -104,11 +105,12 @@ def damaged(what: str) -> bytearray:
     return sealed(raw)
 
 
+@pytest.mark.parametrize("codec", [0, *CODECS])
 @settings(max_examples=200)
 @given(damage=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))
-def test_damage_in_a_batch_affects_no_other_batch(damage: list[tuple[int, int]]) -> None:
+def test_damage_in_a_batch_affects_no_other_batch(codec: int, damage: list[tuple[int, int]]) -> None:
     """Records before the damage may be returned. All records of the next batch are returned."""
-    raw = batch(2, [b"%d" % i for i in range(20)])
+    raw = batch(2, [b"%d" % i for i in range(20)], codec=codec)
     for place, bits in damage:
         raw[61 + place % (len(raw) - 61)] ^= bits
     *pieces, after = unpack(unread(bytes(sealed(raw) + batch(22, [b"c"])), 2))
@@ -128,21 +130,20 @@ def test_pieces_before_an_unreadable_piece_are_returned(monkeypatch: pytest.Monk
     assert [(records.offsets[0], refused) for records, refused in pieces] == expected
 
 
-def test_a_compressed_batch_is_refused_as_a_whole() -> None:
-    """A small batch could unpack to any size. Reading continues after it."""
-    raw = bytes(batch(0, [b"a"]) + batch(1, [b"b", bytes(10**6)], codec=GZIP) + batch(3, [b"c"]))
-    pieces = list(unpack(unread(raw, 0)))
-    assert [(records.offsets[0], refused) for records, refused in pieces] == [
-        (0, None),
-        (1, (2, "unreadable batch")),
-        (3, None),
-    ]
-    assert weight(pieces[1][0]) == batches.RECORD_BYTES
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_unpacks_to_too_much_is_refused_as_a_whole(codec: int) -> None:
+    """Reading continues after it. The control unpacks to slightly less than the limit of 16 MB."""
+    large = [bytes(10**6)] * 40
+    raw = bytes(batch(0, large[:15], codec=codec) + batch(15, large, codec=codec) + batch(55, [b"a"], codec=codec))
+    *read, refused, after = list(unpack(unread(raw, 0)))
+    assert [offset for records, _ in read for offset in records.offsets] == list(range(15))
+    assert (refused[0].offsets, refused[1], after[0].offsets) == ([15], (40, "unreadable batch"), (55,))
+    assert weight(refused[0]) == batches.RECORD_BYTES
 
 
 def test_one_call_returns_about_one_chunk_at_most() -> None:
     """The library returns nothing more if the consumer's position is not the end of the call before."""
-    raw = b"".join(bytes(batch(first, [b"a", b"b", *[bytes(10**6)] * 6])) for first in range(0, 80, 8))
+    raw = b"".join(bytes(batch(first, [b"a", b"b", *[bytes(10**6)] * 6], codec=GZIP)) for first in range(0, 80, 8))
     state: Any = SimpleNamespace(paused=False, position=0, consumed_to=lambda offset: setattr(state, "position", offset))
     assignment = SimpleNamespace(active=True, state_value=lambda _: state)
     result = FetchResult(PARTITION, assignment=assignment, partition_records=unread(raw, 0), backoff=0)

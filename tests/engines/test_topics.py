@@ -21,7 +21,6 @@ def test_a_majority_of_replicas_acknowledges_a_report(replication: int, needed: 
     [
         ("message.timestamp.type", ["LogAppendTime"], ["CreateTime"]),
         ("cleanup.policy", ["delete", ""], ["compact", "compact,delete", "delete, compact"]),
-        ("compression.type", ["producer", "uncompressed"], ["gzip", ""]),
     ],
 )
 def test_a_topic_that_cannot_be_counted_is_refused(setting: str, countable: list[str], others: list[str]) -> None:
