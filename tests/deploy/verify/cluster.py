@@ -7,6 +7,7 @@ cluster runs in namespaces of its own, and needs root on Debian.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +41,8 @@ spec: { containers: [{ name: one, image: ldpstream, securityContext: { privilege
 def save_images(docker: Engine, archive: Path, earlier: str) -> None:
     """Writes an archive of our images and those of an earlier commit, the stand-in of the stores, and a pod's first image.
 
+    Beside the archive, it keeps the earlier commit's manifests for Strimzi in a folder `strimzi`.
+
     Raises:
         VerifyError: if the commit does not exist, or a build fails.
     """
@@ -51,6 +54,7 @@ def save_images(docker: Engine, archive: Path, earlier: str) -> None:
         run(["git", "-C", checkout, "checkout", "--quiet", "--detach", commit])
         for name, target in IMAGES.items():
             docker.build(EARLIER[name], target, Path(checkout))
+        shutil.copytree(Path(checkout, "deploy/kubernetes/strimzi"), archive.parent / "strimzi")
     say(f"- the upgrade begins with the images of {commit}")
     stores.build(docker)
     pause = SANDBOX.removeprefix("docker.io/library/")
@@ -121,7 +125,7 @@ def inside(archive: Path, work: Path) -> None:
         say(f"- {len(NODES)} nodes are ready after {time.monotonic() - began:.0f} s")
         say("The overlay production:")
         (folder := work / "production").mkdir()
-        run_production(cluster, folder)
+        run_production(cluster, folder, archive.parent / "strimzi")
     except VerifyError:
         explain(cluster)
         raise

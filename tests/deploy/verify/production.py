@@ -47,11 +47,12 @@ class Production:
     Args:
         cluster: the cluster, with the namespace of production.
         work: an empty folder.
+        strimzi: `deploy/kubernetes/strimzi` of the version that is upgraded.
     """
 
-    def __init__(self, cluster: Cluster, work: Path) -> None:
+    def __init__(self, cluster: Cluster, work: Path, strimzi: Path) -> None:
         self._cluster, self._work = cluster, work
-        self.stores = SecureStores(cluster, work)
+        self.stores = SecureStores(cluster, work, strimzi)
         shutil.copytree(MANIFESTS, work / "kubernetes")
         self._overlay = work / "kubernetes" / "overlays" / "production"
         self._surveys = self._overlay / "surveys"
@@ -300,7 +301,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def run_production(cluster: Cluster, work: Path) -> None:
+def run_production(cluster: Cluster, work: Path, strimzi: Path) -> None:
     """Runs the trial.
 
     Raises:
@@ -313,7 +314,7 @@ def run_production(cluster: Cluster, work: Path) -> None:
 
     earlier, now = EARLIER, {name: name for name in EARLIER}
     with ExitStack() as stack:
-        site = Production(cluster, work)
+        site = Production(cluster, work, strimzi)
         stack.callback(site.close)
         demo = site.write_survey("demo")
         site.stores.start(demo)

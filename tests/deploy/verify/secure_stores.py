@@ -66,10 +66,11 @@ class SecureStores:
     Args:
         cluster: the cluster. The namespace exists already.
         work: folder for certificates and data.
+        strimzi: a copy of `deploy/kubernetes/strimzi` of the version that is upgraded. Its topics and rights stay.
     """
 
-    def __init__(self, cluster: Cluster, work: Path) -> None:
-        self._cluster, self._work = cluster, work
+    def __init__(self, cluster: Cluster, work: Path, strimzi: Path) -> None:
+        self._cluster, self._work, self._folders = cluster, work, (strimzi, STRIMZI)
         self.authority = Authority(work)
         self._redis_server = self.authority.issue(REDIS, f"{REDIS}.{NAMESPACE}", common_name="redis")
         names = ("admin", *ROLES, "redis-admin", *(f"redis-{role}" for role in REDIS_RULES))
@@ -143,12 +144,14 @@ class SecureStores:
                 "replication_factor": topic["spec"]["replicas"],
                 "configs": topic["spec"]["config"],
             }
-            for topic in _manifests("topics.yaml", survey.name)
+            for folder in self._folders
+            for topic in _manifests("topics.yaml", survey.name, folder)
         }
         with KafkaAdminClient(**admin_options) as admin, contextlib.suppress(TopicAlreadyExistsError):
             patiently(lambda: admin.create_topics(wanted))
-        for name, rights in kafka_rights(survey.name).items():
-            grant(admin_options, f"User:{name}", rights)
+        for folder in self._folders:
+            for name, rights in kafka_rights(survey.name, folder).items():
+                grant(admin_options, f"User:{name}", rights)
         for role in ROLES:
             self._await_rights(role, survey)
 
@@ -286,10 +289,10 @@ class SecureStores:
         }  # fmt: skip
 
 
-def kafka_rights(survey: str) -> dict[str, list[tuple[str, str, str]]]:
-    """The rights of each Kafka user in `deploy/kubernetes/strimzi/users.yaml`: resource type, name and operation."""
+def kafka_rights(survey: str, folder: Path = STRIMZI) -> dict[str, list[tuple[str, str, str]]]:
+    """The rights of each Kafka user in `users.yaml` of the folder: resource type, name and operation."""
     rights: dict[str, list[tuple[str, str, str]]] = {}
-    for user in _manifests("users.yaml", survey):
+    for user in _manifests("users.yaml", survey, folder):
         rights[user["metadata"]["name"]] = [
             (
                 acl["resource"]["type"].replace("transactionalId", "transactional_id"),
@@ -316,9 +319,9 @@ def _policies() -> Iterator[Object]:
     }  # fmt: skip
 
 
-def _manifests(file: str, survey: str) -> list[Object]:
+def _manifests(file: str, survey: str, folder: Path = STRIMZI) -> list[Object]:
     """The objects of a file for Strimzi, for a survey of this name."""
-    return list(yaml.safe_load_all((STRIMZI / file).read_text().replace("demo", survey)))
+    return list(yaml.safe_load_all((folder / file).read_text().replace("demo", survey)))
 
 
 def _service(name: str, selector: dict[str, str], ports: dict[str, int]) -> Object:
