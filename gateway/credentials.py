@@ -3,6 +3,9 @@
 import ssl
 from codecs import BOM_UTF8
 
+from cryptography.x509 import load_pem_x509_certificate
+
+from ldpstream.gateway import metrics
 from ldpstream.gateway.relay_keys import RelayKeyError, RelayKeys, read_keys
 from ldpstream.runtime.settings import Settings, SettingsError
 
@@ -58,7 +61,7 @@ def read_relay_keys(settings: Settings) -> RelayKeys | None:
 
 
 def check_certificate(settings: Settings) -> None:
-    """Checks the certificate and its key, if there are any.
+    """Checks the certificate and its key, if there are any, and exports when the certificate ends.
 
     Raises:
         SettingsError: if the certificate or the key cannot be used, or only one of them is set.
@@ -70,5 +73,6 @@ def check_certificate(settings: Settings) -> None:
         raise SettingsError("LDPSTREAM_GATEWAY_TLS_CERT and LDPSTREAM_GATEWAY_TLS_KEY belong together")
     try:  # with an empty password, loading fails instead of asking
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: "")
+        metrics.certificate_ends.set(load_pem_x509_certificate(cert.read_bytes()).not_valid_after_utc.timestamp())
     except (OSError, ValueError) as error:
         raise SettingsError(f"LDPSTREAM_GATEWAY_TLS_CERT: {cert} and {key} cannot be used: {error}") from None

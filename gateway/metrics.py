@@ -42,6 +42,9 @@ request_seconds = Histogram(
     "ldpstream_gateway_request_seconds", "Seconds from a request's head to its answer; behind a relay, from the shuffle's end"
 )
 waiting_bytes = Gauge("ldpstream_gateway_waiting_bytes", "Bytes of request bodies being read or not yet acknowledged")
+certificate_ends = Gauge(
+    "ldpstream_gateway_certificate_ends_timestamp_seconds", "End of the certificate that the gateway uses; 0 if it uses none"
+)
 connections_refused = Counter(
     "ldpstream_gateway_connections_refused", "Connections closed at once: too many from one address or in all"
 )

@@ -4,15 +4,16 @@ import socket
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import trustme
-from prometheus_client import generate_latest
+from prometheus_client import REGISTRY, generate_latest
 
-from ldpstream.gateway.credentials import read_tokens
+from ldpstream.gateway.credentials import check_certificate, read_tokens
 from ldpstream.gateway.gateway_process import serve
 from ldpstream.gateway.http import protocol
 from ldpstream.runtime import web
@@ -168,6 +169,15 @@ def test_unusable_settings_are_one_clear_error(tmp_path: Path) -> None:
         ]:
             with pytest.raises(SettingsError, match=said):
                 serve(watch, Settings.model_validate({"metrics_port": 0, **settings}), lambda survey: None, Mock())
+
+
+def test_the_end_of_the_certificate_is_exported(tmp_path: Path) -> None:
+    """The file has the gateway's certificate first, and may have its authority after it."""
+    ends, path, ca = datetime(2031, 2, 3, tzinfo=UTC), tmp_path / "both.pem", trustme.CA()
+    ca.issue_cert("localhost", not_after=ends).private_key_and_cert_chain_pem.write_to_path(path)
+    ca.cert_pem.write_to_path(path, append=True)
+    check_certificate(Settings(gateway_tls_cert=path, gateway_tls_key=path))
+    assert REGISTRY.get_sample_value("ldpstream_gateway_certificate_ends_timestamp_seconds") == ends.timestamp()
 
 
 def test_a_survey_that_requires_a_relay_needs_relay_keys_at_the_start(tmp_path: Path) -> None:
