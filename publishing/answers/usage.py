@@ -5,7 +5,7 @@ reports such an attribute exactly at the steps at which its application is used.
 for liars.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import hypot, sqrt
 from typing import NamedTuple
 
@@ -91,8 +91,8 @@ class Number(NamedTuple):
     def ends(self, width: float = NORMAL) -> tuple[float, float]:
         return max(0.0, self.value - width * self.error), self.value + width * self.error
 
-    def row(self) -> Row:
-        return self.value, *self.ends()
+    def row(self) -> tuple[float, float, float]:
+        return max(0.0, self.value), *self.ends()
 
 
 Found = Mapping[tuple[str, int], Publication]  # by attribute and step, for the span "step"
@@ -172,7 +172,8 @@ def _a_day(survey: Survey, days: Attribute, found: Found, people: Mapping[int, N
             continue
         share = sum(day * of_day for day, of_day in enumerate(shares, 1)) / before / step_days
         mean_error = (mean.high - mean.low) / (2 * NORMAL * step_days)
-        rows.append(n.times(share, hypot(mean_error, share * new_error) / before).row())  # more new people: a smaller mean
+        a_day = n.times(share, hypot(mean_error, share * new_error) / before)  # more new people: a smaller mean
+        rows.append(_each(min, a_day, n))
     return _line(rows)
 
 
@@ -203,7 +204,7 @@ def _in_steps(survey: Survey, absence: Attribute, found: Found, people: Mapping[
             rows.append(NO_ROW)
         else:  # a memo adds the same noise in each step
             error = sum(part.error for part in parts) if memoized else hypot(*(part.error for part in parts))
-            rows.append(Number(sum(part.value for part in parts), error).row())
+            rows.append(_each(max, Number(sum(part.value for part in parts), error), people[step]))
     return _line(rows)
 
 
@@ -227,6 +228,12 @@ def _share(back: Number | None, new: Number) -> Row:
         return NO_ROW
     least, most = back.ends(BOTH_ENDS)
     return min(max(back.value / new.value, 0.0), 1.0), min(least / high, 1.0), min(most / low, 1.0)
+
+
+def _each(choose: Callable[[float, float], float], number: Number, people: Number) -> Row:
+    """A number that is at most, or at least, the number of people of a step, as its ends are."""
+    value, low, high = (choose(x, y) for x, y in zip(number.row(), people.row(), strict=True))
+    return value, low, high
 
 
 def _line(rows: Sequence[Row]) -> People:

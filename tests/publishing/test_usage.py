@@ -148,13 +148,26 @@ def test_the_error_of_people_in_several_steps_holds_where_shares_do_not_add_up_t
     recipe, level = {"measure": "absence", "edges": [2, 6, 9]}, {"name": "noisy", "mechanism": "OUE", "eps": 1.0}
     survey = small_survey(AGE | {"recipe": recipe, "level": [level]}, step_seconds=WEEK)
     (m,), rng, squares = survey.mechanisms[0], np.random.default_rng(1), []
-    found = {("age", 0): conclude(survey, 0, 0, "step", [[m.empty_table()]], True)}
-    for _ in range(100):  # nobody in the first step, and 2000 people in the next one, of whom half were away
+    earlier = m.tabulate(m.simulate(np.zeros(3000, int), rng))
+    found = {("age", 0): conclude(survey, 0, 0, "step", [[earlier]], True)}
+    for _ in range(100):  # 3000 people in the first step, and 2000 in the next one, of whom half were away
         table = m.tabulate(m.simulate(rng.choice(4, 2000, p=[0.5, 0.2, 0.1, 0.2]), rng))
         found["age", 1] = conclude(survey, 0, 1, "step", [[table]], True)
         of = msgspec.to_builtins(usage_of(survey, found, range(2)).in_steps)
-        squares.append((1.96 * (of["values"][1] - 1000) / (of["high"][1] - of["values"][1])) ** 2)
+        squares.append((1.96 * (of["values"][1] - 4000) / (of["high"][1] - of["values"][1])) ** 2)
     assert np.mean(squares) < 1.6
+
+
+def test_noise_makes_no_impossible_number_of_people() -> None:
+    """The estimates of 50 people are noise: without limits some are negative, and some days exceed their week."""
+    noisy = [attribute | {"level": [EXACT | {"eps": 3.0}]} for attribute in (DAYS, AGE, PAUSE)]
+    survey = survey_of(attribute=noisy)
+    usage = client_of(survey, UsageValues(survey, 50, STEPS, 3)).get("/api/v1/usage").json()
+    for part in ("values", "low", "high"):
+        a_day, people, in_steps = (usage[line][part] for line in ("a_day", "people", "in_steps"))
+        assert all(x is None or 0 <= x <= n for x, n in zip(a_day, people, strict=True))
+        assert all(x is None or x >= n for x, n in zip(in_steps, people, strict=True))
+    assert all(row["low"] <= row["people"] <= row["high"] for row in usage["retention"])
 
 
 def test_nobody_is_new_and_no_day_is_counted_without_a_value_of_its_own() -> None:
