@@ -169,11 +169,12 @@ class Counting:
             self.displace([partition.number])
 
     def _feed(self, partition: Partition, fold: PartitionFold, chunk: Chunk) -> FoldResult:
-        before, open_before, each = fold.next_offset, fold.first_open_step, 1
+        before, open_before, each, why = fold.next_offset, fold.first_open_step, 1, ""
         if chunk.unread is None:
             result = fold.feed(chunk.records)
         else:
-            result = fold.pass_over(chunk.records[0], *chunk.unread)
+            n, refused, why = chunk.unread
+            result = fold.pass_over(chunk.records[0], n, refused)
             each = result.records
         if fold.next_offset > before:
             partition.moved_s = self._clock()
@@ -183,7 +184,7 @@ class Counting:
         if result.rejected and self._clock() - partition.told_s >= TELL_S:
             partition.told_s, (record, reason) = self._clock(), result.rejected[0]
             where = {"partition": partition.number, "offset": record.offset}
-            log.warning("envelopes rejected", reason=reason, records=each * len(result.rejected), **where)
+            log.warning("envelopes rejected", reason=reason, why=why, records=each * len(result.rejected), **where)
         self._back_pressure.update()
         if not self._back_pressure.open.is_set():
             self._wake.set()

@@ -8,10 +8,14 @@ from ldpstream.surveys import Reason
 
 
 class Unread(NamedTuple):
-    """The number of offsets without readable records, and the reason for the refusal; None for transaction markers."""
+    """The number of offsets without readable records, and the reason for the refusal; None for transaction markers.
+
+    `why` is the detail of the refusal for the log, without a record's content.
+    """
 
     records: int
     reason: Reason | None
+    why: str = ""
 
 
 class Chunk(NamedTuple):

@@ -11,7 +11,6 @@ from itertools import chain, groupby, islice
 from operator import ge, itemgetter
 from typing import Any
 
-import structlog
 from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
@@ -24,8 +23,6 @@ from ldpstream.agents.log import Unread
 from ldpstream.agents.tally import Records
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 from ldpstream.surveys.report_key import HEADER, MALFORMED_KEY
-
-log = structlog.get_logger("ldpstream.agent")
 
 CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
@@ -121,10 +118,9 @@ def unpack(unread: Any) -> Iterator[Piece]:
                     yield piece, None
             except Unreadable as error:
                 first = unread.next_fetch_offset
-                n = unread.next_fetch_offset = batch.next_offset
-                log.warning("batch refused", offset=first, records=n - first, why=str(error))
+                unread.next_fetch_offset = batch.next_offset
                 stand_in = Records([first], [int.from_bytes(appended, "big")], [b""])
-                yield stand_in, Unread(n - first, "unreadable batch")
+                yield stand_in, Unread(batch.next_offset - first, "unreadable batch", str(error))
         unread.next_fetch_offset = max(unread.next_fetch_offset, batch.next_offset)
 
 

@@ -4,8 +4,10 @@ import asyncio
 
 import numpy as np
 import pytest
+import structlog
 
 from ldpstream.agents import Record, metrics, tally
+from ldpstream.agents.counting import TELL_S
 from ldpstream.agents.log import Unread
 from ldpstream.engines import Checkpoint
 from ldpstream.engines.count_store import StoreDamaged
@@ -88,6 +90,22 @@ async def test_each_record_of_an_unreadable_batch_is_counted_as_rejected() -> No
     expected = direct(readable)
     expected[0].rejected["undecodable"] = expected[0].rejected.get("undecodable", 0) + 15
     assert store.snapshot() == expected
+
+
+async def test_rejections_are_logged_once_in_ten_seconds_and_without_content() -> None:
+    """However many envelopes are rejected, and however small the batches are: the log must not be flooded."""
+    log = SteppedTopic({0: [Record(i, 0, b"a value") for i in range(40)], 1: []})
+    agent = SteppedAgent(MemoryCountStore(SURVEY), log)
+    await agent.step()
+    with structlog.testing.capture_logs() as lines:
+        for refused in [None] * 6 + [Unread(5, "unreadable batch", "old")] * 2:
+            chunk = log.read(0, 5)
+            assert chunk is not None
+            agent.now += TELL_S * (refused is not None) / 2
+            await agent.counting.take(chunk._replace(records=chunk.records[:1] if refused else chunk.records, unread=refused))
+    shown = [(line["reason"], line["why"], line["records"], line["offset"]) for line in lines]
+    assert shown == [("undecodable", "", 5, 0), ("unreadable batch", "old", 5, 35)]
+    assert "value" not in str(lines)
 
 
 async def test_a_gap_at_the_end_of_the_log_is_skipped_later() -> None:
