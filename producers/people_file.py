@@ -20,8 +20,7 @@ A column without a name is ignored, also before the person. Each attribute of th
 name. In a table of steps with three named columns, the third column is the only attribute, whatever its name. Other
 columns are ignored; the cohorts of simulated people are drawn. A cell becomes a value as follows:
 
-- A text is a listed value if both are equal, if it looks like exactly one listed value (`surveys.texts.look`), or if it differs
-  from exactly one listed value only in case.
+- A text is a listed value if both are equal, or if it looks like exactly one listed value (`surveys.texts.look`), in any case.
 - Any other empty cell, or a word for no answer such as NA, is no answer.
 - Any other cell becomes the value that a device reports for it (`Attribute.find`), or no answer if a device refuses it. A
   number may have another spelling: 1.0, +1 and 1e0 mean 1. 01 is no number.
@@ -62,26 +61,6 @@ CHANGED = {
 }
 
 
-class Spellings:
-    """The listed texts, found by their spellings."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._texts = set(texts)
-        self._by_key: list[dict[str, str | None]] = []
-        for key in (look, lambda text: look(text).casefold()):
-            found: dict[str, str | None] = {}
-            for text in texts:
-                found[key(text)] = None if key(text) in found else text
-            self._by_key.append(found)
-
-    def find(self, text: str) -> str | None:
-        """Returns the listed text that a text means; None if there is none, or more than one."""
-        if text in self._texts:
-            return text
-        seen = look(text)
-        return self._by_key[0].get(seen) or self._by_key[1].get(seen.casefold())
-
-
 class CellReader:
     """Turns cells of one attribute into values; the module's docstring gives the rules.
 
@@ -92,7 +71,11 @@ class CellReader:
 
     def __init__(self, attribute: Attribute, is_missing: Callable[[str], bool]) -> None:
         self.attribute, self.told, self.words = attribute, Counter[str](), Counter[str]()
-        self._is_missing, self._spellings = is_missing, Spellings(attribute.values or ())
+        self._is_missing, self._texts = is_missing, set(attribute.values or ())
+        self._listed_as: dict[str, str | None] = {}  # None for a spelling of several listed texts
+        for text in attribute.values or ():
+            key = look(text).casefold()
+            self._listed_as[key] = None if key in self._listed_as else text
         self._known: dict[str, tuple[int | None, str]] = {}
 
     def value(self, cell: str) -> int | None:
@@ -117,7 +100,7 @@ class CellReader:
                 number = number_text(cell)
                 value, inside = self.attribute.find(cell if number is None else number)
                 return (value, "" if inside else "nearest") if number is not None else (None, "refused")
-            if self._spellings.find(cell) is None and self._is_missing(cell):
+            if self._spelt(cell) is None and self._is_missing(cell):
                 return None, "missing"
             if self.attribute.most is None:
                 value, inside, same = self._listed(cell)
@@ -129,8 +112,12 @@ class CellReader:
         except ValueError:
             return None, "refused"
 
+    def _spelt(self, text: str) -> str | None:
+        """Returns the listed text that a text means; None if there is none, or more than one."""
+        return text if text in self._texts else self._listed_as.get(look(text).casefold())
+
     def _listed(self, text: str) -> tuple[int, bool, bool]:
-        spelt = self._spellings.find(text)
+        spelt = self._spelt(text)
         value, inside = self.attribute.find(text if spelt is None else spelt)
         return value, inside, spelt in (None, text)
 

@@ -24,14 +24,6 @@ from ldpstream.surveys.texts import plain
 DELIMITERS = ",;\t|"
 SAMPLE = 100  # number of lines that decide the separator
 MISSING = ("NA", "N/A", "#N/A", "<NA>", "n.a.", "NaN", "NULL", "None", "-", "–", "—")  # words for no answer, in any case
-OTHER_FILES = {
-    b"PK\x03\x04": "an Excel workbook or another archive",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook",
-    b"\x1f\x8b": "compressed",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-    b"PAR1": "a Parquet file",
-}
 
 
 class DataError(UserError, ValueError):
@@ -51,10 +43,6 @@ class PeopleTable:
     def __init__(self, path: Path, file: BufferedReader, missing: Sequence[str]) -> None:
         self.path, self.line = path, 1
         self.missing = {"", *(plain(word).casefold() for word in missing)}
-        start = file.peek(4)[:4]
-        for magic, kind in OTHER_FILES.items():
-            if start.startswith(magic):
-                raise DataError(f"{path}: is {kind}; save the table as CSV in UTF-8")
         self._rows = self._csv(file)
         self.header = [plain(name) for name in next(self._rows, [])]
         if not any(self.header):
@@ -146,10 +134,8 @@ class PeopleTable:
     def _lines(self, file: BufferedReader) -> Iterator[str]:
         with TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             for number, line in enumerate(text, 1):
-                if "\0" in line:
-                    raise DataError(f"{self.path}, line {number}: has a NUL character; save the table as CSV in UTF-8")
-                if not line.isascii() and re.search("[\udc80-\udcff]", line):  # bytes that are not UTF-8
-                    raise DataError(f"{self.path}, line {number}: not UTF-8; save the table as CSV in UTF-8")
+                if "\0" in line or (not line.isascii() and re.search("[\udc80-\udcff]", line)):  # bytes that are not UTF-8
+                    raise DataError(f"{self.path}, line {number}: not a text in UTF-8; save the table as CSV in UTF-8")
                 yield line
 
 

@@ -118,11 +118,6 @@ def _explain(message: str, document: dict[str, Any]) -> str:
         message = f"{re.sub(', got `.*`$', '', message)}, got {given!r}"
     message = message.replace("Expected", "must be").replace(" | null", "")
     message = re.sub("`(.*?)`", lambda word: " or ".join(_WORDS.get(part, part) for part in word[1].split(" | ")), message)
-    table = ".".join(str(part) for part in path if isinstance(part, str))
-    if isinstance(given, dict) and re.search(r"\blist\b", message):
-        message += f"; write [[{table}]] in place of [{table}]"
-    elif isinstance(given, list) and message.startswith("must be a table"):
-        message += f"; write [{table}] in place of [[{table}]]"
     return f"{where}: {message}" if where else message
 
 

@@ -77,7 +77,7 @@ MISTAKES = {
         "id,screen,latency-ms\n1,home,2\n", "none of its 3 columns is named latency_ms; column 3", "--first-step"
     ),
     "short row": data(PLAIN + f"{SECRET},home,3\n{SECRET},home\n", "line 3: has 2 columns, the header 3"),
-    "not UTF-8": data(b"id,screen,latency_ms\n1,\xff,8\n", "line 2: not UTF-8"),
+    "not UTF-8": data(b"id,screen,latency_ms\n1,\xff,8\n", "line 2: not a text in UTF-8"),
     "only unknown values": data(PLAIN + f"1,{SECRET},3\n", "column 2", "attribute screen (6 values, home … help)"),
     "step is a day's name": data(STEPS + f"{SECRET},Monday,home,3\n", "line 2: the step (column 2) must be an integer"),
     "unknown value at a step": data(STEPS + f"1,0,{SECRET},3\n", "no cell of column 3 is a value of the attribute screen"),

@@ -36,7 +36,7 @@ COLUMNS: dict[str, dict[str, object]] = {  # the name of each asked column, with
     "p24e_duplicate_unneeded.csv": {"column_1": YES, "column_2": YES, "smoker": YES},
 }  # fmt: skip
 REFUSED = {
-    "p14_utf16.csv": "is UTF-16; save the table as CSV in UTF-8",
+    "p14_utf16.csv": "line 1: not a text in UTF-8; save the table as CSV",
     "p15_inch_marks.csv": "line 2: not CSV",
     "p15b_open_quote_in_line_101.csv": "line 101: not CSV",
     "p20_comments.csv": "line 3: has 2 columns, the header 1; remove titles and comments",

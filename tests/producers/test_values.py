@@ -154,12 +154,10 @@ BAD = {
     "same person twice": (
         ONE, f"p,s,v\n{SECRET},0,car\nb,0,bus\n{SECRET},1,car\n{SECRET},0,bus\n{SECRET},0,bus\n", "line 5: a second row"
     ),
-    "not UTF-8": (ONE, b"p,s,v\na,0,car\n8x7secret,0,\xff\n", "line 3: not UTF-8; save the table as CSV in UTF-8"),
-    "UTF-16": (ONE, "p,s,v\na,0,car\n".encode("utf-16"), "is UTF-16; save the table as CSV in UTF-8"),
-    "UTF-16 without a mark": (ONE, "p,s,v\na,0,car\n".encode("utf-16-le"), "line 1: has a NUL character"),
-    "Parquet": (ONE, b"PAR1rest", "is a Parquet file; save the table as CSV in UTF-8"),
+    "not UTF-8": (ONE, b"p,s,v\na,0,car\n8x7secret,0,\xff\n", "line 3: not a text in UTF-8; save the table as CSV in UTF-8"),
+    "UTF-16": (ONE, "p,s,v\na,0,car\n".encode("utf-16-le"), "line 1: not a text in UTF-8; save the table as CSV"),
     "misspelt": (TWO, "p,s,mod,zone\na,0,1,2\n", "line 1: none of its 4 columns is named mode; column 3 has a similar name"),
-    "a workbook": (ONE, b"PK\x03\x04rest", "is an Excel workbook or another archive; save the table as CSV"),
+    "a workbook": (ONE, b"PK\x03\x04\x14\0\x06\0", "line 1: not a text in UTF-8; save the table as CSV"),
     "quote not closed": (ONE, f'p,s,v\na,0,car\n{SECRET},0,"car\nb,0,car\n', "line 3: not CSV: unexpected end of data"),
     "inches": (ONE, 'p,s,v\na,0,car\nb,0,"7" large\n', "line 3: not CSV: ',' expected after '\"'"),
     "comments": (ONE, "# of 2026\np,s,v\na,0,car\n", "none of its 1 column is named mode; the first line must name them"),
