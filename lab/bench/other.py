@@ -9,10 +9,10 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 from rich.table import Table
+from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from ldpstream.mechanisms import Mechanism, mechanism
-from ldpstream.planning.forecast import least_share
 
 PEOPLE, LEVELS, FALSE_ALARM, FOUND = 1_000_000, 8, 0.05, 0.9
 EPS = (1.0, 2.0, 4.0)
@@ -57,7 +57,7 @@ def results() -> list[Result]:
             Result(
                 eps=eps, four=STANDARD_ERRORS * math.sqrt(m.variance(0.0, PEOPLE // LEVELS)),
                 any_bytes=prefix_share(m, PEOPLE, LEVELS, BYTES), letters=prefix_share(m, PEOPLE, LEVELS, LETTERS),
-                candidates=least_share(_variance(m), PEOPLE, _z(LIST)) or 1.0,
+                candidates=candidate_share(m, PEOPLE, LIST),
             )
         )  # fmt: skip
     return found
@@ -70,6 +70,21 @@ def prefix_share(m: Mechanism, people: int, levels: int, continuations: int) -> 
     for _ in range(50):  # f = z σ(0) + z' σ(f)
         share = z * math.sqrt(m.variance(0.0, 1) / each) + power * math.sqrt(m.variance(min(share, 1.0), 1) / each)
     return share
+
+
+def candidate_share(m: Mechanism, people: int, candidates: int) -> float:
+    """The smallest share of a candidate that is told from 0: f = c + z' σ(f), c = z σ(c)."""
+
+    def error(f: float) -> float:
+        return math.sqrt(m.variance(f, 1) / people)
+
+    z, power = _z(candidates), float(ndtri(FOUND))
+    if z * error(1.0) >= 1:
+        return 1.0
+    limit = float(brentq(lambda c: c - z * error(c), 0, 1))
+    if limit + power * error(1.0) >= 1:
+        return 1.0
+    return float(brentq(lambda f: f - limit - power * error(f), 0, 1))
 
 
 def simulate(runs: int, seed: int, progress: Callable[[str], None]) -> list[Simulated]:
@@ -96,10 +111,6 @@ def _level(m: Mechanism, share: float, people: int, rng: np.random.Generator) ->
 
 def _z(tests: int) -> float:
     return float(-ndtri(FALSE_ALARM / tests))
-
-
-def _variance(m: Mechanism) -> Callable[[float], float]:
-    return lambda f: float(m.variance(f, 1))
 
 
 def share_table(rows: list[Result]) -> Table:

@@ -188,5 +188,5 @@ def test_the_forecast_of_the_commute_survey() -> None:
     for row in forecast(load_survey(ROOT / "surveys" / "samples" / "commute.toml"), 5000, 0.02):
         for span, name in (("step", "a step"), ("window", "8 steps")):
             found = row.spans[span]
-            numbers = (points(found.half_width), points(found.least_share), f"{found.people:,}")
+            numbers = (points(found.half_width), f"{found.people:,}")
             assert f"| {row.attribute}, {name} | {' | '.join(numbers)} |" in text

@@ -76,26 +76,6 @@ def test_the_half_width_is_that_of_the_published_interval_and_of_the_error(level
     assert not near_one(ratio * 2)  # control: the forecast for twice as many people
 
 
-@pytest.mark.parametrize("level", ["memoized symbols", "fresh bits", "spaced symbols"])
-def test_the_least_share_is_seen_in_nine_of_ten_cases(level: str) -> None:
-    k, runs = 6, 400
-    survey = survey_of(LEVELS[level], k)
-    ((m,),), (row,) = survey.mechanisms, forecast(survey, PEOPLE)
-    least = row.spans["window"].least_share
-    assert least is not None
-    seen = {}
-    for share in (0.0, least / 2, least):
-        shares, rng = np.full(k, (1 - share) / (k - 1)), np.random.default_rng(2)
-        shares[0] = share
-        seen[share] = 0
-        for _ in range(runs):
-            found = matrix_inversion(m, table_of(m, shares, PEOPLE, WINDOW, rng), steps=m.reports_in(WINDOW))
-            seen[share] += found.frequencies[0] > INTERVAL * found.standard_errors[0]
-    for share, chance in ((0.0, 0.025), (least, 0.9)):
-        assert abs(seen[share] / runs - chance) < SIGMAS * math.sqrt(chance * (1 - chance) / runs)
-    assert seen[least / 2] / runs < 0.9 - SIGMAS * math.sqrt(0.09 / runs)  # control: half of the share
-
-
 # ---- people
 
 

@@ -31,20 +31,18 @@ def people_lines(survey: Survey, people: int, rows: list[Forecast]) -> list[str]
 def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
     names = {"step": "step", "window": plural(survey.window_steps, "step")}
     shown = Table("attribute, level")
-    for column in ("share", "of a", "±", "least\nshare", f"people for\n± {points(width)}"):
+    for column in ("share", "of a", "±", f"people for\n± {points(width)}"):
         shown.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         for i, (span, found) in enumerate(row.spans.items()):
             first = (f"{row.attribute}, {row.level}", points(row.share)) if i == 0 else ("", "")
-            shown.add_row(*first, names[span], points(found.half_width), points(found.least_share), f"{found.people:,}")
+            shown.add_row(*first, names[span], points(found.half_width), f"{found.people:,}")
         shown.add_section()
     return shown
 
 
-def points(share: float | None) -> str:
-    """Formats a share in per cent with two digits: a dash for None, "> 100 %" above 1."""
-    if share is None:
-        return "–"
+def points(share: float) -> str:
+    """Formats a share in per cent with two digits; "> 100 %" above 1."""
     return "> 100 %" if share > 1 else f"{float(f'{100 * share:.2g}'):g} %"
 
 

@@ -11,21 +11,17 @@ assumes that no device has sent its last report yet.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import brentq
 
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer, real
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer, real
 from ldpstream.promises.crowds import SecondPromise
 from ldpstream.surveys import Attribute, Survey
 
-INTERVAL, POWER = 1.959964, 1.281552  # normal quantiles: for a 95 % interval, and for detection in 9 of 10 cases
+INTERVAL = 1.959964  # normal quantile of a 95 % interval
 WIDTH = 0.01  # default of the wished half-width
-
-Variance = Callable[[float], float]  # maps a share in [0, 1] to a variance
 
 
 class Precision(Struct, frozen=True, kw_only=True):
@@ -33,12 +29,10 @@ class Precision(Struct, frozen=True, kw_only=True):
 
     Attributes:
         half_width: half of the length of the 95 % interval of the share `Forecast.share`.
-        least_share: the smallest share whose 95 % interval lies above 0 in 9 of 10 cases; None if no share does.
         people: number of people of the whole survey for the wished half-width.
     """
 
     half_width: float
-    least_share: float | None
     people: int
 
 
@@ -103,51 +97,23 @@ def forecast(survey: Survey, people: int, width: float = WIDTH) -> list[Forecast
 def _level(survey: Survey, attribute: Attribute, level: str, m: Mechanism, n: float, parts: int, width: float) -> Forecast:
     spans, most = {}, m.choices or 1  # shares of drawn members times this number are shares of people
     for name, variance in person_variances(m, survey.window_steps).items():
-        half_width = most * INTERVAL * math.sqrt(variance(1 / m.k) / n)
+        half_width = most * INTERVAL * math.sqrt(variance / n)
         needed = math.ceil(round(parts * n * (half_width / width) ** 2, 6))
-        least = least_share(variance, n)
-        least = None if least is None or most * least > 1 else most * least
-        spans[name] = Precision(half_width=half_width, least_share=least, people=needed)
+        spans[name] = Precision(half_width=half_width, people=needed)
     return Forecast(
         attribute=attribute.name, level=level, k=m.k, share=most / m.k, every_steps=m.every_steps, people=n,
         reports=n / m.every_steps, spans=spans,
     )  # fmt: skip
 
 
-def person_variances(m: Mechanism, window: int) -> dict[str, Variance]:
-    """Returns s(f) of each span, see the module's docstring; all other values have equal shares.
+def person_variances(m: Mechanism, window: int) -> dict[str, float]:
+    """Returns s(1/k) of each span, see the module's docstring; all values have equal shares.
 
     For a mechanism whose values have different variances (Square Wave), the value with the largest variance counts.
     """
-    v = int(m.reading.inversion_variances(_shares(m.k, 0, 1 / m.k), 1).argmax())
-    w, t = m.every_steps, m.reports_in(window)
+    shares, w, t = np.full(m.k, 1 / m.k), m.every_steps, m.reports_in(window)
 
-    def mean(f: float, reports: int) -> float:
-        return float(m.reading.inversion_variances(_shares(m.k, v, f), 1, reports)[v])
+    def largest(reports: int) -> float:
+        return float(m.reading.inversion_variances(shares, 1, reports).max())
 
-    return {"step": lambda f: w * mean(f, 1), "window": lambda f: mean(f, t) * max(1.0, t * w / window)}
-
-
-def _shares(k: int, v: int, f: float) -> FloatArray:
-    shares = np.full(k, (1 - f) / (k - 1))
-    shares[v] = f
-    return shares
-
-
-def least_share(variance: Variance, n: float, z: float = INTERVAL) -> float | None:
-    """The smallest share that is told from 0 in 9 of 10 cases: f = c + 1.28 σ(f), c = z σ(c). None if no share is.
-
-    Args:
-        variance: n times the variance of a share's estimate.
-        z: an estimate is told from 0 if it exceeds z standard errors; by default, if its 95 % interval lies above 0.
-    """
-
-    def error(f: float) -> float:
-        return math.sqrt(variance(f) / n)
-
-    if z * error(1) >= 1:
-        return None
-    limit = float(brentq(lambda c: c - z * error(c), 0, 1))
-    if limit + POWER * error(1) >= 1:
-        return None
-    return float(brentq(lambda f: f - limit - POWER * error(f), 0, 1))
+    return {"step": w * largest(1), "window": largest(t) * max(1.0, t * w / window)}
