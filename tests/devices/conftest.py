@@ -16,7 +16,6 @@ from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 
 from .browser_rig import PageServer, page_server
-from .ten_lines import PAGE
 
 
 def npm(folder: Path, script: str) -> str:
@@ -34,8 +33,6 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     devices = tmp_path_factory.mktemp("checkout") / "devices"
     shutil.copytree(TYPESCRIPT.parent / "vectors", devices / "vectors")
     folder = Path(shutil.copytree(TYPESCRIPT, devices / "typescript", ignore=shutil.ignore_patterns("node_modules", "build")))
-    (devices.parent / "docs" / "howto").mkdir(parents=True)
-    shutil.copy(PAGE, devices.parent / "docs" / "howto")
     (folder / "node_modules").symlink_to(modules)
     npm(folder, "build")
     return folder

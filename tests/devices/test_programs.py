@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,9 +29,14 @@ from devices.conformance.listener import LEAST, listening
 from devices.conformance.recipes import check_recipes, write_histories
 from devices.conformance.rules import check_rules
 from ldpstream import load_survey
+from ldpstream.publishing.estimates.publication import publication_key
+from ldpstream.publishing.schedule import MARGIN_MS
+from ldpstream.runtime.clock import now_ms
+from ldpstream.services.demo import EmbeddedService
 from ldpstream.surveys import Cohort, Survey
 from tests.conftest import give_up
 from tests.deploy.conftest import wanted
+from tests.gateway.gateway_rig import Served
 from tests.producers.samples import level, make_survey, one_question
 
 from .kotlin import DEVICES, bindings, java, rust_environment
@@ -336,10 +342,14 @@ def program_of_the_page(language: str, folder: Path, request: pytest.FixtureRequ
     """Compiles the program of the page in a language, and returns the command that runs it."""
     if language == "kotlin":
         return [*wanted(java), "TenLinesKt"]
-    source, program = folder / f"ten_lines.{language}", folder / "program"
+    source, program = folder / f"ten_lines.{'mjs' if language == 'ts' else language}", folder / "program"
     source.write_text(ten_lines(language))
     if language == "py":
         return [sys.executable, str(source)]
+    if language == "ts":
+        (packages := folder / "node_modules" / "@ldpstream").mkdir(parents=True)
+        (packages / "device").symlink_to(request.getfixturevalue("typescript"))
+        return ["node", str(source)]
     command, cwd = ["go", "build", "-o", str(program), str(source)], GO.source
     if language == "rs":
         output(["cargo", "build", *RUST_OPTIONS], RUST.source)
@@ -355,17 +365,27 @@ def program_of_the_page(language: str, folder: Path, request: pytest.FixtureRequ
     return [str(program)]
 
 
-@pytest.mark.parametrize("language", ["py", "rs", "go", "c", "kotlin"])  # readme.test.ts runs that in TypeScript
-def test_the_program_of_the_page_asks_and_sends_one_report(
-    language: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+def test_the_page_s_programs_in_all_languages_report_into_one_published_histogram(
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(listener, "RETRY_S", 0)
-    survey = load_survey(shutil.copy(FRAMES / "commute.toml", tmp_path))
-    (tmp_path / "commute.json").write_bytes(msgspec.json.encode(survey.device_survey))
-    command = program_of_the_page(language, tmp_path, request)
-    with listening(survey, "# toml\n", 0) as (sending, url):
-        told = output(command, tmp_path, **NO_SWITCH, PIN=survey.device_survey.pin, GATEWAY=url)
-        assert (sending.requests, told) == ((0, "mode leaves") if language == "c" else (1, ""))
+    survey = load_survey(FRAMES / "commute.toml")
+    service, gateway = EmbeddedService(survey), Served(survey=survey, now_ms=now_ms)
+    with closing(gateway):
+        for number, language in enumerate(["py", "ts", "go", "rs", "c", "kotlin"]):
+            (folder := tmp_path / language).mkdir()
+            shutil.copy(FRAMES / "commute.toml", folder)
+            (folder / "commute.json").write_bytes(msgspec.json.encode(survey.device_survey))
+            command = program_of_the_page(language, folder, request)
+            assert output(command, folder, **NO_SWITCH, PIN=survey.device_survey.pin, GATEWAY=gateway.url) == ""
+            counted = gateway.rig.log.counted()
+            assert len(counted) == number + 1, language
+    service.now_ms = now_ms()
+    for (envelope,) in counted:
+        service.append(envelope)
+    step = survey.step_at(service.now_ms)
+    service.now_ms = survey.closes_ms(step) + MARGIN_MS
+    published = {one.key: one for one in service.estimate()}
+    assert published[publication_key("mode", "window", step)].reports == len(counted)  # also if a day ended meanwhile
 
 
 def test_the_generator_gives_each_call_of_the_page_in_swift(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -160,8 +162,10 @@ int main(int argc, char **argv) {
         fail(error.message);
     }
     int ticks = 0;
+    std::random_device random;
     for (const Report &report : reports) {
         ldp_verdict verdict{};
+        double longest_s = 1;
         while (!verdict.final) {
             const int leaves = ldp_leaves(device.get(), report.key.c_str(), &error);
             if (leaves < 0) {
@@ -175,7 +179,9 @@ int main(int argc, char **argv) {
             const auto status = static_cast<std::uint16_t>(answer.status);
             verdict = ldp_read_answer(status, retry, nullptr, answer.body.data(), answer.body.size());
             if (!verdict.final) {
-                poll(nullptr, 0, static_cast<int>(1000 * verdict.retry_after_s) + kTickMs);
+                const double extra_s = std::uniform_real_distribution<>(0, longest_s)(random); // devices do not retry together
+                poll(nullptr, 0, static_cast<int>(1000 * (verdict.retry_after_s + extra_s))); // in a program: its timer
+                longest_s = std::min(2 * longest_s, 300.0);
                 ++ticks;
             }
         }

@@ -2,7 +2,7 @@
 //
 //     count SURVEY.json FOLDER ask                 shows the question; then `yes` or `no` keeps the answer
 //     count SURVEY.json FOLDER run GATEWAY         records the use with consent, and sends what waits; `run local` sends nothing
-//     count SURVEY.json FOLDER preview             shows what would leave now
+//     count SURVEY.json FOLDER preview             shows what would leave now, after a use
 //     count SURVEY.json FOLDER journal             shows what left
 //
 // The survey has attributes with a recipe only, so that the device computes all values from the log of use.
@@ -26,8 +26,15 @@ private fun count(survey: String, folder: File, command: String, gateway: String
             activity.answer(device)
             Sender(device, if (gateway == "local") Way.Local else Way.Direct(gateway.orEmpty())).run()
         }
-        "preview" -> activity.preview(device).forEach { println(it.text) }
-        "journal" -> device.journal().forEach { println("${it.attribute} of step ${it.step}: ${it.envelope.size} bytes left") }
+        "preview" -> {
+            val shown = activity.preview(device)
+            shown.forEach { println(it.text) }
+            if (shown.isEmpty()) println("Nothing would leave: the log has no use of this step.")
+        }
+        "journal" -> device.journal().forEach {
+            val place = if (it.local) "stayed here" else "left"
+            println("${it.attribute} of step ${it.step}: ${it.envelope.size} bytes $place")
+        }
         else -> throw IllegalArgumentException("the command must be ask, yes, no, run, preview or journal, got $command")
     }
 }

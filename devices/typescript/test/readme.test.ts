@@ -1,9 +1,7 @@
 /** The program of the README runs, on the browser's file. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import "fake-indexeddb/auto";
 import { document, LONG, type Level } from "./fixtures.js";
@@ -40,21 +38,4 @@ test("the program with a wallet admits a survey", async () => {
     export { spent, surveys };`;
   const { spent, surveys } = await import(`data:text/javascript,${encodeURIComponent(run)}`);
   assert.deepEqual([spent, surveys.length, Math.round(surveys[0].forEver)], [0, 1, 50]);
-});
-
-test("the program of the documents asks and sends one report", async (context) => {
-  const cautious: Level = { mechanism: "GRR", eps: 0.5 };
-  const question = { k: 2, domain: { name: "mode", values: ["walk", "bicycle"] }, levels: [cautious] };
-  const survey = document([question], { start: Date.now() - 90_000 });
-  const folder = mkdtempSync(join(tmpdir(), "ldpstream-"));
-  writeFileSync(join(folder, "commute.json"), JSON.stringify(survey));
-  const post = context.mock.method(globalThis, "fetch", () => Response.json({ accepted: 1 }, { status: 202 }));
-  for (const name of ["CI", "DO_NOT_TRACK"]) delete process.env[name];
-  const program = /```ts\n(.*?)```/s.exec(read("../../docs/howto/your_language.md"))![1]!
-    .replace("@ldpstream/device/node", new URL("../src/node.js", import.meta.url).href)
-    .replaceAll(/"(commute.json|answers)"/g, (_, name: string) => JSON.stringify(join(folder, name)));
-  const given = `const PIN = ${JSON.stringify(survey.pin)}, agrees = (question) => question.includes("Purpose: ");`;
-  await import(`data:text/javascript,${encodeURIComponent(given + program)}`);
-  assert.equal(post.mock.callCount(), 1);
-  rmSync(folder, { recursive: true });
 });

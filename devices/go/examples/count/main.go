@@ -2,7 +2,7 @@
 //
 //	count SURVEY.json FOLDER ask             shows the question; then `yes` or `no` keeps the answer
 //	count SURVEY.json FOLDER run GATEWAY     records the use with consent, and sends what waits; `run local` sends nothing
-//	count SURVEY.json FOLDER preview         shows what would leave now
+//	count SURVEY.json FOLDER preview         shows what would leave now, after a use
 //	count SURVEY.json FOLDER journal         shows what left
 //
 // The survey has attributes with a recipe only, so that the device computes all values from the log of use.
@@ -68,6 +68,9 @@ func count(ctx context.Context, arguments []string) error {
 		shown, err := activity.Preview(person, nil)
 		for _, one := range shown {
 			fmt.Println(one)
+		}
+		if len(shown) == 0 && err == nil {
+			fmt.Println("Nothing would leave: the log has no use of this step.")
 		}
 		return err
 	case "journal":
