@@ -8,7 +8,7 @@ from ldpstream.gateway.http.problems import Problem
 from ldpstream.surveys import seal
 from tests.agents.samples import make_survey
 
-SURVEY = make_survey("batch")
+SURVEY, OTHER = make_survey("batch"), make_survey("other")
 NOW_MS = SURVEY.opens_ms(3)
 
 
@@ -41,13 +41,28 @@ def outcome(checks: Checks) -> tuple[object, ...]:
 def test_a_batch_is_checked_as_its_envelopes_one_by_one() -> None:
     rng = np.random.default_rng(20261126)
     seen = set()
-    for _ in range(600):
+    for _ in range(300):
         pool = [random_envelope(rng) for _ in range(rng.integers(1, 4))]
-        envelopes = [pool[i] for i in rng.integers(0, len(pool), rng.integers(1, 12))]
-        together, alone = (Checks({SURVEY.fingerprint: SURVEY}, NOW_MS) for _ in range(2))
-        together.check(envelopes)
+        pool += [raw[:-1] + bytes([rng.integers(256)]) for raw in pool]  # another payload after the same header
+        envelopes = [pool[i] for i in rng.integers(0, len(pool), rng.integers(1, 60))]
+        if rng.random() < 0.1:
+            envelopes[int(rng.integers(len(envelopes)))] = seal(
+                OTHER, 0, 0, 3, np.zeros(1, OTHER.mechanisms[0][0].report_dtype)
+            )
+        together, alone = (Checks({one.fingerprint: one for one in (SURVEY, OTHER)}, NOW_MS) for _ in range(2))
+        half = len(envelopes) // 2
+        together.check(envelopes[:half])
+        together.check(envelopes[half:], half)
         for index, raw in enumerate(envelopes):
             alone.check([raw], index)
         assert outcome(together) == outcome(alone)
         seen.add(str(outcome(alone)[0]))
-    assert {"step too old", "step in the future", "padding bits set", "symbol out of range", "wrong survey"} <= seen
+    causes = {
+        "step too old",
+        "step in the future",
+        "padding bits set",
+        "symbol out of range",
+        "wrong survey",
+        "several surveys",
+    }
+    assert causes <= seen
