@@ -95,6 +95,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@echo "Installs the locked packages in $(VENV), once; this can take some minutes."
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps -e .
 	touch $@

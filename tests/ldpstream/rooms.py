@@ -101,7 +101,8 @@ def picture() -> str:
     for room, targets in arrows.items():
         direct = targets - {further for target in targets for further in _reachable(target, arrows)}
         lines += [f"    {room} --> {target}" for target in sorted(direct)]
-        parts = sorted(p.parent.name for p in (ROOT / FOLDERS[room]).glob("*/__init__.py") if not p.parent.is_symlink())
+        inner = (path.parent for path in (ROOT / FOLDERS[room]).glob("*/__init__.py") if not path.parent.is_symlink())
+        parts = sorted(path.name for path in inner if path.relative_to(ROOT).as_posix() not in FOLDERS.values())
         if parts:
             lines.append(f'    {room}["{room}<br/><small>{", ".join(parts)}</small>"]')
     return "\n".join([*lines, "```", ""])

@@ -48,11 +48,11 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=__doc__)
+@app.callback()
 def options(
     version: Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version")] = False,
 ) -> None:
-    """Options without a command."""
+    """Statistics about many people, without collecting their true answers. COMMAND --help explains a command."""
 
 
 for module in (demo, promise, assessment, service, serve, trial, advice, survey, signature):
