@@ -6,7 +6,7 @@ One row for each person; the values stay the same at every step:
     bus,17
     car,
 
-Or one row for each person and step. The first column is the person, the second the step:
+Or one row for each person and step. The first column is the person, the second is called ``step``:
 
     person,step,mode,zone
     8f3a,0,bus,17
@@ -167,7 +167,6 @@ class FileValues:
 def read_people(
     path: Path,
     survey: Survey,
-    first_step: int | None = None,
     n_steps: int = 1,
     tell: Callable[[str], None] = lambda _: None,
     missing: Sequence[str] = MISSING,
@@ -175,8 +174,6 @@ def read_people(
     """Reads a table of people's values; the module's docstring gives the format.
 
     Args:
-        first_step: the number in the file, or the survey's step of a date, that is the first step; None for 0. The table has
-            steps if it is given, or if the column after the person is called ``step``.
         n_steps: number of steps, for a table with one row for each person.
         tell: receives lines about the people, and about cells that were not used as they are.
         missing: words for no answer.
@@ -187,17 +184,16 @@ def read_people(
     """
     integer("n_steps", n_steps, 1, MAX_STEPS)
     with open_table(path, missing) as table:
-        reader = _Reader(table, survey, first_step)
+        reader = _Reader(table, survey)
         for row in table.rows():
             reader.add(row)
     return reader.source(n_steps, tell)
 
 
 class _Reader:
-    def __init__(self, table: PeopleTable, survey: Survey, first_step: int | None) -> None:
-        self._table, self._survey, self._first_step = table, survey, first_step or 0
-        self._has_steps = first_step is not None or table.step_place is not None
-        self._step_place = 1 if table.step_place is None else table.step_place
+    def __init__(self, table: PeopleTable, survey: Survey) -> None:
+        self._table, self._survey, self._step_place = table, survey, table.step_place or 0
+        self._has_steps = table.step_place is not None
         asked = [
             attribute for attribute in survey.attributes if attribute.pair is None
         ]  # `WithPairs` derives the pairs' values
@@ -209,7 +205,7 @@ class _Reader:
             try:
                 places = [table.find(attribute.name, first) for attribute in asked]
             except DataError as error:
-                hint = "" if self._has_steps else "; if the second column is a step, give --first-step"
+                hint = "" if self._has_steps else "; if the second column is the step, call it step"
                 raise DataError(f"{error}{hint}") from None
         self._columns = [
             (i, CellReader(a, table.is_missing), array("q"), array("d")) for i, a in zip(places, asked, strict=True)
@@ -246,13 +242,9 @@ class _Reader:
                 step = self._survey.step_at(round(time.timestamp() * 1000))
             except (ValueError, OverflowError):
                 self._table.refuse(f"{column} must be an integer, such as 0 and not 0.0, or a date such as 2026-01-05")
-        step -= self._first_step
         if not 0 <= step < MAX_STEPS:
-            last = self._first_step + MAX_STEPS - 1
-            self._table.refuse(
-                f"{column} must be from {self._first_step}, the first step, to {last}; a date counts from the survey's start, "
-                f"{self._survey.start.astimezone(UTC):%Y-%m-%dT%H:%MZ}; for another first step give --first-step"
-            )
+            start = f"{self._survey.start.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
+            self._table.refuse(f"{column} must be from 0 to {MAX_STEPS - 1}; a date counts from the survey's start, {start}")
         self._step_of[text] = step
         return step
 

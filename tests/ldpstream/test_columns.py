@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[list[object], object]] = {
     "texts": (some("b", "a, c", 'say "x"'), {"values": ["a, c", "b", 'say "x"']}),
     "rare texts": (rare(some("a", "b"), *["8x7secret"] * 9), {"values": ["a", "b", "other"]}),
     "one text and others": (rare(some("a"), *(f"8x7secret{i}" for i in range(12))), {"values": ["a", "other"]}),
+    "calling codes": (some("+1", "+44", "+49", "none given"), {"values": ["+1", "+44", "+49", "none given"]}),
     "postal codes": (some("01067", "01069"), {"values": ["01067", "01069"]}),
     "one spelling of each text": (some("Yes", "yes", "yes", "No", "NO", "No"), {"values": ["No", "yes"]}),
     "integers from 0": (some(0, "1.0", 1, 2), {"size": 3, "ordered": True}),

@@ -43,25 +43,28 @@ LATENESS = 10  # in steps: time limit for sending the reports of one step
 
 
 def visits(folder: Path) -> tuple[Path, int]:
-    """The file of the MS-FIMU visits if it exists, otherwise a file of simulated visits; and the number of visits."""
-    if VISITS.exists():
-        return VISITS, REPORTS
+    """A table of the MS-FIMU visits if their file exists, otherwise of simulated visits; and the number of visits."""
     path, rng = folder / "visits.csv", np.random.default_rng(1)
-    labels = load_survey(MS_FIMU).attributes[0].labels
-    lines = [
-        f"p{person},{day},{labels[rng.integers(len(labels))]}\n"
-        for person in range(60_000)
-        for day in range(1, 8)
-        if rng.random() < 0.3
-    ]
-    path.write_text("person,day,visit\n" + "".join(lines))
+    if VISITS.exists():
+        rows = [line.split(",") for line in VISITS.read_text().splitlines()[1:]]
+        lines = [f"{person},{int(day) - 1},{visit}\n" for person, day, visit in rows]
+        assert len(lines) == REPORTS
+    else:
+        labels = load_survey(MS_FIMU).attributes[0].labels
+        lines = [
+            f"p{person},{day},{labels[rng.integers(len(labels))]}\n"
+            for person in range(60_000)
+            for day in range(7)
+            if rng.random() < 0.3
+        ]
+    path.write_text("person,step,visit\n" + "".join(lines))
     return path, len(lines)
 
 
 def produced_again(survey: Survey, data: Path, steps: list[int]) -> EmbeddedService:
     """Repeats the reports of these steps, with the same values and seed, in an embedded service."""
     service = EmbeddedService(survey)
-    population = Population(survey, read_people(data, survey, 1), SEED)
+    population = Population(survey, read_people(data, survey), SEED)
     for turn, step in enumerate(steps):
         service.now_ms = survey.opens_ms(step)
         produce_step(survey, population, MemorySink(service.append), step, turn=turn)
@@ -109,7 +112,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     agents = [services.start("agent", survey_file) for _ in range(2)]
     sent = tmp_path / "sent.json"
     wait_until(lambda: now_ms() > survey.opens_ms(1), services.logs)  # as if the user had paused between the commands
-    produce = services.start("produce", survey_file, "--data", data, "--first-step", 1, "--seed", SEED, "--json", sent)
+    produce = services.start("produce", survey_file, "--data", data, "--seed", SEED, "--json", sent)
     services.finish(produce)
 
     # every acknowledged report is counted once: the tables equal a direct tally

@@ -29,9 +29,6 @@ DataFile = Annotated[
         show_default="simulated",
     ),
 ]
-FirstStep = Annotated[
-    int | None, typer.Option(help="the second column of the data file is the step, and this number is step 0", show_default="0")
-]
 Missing = Annotated[
     str | None,
     typer.Option(
@@ -43,9 +40,7 @@ Steps = Annotated[int, typer.Option(min=1, max=1_000_000, help="number of time s
 Seed = Annotated[int, typer.Option(min=0, help="seed of the simulated devices")]
 
 
-def values(
-    survey: "Survey", data: Path | None, first_step: int | None, users: int, steps: int, seed: int, missing: str | None
-) -> "ValueSource":
+def values(survey: "Survey", data: Path | None, users: int, steps: int, seed: int, missing: str | None) -> "ValueSource":
     from ldpstream.producers.people_file import read_people  # only here: NumPy loads slowly, and the help needs this module
     from ldpstream.producers.usage import UsageValues
     from ldpstream.producers.values import MarkovValues
@@ -53,7 +48,7 @@ def values(
     if data is None:
         recipes = any(attribute.recipe for attribute in survey.attributes)
         return (UsageValues if recipes else MarkovValues)(survey, users, steps, seed)
-    return read_people(data, survey, first_step, steps, tell, missing_words(missing))
+    return read_people(data, survey, steps, tell, missing_words(missing))
 
 
 def missing_words(text: str | None) -> Sequence[str]:

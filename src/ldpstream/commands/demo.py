@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.commands.arguments import SAMPLES, DataFile, FirstStep, Missing, Seed, Steps, Users, values
+from ldpstream.commands.arguments import SAMPLES, DataFile, Missing, Seed, Steps, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, progress_bar, show_table, tell
@@ -32,7 +32,6 @@ def demo(
     steps: Steps = 16,
     seed: Seed = 1,
     data: DataFile = None,
-    first_step: FirstStep = None,
     missing: Missing = None,
     json: JsonFile = None,
     page: Annotated[
@@ -43,7 +42,7 @@ def demo(
     from ldpstream.services.demo import Demo
 
     survey = surveys.load_survey(survey_file)
-    source = values(survey, data, first_step, users, steps, seed, missing)
+    source = values(survey, data, users, steps, seed, missing)
     pipeline = Demo(survey, source, seed)
     if page is None:
         page = sys.stdout.isatty() and json is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ldpstream.commands.arguments import DataFile, FirstStep, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
+from ldpstream.commands.arguments import DataFile, Missing, Seed, Steps, SurveyFile, SurveyPaths, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
 from ldpstream.output.terminal import console, progress_bar, say, tell
@@ -31,7 +31,6 @@ def produce(
     steps: Steps = 12,
     seed: Seed = 1,
     data: DataFile = None,
-    first_step: FirstStep = None,
     missing: Missing = None,
     json: JsonFile = None,
     gateway: Annotated[str | None, typer.Option(metavar="URL", help="report through this gateway, not to Kafka")] = None,
@@ -51,7 +50,7 @@ def produce(
     from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
-    source = values(survey, data, first_step, users, steps, seed, missing)
+    source = values(survey, data, users, steps, seed, missing)
     answered: list[dict[str, Any]] = []
 
     def write_answers() -> None:

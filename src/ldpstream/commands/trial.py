@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ldpstream import surveys
-from ldpstream.commands.arguments import DEMO_SURVEY, DataFile, FirstStep, Missing, SurveyOrDemo, values
+from ldpstream.commands.arguments import DEMO_SURVEY, DataFile, Missing, SurveyOrDemo, values
 from ldpstream.output.terminal import tell
 
 app = typer.Typer()
@@ -32,7 +32,6 @@ def try_command(
         ),
     ] = None,
     data: DataFile = None,
-    first_step: FirstStep = None,
     missing: Missing = None,
     step_seconds: Annotated[int, typer.Option(min=1, max=86_400, help="length of a step, in seconds")] = 5,
     relay: Annotated[bool, typer.Option("--relay", help="require a relay, run one, and send all reports through it")] = False,
@@ -48,7 +47,7 @@ def try_command(
     survey, settings = surveys.load_survey(survey_file), load_settings()
     relay |= survey.relay is not None
     users = users or (200 if relay else 2000)  # through a relay, each report is a request of its own
-    source = values(survey, data, first_step, users, STEPS, SEED, missing)
+    source = values(survey, data, users, STEPS, SEED, missing)
     from ldpstream.services.trial.trial import Trial, ports_of
 
     with until_ctrl_c(), temporary_folder() as folder:
