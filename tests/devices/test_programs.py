@@ -46,8 +46,10 @@ ROOT = DEVICES.parent
 VECTORS = DEVICES / "vectors"
 
 
-COMMON = ("surveys", "parameters", "forged", "hashes", "draws", "envelopes", "devices")
-MORE = ("recipes", "words", "values", "ledger", "claims", "wallets", "signatures", "relay_lives", "relay_requests")
+LISTED = (
+    "surveys parameters forged hashes draws envelopes devices recipes words values ledger claims wallets signatures "
+    "relay_lives relay_requests"
+)
 RUST_OPTIONS = ["--locked", "--quiet", "--no-default-features", "--features", "send,async,signed,relay"]
 
 
@@ -61,7 +63,7 @@ class Language(NamedTuple):
         ready: finds out whether the machine can build the device.
         build: builds a program that counts its own use; `{built}` stands for its file.
         built: this file, in the cache; for Kotlin the program's class.
-        test: runs the vectors, and prints the number of cases of each file of `vectors`.
+        test: runs the vectors, and prints the number of cases of each file of `LISTED`.
         life: runs the program that writes calls or sends reports; `{survey}` stands for the file of the device survey.
         fault: a file, a text in it, and the text of a device that draws a fresh memo for each report; without it, the program
             has an option for such a fault.
@@ -74,7 +76,6 @@ class Language(NamedTuple):
     built: str
     test: list[str]
     life: list[str]
-    vectors: tuple[str, ...] = ()
     fault: tuple[str, str, str] | None = None
 
 
@@ -86,7 +87,6 @@ GO = Language(
     built="go/count",
     test=["go", "test", "-count=1", "-vet=off", "-v", "./..."],
     life=["go", "run", "./examples/life", "{survey}"],
-    vectors=(*COMMON, *MORE),
     fault=("report.go", "if !known {", "if known || !known {"),
 )
 RUST = Language(
@@ -97,12 +97,12 @@ RUST = Language(
     built="rust/debug/examples/count",
     test=["cargo", "test", *RUST_OPTIONS, "--tests", "--", "--nocapture", "--test-threads=1"],
     life=["cargo", "run", *RUST_OPTIONS, "--example", "life", "--", "{survey}"],
-    vectors=(*COMMON, *MORE),
     fault=("src/device.rs", "if !known {", "if known || !known {"),
 )
 KOTLIN = Language(
     source=DEVICES / "kotlin", environment=NO_SWITCH, ready=[], build=[], built="CountKt", test=[], life=["LifeKt", "{survey}"]
 )
+TYPESCRIPT = KOTLIN._replace(source=DEVICES / "typescript", built="", life=["node", "build/test/emit.js", "{survey}"])
 
 
 def output(command: list[str], folder: Path, typed: str = "", **environment: str) -> str:
@@ -155,6 +155,8 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Program:
     language: Language = request.param
     if language is KOTLIN:
         return Program(language._replace(life=[*wanted(java), *language.life]), language.source, tmp_path)
+    if language is TYPESCRIPT:
+        return Program(language, request.getfixturevalue("typescript"), tmp_path)
     require_tools(language.test[0])
     require_packages(language.source, language.ready, **language.environment)
     return Program(language, language.source, tmp_path)
@@ -171,7 +173,7 @@ def rust_folders() -> Iterator[None]:
 @pytest.mark.parametrize("program", [GO, RUST], ids=["Go", "Rust"], indirect=True)
 def test_the_device_passes_all_vectors(program: Program) -> None:
     told = output(program.language.test, program.folder, VECTORS=str(VECTORS), **program.language.environment)
-    for name in program.language.vectors:
+    for name in LISTED.split():
         number = len(msgspec.json.decode((VECTORS / f"{name}.json").read_bytes()))
         assert f"{number} {name}" in told
 
@@ -188,7 +190,7 @@ def test_the_check_passes_the_device_and_finds_a_fault(program: Program, memos: 
     assert bool(found.failures) is not memos, found.failures
 
 
-@pytest.mark.parametrize("program", [GO, RUST], ids=["Go", "Rust"], indirect=True)
+@pytest.mark.parametrize("program", [GO, RUST, TYPESCRIPT], ids=["Go", "Rust", "TypeScript"], indirect=True)
 def test_the_recipes_pass_the_check(program: Program, tmp_path: Path) -> None:
     survey, histories, answers = load_survey(VECTORS / "usage.toml"), tmp_path / "histories", tmp_path / "answers"
     write_histories(survey, histories)
@@ -196,6 +198,7 @@ def test_the_recipes_pass_the_check(program: Program, tmp_path: Path) -> None:
     assert check_recipes(survey, answers) == (350, [])
 
 
+@pytest.mark.parametrize("program", [GO, RUST, KOTLIN, TYPESCRIPT], ids=["Go", "Rust", "Kotlin", "TypeScript"], indirect=True)
 def test_the_sending_passes_the_check(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "RETRY_S", 0)
     survey = one_question("L-OSUE", k=300)  # no two reports are equal

@@ -2,11 +2,11 @@
  * Devices for `python -m devices.conformance`: a program, not a test.
  *
  *     node build/test/emit.js calls SURVEY.json DEVICES SEED [forget]    writes the devices' calls to standard output
- *     node build/test/emit.js recipes SURVEY.json HISTORIES              writes the histories with the answers to standard output
- *     node build/test/emit.js send URL DEVICES                           makes reports of the present step and sends them to a gateway
+ *     node build/test/emit.js SURVEY.json --histories HISTORIES --answers FILE    answers the questions of histories of use
+ *     node build/test/emit.js SURVEY.json --gateway URL --devices DEVICES         sends reports of the present step to a gateway
  */
 
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { toHex } from "../src/bytes.js";
 import { Activity, Device, fetchSurvey, MemoryStore, openSurvey, Sender, type Attribute, type Survey } from "../src/index.js";
 import { below, type RandomBytes } from "../src/random.js";
@@ -63,7 +63,7 @@ function cohortOf({ cohort }: Survey, n: number): { cohort?: string } {
 }
 
 /** Makes the calls of each history on a log of its own, and answers the questions. */
-async function recipes(survey: Survey, histories: string): Promise<void> {
+async function recipes(survey: Survey, histories: string): Promise<string> {
   let [now, device, log] = [0, "", new Activity(new MemoryStore())];
   const lines: string[] = [];
   for (const text of histories.trim().split("\n")) {
@@ -76,7 +76,7 @@ async function recipes(survey: Survey, histories: string): Promise<void> {
     else await log.seen();
     lines.push(JSON.stringify(line));
   }
-  process.stdout.write(`${lines.join("\n")}\n`);
+  return `${lines.join("\n")}\n`;
 }
 
 async function send(url: string, devices: number): Promise<void> {
@@ -88,7 +88,8 @@ async function send(url: string, devices: number): Promise<void> {
   }
 }
 
-const [what, source = "", devices = "0", seed = "", forget = ""] = process.argv.slice(2);
-if (what === "calls") await calls(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), Number(devices), seed, forget === "forget");
-else if (what === "recipes") await recipes(await openSurvey(JSON.parse(readFileSync(source, "utf8"))), readFileSync(devices, "utf8"));
-else await send(source, Number(devices));
+const [first = "", second = "", third = "", fourth = "", fifth = ""] = process.argv.slice(2);
+const opened = (path: string) => openSurvey(JSON.parse(readFileSync(path, "utf8")));
+if (first === "calls") await calls(await opened(second), Number(third), fourth, fifth === "forget");
+else if (second === "--histories") writeFileSync(fifth, await recipes(await opened(first), readFileSync(third, "utf8")));
+else await send(third, Number(fifth));
