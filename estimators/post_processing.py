@@ -106,11 +106,9 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     spread = np.maximum(spread, 1e-6 * low)  # avoids division by zero if there is no noise
     kinds, which, people = np.unique(x + 1j * spread, return_inverse=True, return_counts=True)  # equal counts occur many times
     x, spread = kinds.real, kinds.imag
-    clear = x > _CLEAR * spread
-    bounded = clear & (np.minimum(x - low, 1 - x) < _REACH * spread)
-    bounded |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior is narrow and lies at the lower bound
-    free, near_bound = np.flatnonzero(clear & ~bounded), np.flatnonzero(bounded)
-    unclear = np.flatnonzero(~clear & ~bounded)
+    narrow = x > _CLEAR * spread
+    narrow |= (x < low) & (_width(np.maximum(low - x, 0), spread) < low)  # the posterior lies at the lower bound
+    clear, unclear = np.flatnonzero(narrow), np.flatnonzero(~narrow)
     grid, steps = _grid(low)
     starts = np.arange(0, unclear.size, 1 + unclear.size // _FITTED)  # runs of neighbours; one estimate stands for a run
     fitted = unclear[np.minimum(starts + (unclear.size // _FITTED) // 2, unclear.size - 1)]
@@ -119,18 +117,17 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     for _ in range(_SEARCHES):
         tried = np.linspace(exponents[0], exponents[-1], 33)
         prior = _prior(grid, steps, tried)
-        fit = people[free] @ _far_from_zero(x[free], spread[free], tried)[0] - people.sum() * _log_mass(low, tried)
-        for b in _blocks(near_bound):
-            fit += people[b] @ _near_bound(x[b], spread[b], low, tried)[0]
+        fit = -people.sum() * _log_mass(low, tried)
+        for b in _blocks(clear):
+            fit += people[b] @ _narrow(x[b], spread[b], low, tried)[0]
         for b in _blocks(np.arange(fitted.size)):
             fit += stands_for[b] @ np.log(_likelihood(x[fitted[b]], spread[fitted[b]], grid) @ prior)
         best = int(fit.argmax())
         exponents = tried[max(best - 1, 0) : best + 2]
     exponent = tried[best : best + 1]
     result = np.empty(x.size)
-    result[free] = _far_from_zero(x[free], spread[free], exponent)[1][:, 0]
-    for b in _blocks(near_bound):
-        result[b] = _near_bound(x[b], spread[b], low, exponent)[1][:, 0]
+    for b in _blocks(clear):
+        result[b] = _narrow(x[b], spread[b], low, exponent)[1][:, 0]
     prior = _prior(grid, steps, exponent)[:, 0]
     for b in _blocks(unclear):
         posterior = _likelihood(x[b], spread[b], grid) * prior
@@ -138,10 +135,10 @@ def power(x: FloatArray, variance: npt.ArrayLike) -> FloatArray:
     return np.asarray(result[which])
 
 
-_CLEAR = 20.0  # in standard errors; for estimates farther from zero, a series gives the posterior
-_REACH = 10.0  # in standard errors; a bound of the true numbers that is farther away has no effect
+_CLEAR = 20.0  # in standard errors; estimates farther from zero have a narrow posterior
+_REACH = 10.0  # in standard errors; true numbers farther away have no weight
 _NODES = 640  # nodes of ln t, for estimates near zero
-_NODES_NEAR_BOUND = 64  # nodes of t, for an estimate near or beyond a bound
+_NODES_NARROW = 64  # nodes of t, for other estimates
 _SEARCHES = 5  # number of searches; each narrows the exponent's bracket by a factor of 16
 _FITTED = 2**14  # largest number of estimates near zero in the exponent's fit; larger inputs are thinned out regularly
 _BLOCK = 1024  # estimates per block, to keep memory small
@@ -177,33 +174,16 @@ def _log_mass(low: float, exponents: FloatArray) -> FloatArray:
     return np.asarray(np.log(-np.log(low)) + np.log(special.exprel(b)))
 
 
-def _far_from_zero(x: FloatArray, spread: FloatArray, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Log-likelihood and posterior mean, (len(x), exponents) each, for estimates above 20 standard errors σ.
-
-        E[t^-a] = x^-a (1 + Σ_j a(a+1)…(a+2j-1) / (2^j j!) (σ/x)^2j),  t normal around x
-        E[t | x] = x + σ² d/dx ln E[t^-a]
-
-    Source: the moments of the normal distribution; the second line is Tweedie's formula.
-    """
-    ratio = ((spread / x) ** 2)[:, None]
-    term = np.ones((x.size, exponents.size))
-    series, slope = term.copy(), np.zeros_like(term)
-    for j in range(1, 6):
-        term = term * (exponents + 2 * j - 2) * (exponents + 2 * j - 1) / (2 * j) * ratio
-        series += term
-        slope += 2 * j * term
-    return np.log(series) - exponents * np.log(x)[:, None], x[:, None] * (1 - ratio * (exponents + slope / series))
-
-
 def _width(beyond: FloatArray, spread: FloatArray) -> FloatArray:
     return np.asarray(4 * _REACH * spread / (beyond / spread + 4))
 
 
-def _near_bound(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _narrow(x: FloatArray, spread: FloatArray, low: float, exponents: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Log-likelihood and posterior mean, (len(x), exponents) each, for estimates far from zero or below the lower bound."""
     centre = np.clip(x, low, 1)
     width = _width(np.abs(x - centre), spread)
     start, end = np.maximum(centre - width, low), np.minimum(centre + width, 1)
-    u, weights = _gauss_legendre(_NODES_NEAR_BOUND)
+    u, weights = _gauss_legendre(_NODES_NARROW)
     t = start[:, None] + (end - start)[:, None] * u
     at_nodes = (weights * _likelihood(x, spread, t))[:, :, None] * np.exp(-np.log(t)[:, :, None] * exponents)
     mass = at_nodes.sum(axis=1)

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import special
 
 from ldpstream.estimators.bayes.posterior import SHARP, Posterior, chosen_variance
-from ldpstream.estimators.bayes.value_likelihood import Observation, integrals
+from ldpstream.estimators.bayes.value_likelihood import Observation
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 FEW_VALUES = 9  # largest number of values for this estimate
@@ -87,11 +87,8 @@ class Lattice:
             f = (first[v] + np.arange(size[v])) / points
             log_like = tilt * f
             for s in seen:
-                if callable(s.variance):
-                    a, b = integrals(s, f)
-                    log_like += s.z[v] * a - b
-                else:
-                    log_like += (s.z[v] - f / 2) * f / s.variance[v]
+                factor, a, b = s.integrals(f)
+                log_like += factor[v] * (s.z[v] * a - b)
             log_like -= log_like.max()
             log_equal += float(np.interp(1 / k, f, log_like, left=-math.inf, right=-math.inf))
             like[v, : size[v]] = np.exp(log_like)

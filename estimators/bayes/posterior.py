@@ -79,11 +79,9 @@ class Posterior:
             people, concentration: as for `Posterior`.
             named: (k,) true for the values whose intervals contain the unshrunk ones, beside values far above the noise.
         """
-        from ldpstream.estimators.bayes.posterior_kernels import distribution
-
         low, high = values.edges
-        below, ends = np.empty((2, posterior.size))
-        distribution(posterior, high, values.start, values.first, below, ends)
+        before = np.append(0.0, np.cumsum(posterior))
+        below = before[1:] - np.repeat(before[values.start[:-1]], np.diff(values.start))
         f = np.minimum(mean[values.kind], 1)
         excess, total = values.times @ values.unbiased - 1, values.times @ values.noise
         variance = values.moments(posterior)[1]
@@ -96,7 +94,7 @@ class Posterior:
         unshrunk, noise = unshrunk[large], values.noise[values.kind][large]
         chosen = chosen_variance(unshrunk, people, concentration)
         return cls(
-            people, concentration, f, error, widening, values.kind, ends, below, values.start, low[values.first],
+            people, concentration, f, error, widening, values.kind, high[values.places], below, values.start, low[values.first],
             resolution, large, unshrunk, np.sqrt(noise * (1 - noise / total) + chosen),
         )  # fmt: skip
 

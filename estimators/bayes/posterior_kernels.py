@@ -24,50 +24,6 @@ def _exp_or_zero(x: float) -> Any:
 
 
 @numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def add_log_likelihood(
-    z: Floats, precision: Floats, a: Floats, b: Floats, start: Floats, first: Floats, log_like: Floats
-) -> None:
-    """Adds precision · (z a - b) to `log_like`.
-
-    Args:
-        z, precision: (kinds,) inversion of each kind, and a factor.
-        a, b: (J,) numbers of each point.
-    """
-    for i in range(first.size):
-        own, of_a, of_b = log_like[start[i] : start[i + 1]], a[first[i] :], b[first[i] :]
-        for j in range(own.size):
-            own[j] += precision[i] * (z[i] * of_a[j] - of_b[j])
-
-
-@numba.njit(cache=True)
-def copy_kinds(entries: Floats, start: Floats, kinds: Floats, start_copied: Floats, copied: Floats) -> None:
-    """Writes the entries of some kinds, one kind after the other, to `copied`."""
-    for i in range(kinds.size):
-        copied[start_copied[i] : start_copied[i + 1]] = entries[start[kinds[i]] : start[kinds[i] + 1]]
-
-
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
-def mean_and_variance(posterior: Floats, start: Floats, first: Floats, points: Floats, mean: Floats, variance: Floats) -> None:
-    for i in range(first.size):
-        own, f, sum_1, sum_2 = posterior[start[i] : start[i + 1]], points[first[i] :], 0.0, 0.0
-        for j in range(own.size):
-            sum_1 += own[j] * f[j]
-        for j in range(own.size):
-            sum_2 += own[j] * (f[j] - sum_1) ** 2
-        mean[i], variance[i] = sum_1, sum_2
-
-
-@numba.njit(cache=True)
-def distribution(posterior: Floats, high: Floats, start: Floats, first: Floats, below: Floats, ends: Floats) -> None:
-    """Writes the upper end of each entry's cell, and the probability of a share below it."""
-    for i in range(first.size):
-        reached, shift = 0.0, first[i] - start[i]
-        for j in range(start[i], start[i + 1]):
-            reached += posterior[j]
-            below[j], ends[j] = reached, high[j + shift]
-
-
-@numba.njit(cache=True, error_model="numpy", fastmath=SUMS)
 def tilt(log_like: Floats, start: Floats, first: Floats, points: Floats, by: float, like: Floats) -> None:
     """Writes exp(log_like + by · f) to `like`, scaled so that the largest number of each kind is 1."""
     for i in range(first.size):

@@ -49,6 +49,16 @@ class Observation:
         """Returns 1 / N at shares f of any shape, or the (k,) fixed precisions."""
         return np.asarray(1 / (self.variance(f) if callable(self.variance) else self.variance))
 
+    def integrals(self, points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns (k,) factors c, and a and b at the points, by Simpson's rule, with A = c a and B = c b for each value."""
+        if not callable(self.variance):
+            return self.precision(points), points, points**2 / 2
+        middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
+        ends, inside = np.split(self.precision(np.concatenate([points, middle])), [points.size])
+        a = (ends[1:] + 4 * inside + ends[:-1]) / 6 * width
+        b = ((ends * points)[1:] + 4 * inside * middle + (ends * points)[:-1]) / 6 * width
+        return np.ones(self.z.size), np.append(0.0, np.cumsum(a)), np.append(0.0, np.cumsum(b))
+
 
 def observations(groups: list[Group], steps: Steps = 1) -> list[Observation]:
     """Returns the inversion of each group with information."""
@@ -130,13 +140,17 @@ class ValueLikelihood:
     first: IntArray
     log_like: FloatArray
 
+    @property
+    def places(self) -> IntArray:
+        """(start[-1],) the point of each entry."""
+        return _places(self.start, self.first)
+
     def moments(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the mean and the variance of each kind's posterior, (kinds,) each."""
-        from ldpstream.estimators.bayes.posterior_kernels import mean_and_variance
-
-        mean, variance = np.empty((2, self.first.size))
-        mean_and_variance(posterior, self.start, self.first, self.points, mean, variance)
-        return mean, variance
+        f, begin = self.points[self.places], self.start[:-1]
+        mean = np.add.reduceat(posterior * f, begin)
+        away = f - np.repeat(mean, np.diff(self.start))
+        return mean, np.add.reduceat(posterior * away**2, begin)
 
     def gammas(self, means: FloatArray, shapes: FloatArray) -> FloatArray:
         """Returns the probability of each point's cell under gamma distributions with these shapes and means, (shapes, J)."""
@@ -172,11 +186,8 @@ class ValueLikelihood:
         return self._of_kinds(self.kind, np.arange(self.kind.size), np.ones(self.kind.size))
 
     def _of_kinds(self, kinds: IntArray, kind: IntArray, times: FloatArray) -> "ValueLikelihood":
-        from ldpstream.estimators.bayes.posterior_kernels import copy_kinds
-
-        start = np.concatenate([[0], np.cumsum(np.diff(self.start)[kinds])])
-        log_like = np.empty(start[-1])
-        copy_kinds(self.log_like, self.start, kinds, start, log_like)
+        start = np.append(0, np.cumsum(np.diff(self.start)[kinds]))
+        log_like = self.log_like[_places(start, self.start[kinds])]
         return ValueLikelihood(
             self.points, self.edges, kind, times, self.unbiased[kinds], self.noise[kinds], self.error, start, self.first[kinds],
             log_like,
@@ -189,8 +200,6 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     Args:
         finer: divides the distance between neighbouring points.
     """
-    from ldpstream.estimators.bayes.posterior_kernels import add_log_likelihood
-
     fixed = [s.variance for s in seen if not callable(s.variance)]
     representative, kind, times = kinds([s.z for s in seen] + fixed)
     z = np.array([s.z[representative] for s in seen])
@@ -217,13 +226,18 @@ def value_likelihood(seen: list[Observation], k: int, finer: float = 1.0) -> Val
     first, size = np.searchsorted(used, low), high - low + 1
     start = np.concatenate([[0], np.cumsum(size)])
     log_like = np.zeros(start[-1])
+    place = _places(start, first)
     for s, own in zip(seen, z, strict=True):
-        if callable(s.variance):
-            add_log_likelihood(own, np.ones(own.size), *integrals(s, points), start, first, log_like)
-        else:
-            add_log_likelihood(own, s.precision(own)[representative], points, points**2 / 2, start, first, log_like)
+        factor, a, b = s.integrals(points)
+        factor = factor[representative]
+        log_like += np.repeat(factor * own, size) * a[place] - np.repeat(factor, size) * b[place]
     log_like -= np.repeat(np.maximum.reduceat(log_like, start[:-1]), size)
     return ValueLikelihood(points, edges, kind, times, unbiased, 1 / total, float(error[0]), start, first, log_like)
+
+
+def _places(start: IntArray, first: IntArray) -> IntArray:
+    """Numbers the entries start[i] … start[i + 1] - 1 from first[i] on."""
+    return np.asarray(np.arange(start[-1]) + np.repeat(first - start[:-1], np.diff(start)))
 
 
 @lru_cache(maxsize=128)
@@ -244,15 +258,6 @@ def _union(low: IntArray, high: IntArray) -> IntArray:
 
 def _cumulative(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum((y[1:] + y[:-1]) / 2 * np.diff(x))])
-
-
-def integrals(seen: Observation, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns A and B at the points, by Simpson's rule."""
-    middle, width = (points[1:] + points[:-1]) / 2, np.diff(points)
-    ends, inside = np.split(seen.precision(np.concatenate([points, middle])), [points.size])
-    a = (ends[1:] + 4 * inside + ends[:-1]) / 6 * width
-    b = ((ends * points)[1:] + 4 * inside * middle + (ends * points)[:-1]) / 6 * width
-    return np.concatenate([[0.0], np.cumsum(a)]), np.concatenate([[0.0], np.cumsum(b)])
 
 
 def kinds(columns: list[FloatArray]) -> tuple[IntArray, IntArray, FloatArray]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.arrays import np, npt
@@ -89,11 +90,7 @@ class LinearPool:
         return float(max(0.0, found / triples * g**2 / (g - 1)))
 
     def support(self, counts: IntArray) -> IntArray:
-        from ldpstream.mechanisms.kernels.hash_kernels import radon_transpose
-
-        out = np.empty(self.k, np.int64)
-        radon_transpose(self.fold(counts), self.size // self.g, self.stride, self.add, self.multiply, out)
-        return out
+        return self._transpose(self.fold(counts))
 
     def fold(self, counts: IntArray) -> IntArray:
         from ldpstream.mechanisms.kernels.hash_kernels import fold_functions
@@ -112,10 +109,13 @@ class LinearPool:
 
     def radon_transpose(self, x: FloatArray) -> FloatArray:
         """(k,) for each value, the sum of x over the cells to which the value hashes."""
+        return self._transpose(x.copy())
+
+    def _transpose(self, cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
         from ldpstream.mechanisms.kernels.hash_kernels import radon_transpose
 
-        out = np.empty(self.k)
-        radon_transpose(x.copy(), self.size // self.g, self.stride, self.add, self.multiply, out)
+        out = np.empty(self.k, cells.dtype)
+        radon_transpose(cells, self.size // self.g, self.stride, self.add, self.multiply, out)
         return out
 
 

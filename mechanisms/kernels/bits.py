@@ -100,14 +100,9 @@ def changed_rows(memos: Rows, p: float, q: float, k: int, rng: np.random.Generat
 
 def set_bits(rows: Rows, values: IntArray, on: npt.NDArray[np.bool_]) -> None:
     """Overwrites bit values[i] of row i with on[i]."""
-    if rows.size >= MANY_BYTES:
-        from ldpstream.mechanisms.kernels.hash_kernels import overwrite_bits
+    from ldpstream.mechanisms.kernels.hash_kernels import overwrite_bits
 
-        overwrite_bits(rows, values, on)
-        return
-    index, byte = np.arange(len(rows)), values >> 3
-    bit = (1 << (values & 7)).astype(np.uint8)
-    rows[index, byte] = np.where(on, rows[index, byte] | bit, rows[index, byte] & ~bit)
+    overwrite_bits(rows, values, on)
 
 
 def count_ones(rows: Rows, k: int) -> IntArray:
