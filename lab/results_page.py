@@ -20,8 +20,6 @@ from rich.text import Text
 from lab.bench import coverage, literature_cells, stream_memos, stream_tables, streams
 from lab.bench.accuracy import compare
 from lab.bench.accuracy import tables as accuracy_tables
-from lab.bench.advice import Compared
-from lab.bench.advice_tables import GAIN_NOTE, gain_tables
 from lab.bench.estimators import Timing, timing_table
 from lab.bench.mechanisms import Bench
 from lab.bench.mechanisms_tables import bench_notes, bench_tables
@@ -198,11 +196,6 @@ def covered(written: Any) -> str:
     return f"## Intervals of 95 %\n\n`python -m lab.bench coverage --data DIR`\n\n{tables}"
 
 
-def advised(written: Any) -> str:
-    tables = "\n".join(map(rows_of, gain_tables(msgspec.convert(written, list[Compared]))))
-    return f"## Advice\n\n`python -m lab.bench advice --data DIR`. {GAIN_NOTE}\n\n{tables}"
-
-
 def streamed(written: Any) -> str:
     result = msgspec.convert(written["streams"], streams.Result)
     memos = msgspec.convert(written["memos"], list[stream_memos.Row])
@@ -236,7 +229,6 @@ PAGES = {
         {
             "accuracy": ("## Estimators: accuracy", accurate),
             "coverage": ("## Intervals of 95 %", covered),
-            "advice": ("## Advice", advised),
             "literature": ("## Mechanisms of the literature", literature),
         },
     ),

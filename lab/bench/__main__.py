@@ -14,7 +14,7 @@ from rich.console import Console
 from lab.terminal import activity, drawable
 from ldpstream.commands.cli import run
 from ldpstream.output.outputs import JsonFile, writable, write_json
-from ldpstream.output.terminal import console, job_bar
+from ldpstream.output.terminal import console
 from ldpstream.runtime.logs import start_log
 from ldpstream.runtime.settings import load_settings
 
@@ -237,31 +237,6 @@ def sets_command(
     console.print(error_table(exact))
     console.print(coverage_table(rows))
     write_json(json, msgspec.to_builtins({"errors": exact, "coverage": rows}))
-
-
-@app.command(name="advice")
-def advice_command(
-    data: Annotated[Path | None, typer.Option(metavar="DIR", help="the real data sets; missing ones are generated")] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="a data set; repeatable", show_default="all")] = None,
-    repeats: Annotated[int, typer.Option(min=1, max=10_000, help="repetitions of each setting")] = 20,
-    seed: Annotated[int, typer.Option(min=0, max=2**63, help="seed of all randomness")] = 1,
-    json: JsonFile = None,
-) -> None:
-    """Compare `advise` with every fixed choice on the papers' data sets."""
-    from lab import datasets
-    from lab.bench import advice as advice_gain
-    from lab.bench.advice_tables import GAIN_NOTE, gain_tables
-
-    for one in dataset or ():
-        if one not in datasets.NAMES:
-            raise typer.BadParameter(f"must be one of {', '.join(datasets.NAMES)}, got {one!r}", param_hint="--dataset")
-    asked = advice_gain.settings(advice_gain.cases(data, dataset or datasets.NAMES))
-    with job_bar() as progress:
-        rows = advice_gain.compare(asked, repeats, seed, progress)
-    for table in gain_tables(rows):
-        console.print(table)
-    console.print(GAIN_NOTE, highlight=False)
-    write_json(json, msgspec.to_builtins(rows))
 
 
 @app.command(name="streams")

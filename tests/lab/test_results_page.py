@@ -11,7 +11,6 @@ from lab.bench.accuracy.cells import quick_grid
 from lab.bench.accuracy.compare import result
 from lab.bench.accuracy.measure import measure
 from lab.bench.accuracy.shapes import SYNTHETIC
-from lab.bench.advice import PAPERS, Compared
 from lab.bench.estimators import Timing
 from lab.panels import Curve, Panel
 from lab.papers.reproduction import Outcome, Reproduced, Row, Target
@@ -23,8 +22,6 @@ ROWS = [
     Row(label="d", ours=math.nan),
 ]
 PANELS = [Panel("p", "x", "y", [Curve("c", [1, 2], [math.nan, 3.0])])]
-EQUAL = dict.fromkeys(["A mi", *PAPERS["one-time"], *PAPERS["memoized"]], 1.0)
-ADVISED = Compared(case="one", kind="one-time", eps=1.0, k=3, n=10, advice="A mi", mse=EQUAL)
 TARGET = Target("ldp3-table-1", "LDP³, Table I", lambda _: [], lambda *_: Outcome([]))
 SECOND = Target("ldp3-table-2", "LDP³, Table II", lambda _: [], lambda *_: Outcome([]))
 
@@ -40,7 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             document(Reproduced(SECOND, Outcome([ROWS[0], ROWS[2]], [], ["A shared sentence.", "An own sentence."]))),
         ],
         "estimators": [Timing(task="MI", value=0.5, unit="s", target=1.0)],
-        "advice": [ADVISED, msgspec.structs.replace(ADVISED, kind="memoized")],
         "accuracy": result(rows, 2, 1),
     }
     for name, content in written.items():
@@ -54,7 +50,6 @@ def read(folder: Path, name: str) -> str:
 
 def test_the_pages_show_every_result(folder: Path) -> None:
     results_page.main(folder)
-    assert "| GRR ibu | ×1 | 0.0% | ×1 | one, 1 |" in read(folder, "accuracy.md")
     assert "| MI | 0.5 s | ≤ 1 | yes |  |" in read(folder, "speed.md")
     assert "(paper_ldp3.md): Balioglu, Khodaie and Gursoy compare ways to repair shares | 2 | 0 of 3 |" in read(
         folder, "papers.md"
