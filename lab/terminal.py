@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from ldpstream.output.outputs import OutputError, writable
+from ldpstream.output.terminal import progress_bar
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -17,6 +18,14 @@ PICTURES = (".png", ".svg", ".pdf")
 def activity() -> Iterator[Callable[[str], None]]:
     with Console(stderr=True).status("") as status:
         yield status.update
+
+
+@contextmanager
+def job_bar() -> Iterator[Callable[[int, int, str], None]]:
+    """Shows a progress bar. The yielded function has the arguments jobs done, total jobs, name of the last job."""
+    with progress_bar() as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
 
 
 def drawable(param: typer.CallbackParam, path: Path | None) -> Path | None:

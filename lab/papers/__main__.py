@@ -13,9 +13,10 @@ from lab.panels import draw_panels
 from lab.papers import allomfree, free_will, ibu_mi, ldp3
 from lab.papers.reproduction import Plan, Target, reproduce
 from lab.papers.reproduction_tables import document, sentences, table
+from lab.terminal import job_bar
 from ldpstream.commands.cli import run
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import console, job_bar
+from ldpstream.output.terminal import console
 
 TARGETS: tuple[Target, ...] = (*ibu_mi.TARGETS, *ldp3.TARGETS, *free_will.TARGETS, *allomfree.TARGETS)
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

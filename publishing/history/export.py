@@ -6,7 +6,7 @@ changes nothing else.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -45,18 +45,11 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     files: list[str]
 
 
-def export(
-    survey: Survey,
-    settings: Settings,
-    folder: Path,
-    seen: Callable[[int, int], None] = lambda done, total: None,
-    data: Path | None = None,
-) -> Exported:
+def export(survey: Survey, settings: Settings, folder: Path, data: Path | None = None) -> Exported:
     """Adds the publications of the topic, or of the data folder `data`, to the files of a folder.
 
     Args:
         folder: created if missing; it may have the files of other surveys, too.
-        seen: called with the numbers of records done and in total.
 
     Raises:
         ExportError: if the topic cannot be read, or the data folder does not hold the survey.
@@ -77,7 +70,7 @@ def export(
             written.add(str(files.path(month).relative_to(folder)))
         waiting.clear()
 
-    for done, total, value in _records(survey, settings) if data is None else _stored(survey, data):
+    for value in _records(survey, settings) if data is None else _stored(survey, data):
         publication = _publication(survey, value)
         if publication is None:
             skipped += value is not None
@@ -90,7 +83,6 @@ def export(
         if numbers > CHUNK_NUMBERS:
             write()
             numbers = 0
-        seen(done, total)
     write()
     return Exported(publications=read, skipped=skipped, files=sorted(written))
 
@@ -104,25 +96,22 @@ def _publication(survey: Survey, value: bytes | None) -> Publication | None:
         return None
 
 
-def _records(survey: Survey, settings: Settings) -> Iterator[tuple[int, int, bytes | None]]:
+def _records(survey: Survey, settings: Settings) -> Iterator[bytes | None]:
     with closing(LogClient(settings)) as client:
         client.described(survey.estimates_topic)  # the consumer would wait for a topic that does not exist
     try:
         with closing(TopicReader(settings, survey.estimates_topic, REQUEST_MS)) as reader:
-            begin, end = reader.begin(), reader.end()
-            for record in reader.records(begin, end):
-                yield record.offset + 1 - begin, end - begin, record.value
+            for record in reader.records(reader.begin(), reader.end()):
+                yield record.value
     except KafkaError as error:
         raise ExportError(f"Kafka at {settings.kafka}: {survey.estimates_topic} cannot be read: {error}") from None
 
 
-def _stored(survey: Survey, data: Path) -> Iterator[tuple[int, int, bytes | None]]:
+def _stored(survey: Survey, data: Path) -> Iterator[bytes]:
     with looking(data / FILE) as db:
         row = db.execute("SELECT id FROM survey WHERE fingerprint = ?", (survey.fingerprint,)).fetchone()
         if row is None:
             which = f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()}"
             raise ExportError(f"{data}: does not hold {which}; give the survey file that `serve` serves")
-        (number,) = db.execute("SELECT count(*) FROM estimate WHERE survey = ?", row).fetchone()
-        rows = db.execute("SELECT publication FROM estimate WHERE survey = ? ORDER BY step", row)
-        for done, (publication,) in enumerate(rows, 1):
-            yield done, number, publication
+        for (publication,) in db.execute("SELECT publication FROM estimate WHERE survey = ? ORDER BY step", row):
+            yield publication

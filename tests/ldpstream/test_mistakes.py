@@ -87,7 +87,7 @@ MISTAKES = {
     "two kinds of losses": Mistake("advise --people 9 --k 5 --eps 1 --eps-inf 2", ("give exactly one of eps (one-time)",)),
     # the command line
     "misspelt command": Mistake("chek survey.toml", ("'chek'", "Did you mean 'check'?", "ldpstream --help")),
-    "misspelt option": Mistake("demo --setps 3", ("no option --setps; did you mean --steps?", "demo --help")),
+    "misspelt option": Mistake("demo --setps 3", ("No such option: --setps (Possible options: ", "--steps", "demo --help")),
     "number too small": Mistake("demo --users 0", ("'--users'", "greater than or equal to 1", "demo --help")),
     "missing argument": Mistake("check", ("Missing argument 'SURVEY'", "check --help")),
     "no folder for the output": Mistake("check survey.toml --json no/out.json", ("--json no/out.json: ", "does not exist")),

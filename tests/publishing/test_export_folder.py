@@ -1,7 +1,6 @@
 """`export` from the data folder of `serve`, while a process uses the folder and afterwards."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,16 +9,14 @@ import pytest
 
 from ldpstream.commands.arguments import DEMO_SURVEY
 from ldpstream.commands.cli import run
-from ldpstream.commands.serve import export_command
 from ldpstream.engines.folder.data_folder import FILE, DataFolder, FolderError
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.formats import OtherFormat
-from ldpstream.publishing.history.export import Exported, export
+from ldpstream.publishing.history.export import export
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.settings import Settings
-from ldpstream.surveys import Survey
 from tests.services.test_export import SAMPLE, exported, publication
 
 OTHER = msgspec.structs.replace(SAMPLE, name="other")
@@ -69,25 +66,3 @@ def test_a_folder_that_cannot_be_read_is_refused_in_one_line(tmp_path: Path) -> 
     (tmp_path / "text" / FILE).write_text("no database at all, and longer than a header of SQLite" * 9)
     with pytest.raises(FolderError, match=r"cannot be read: is not a data file of ldpstream$"):
         export(SAMPLE, Settings(), tmp_path / "files", data=tmp_path / "text")
-
-
-@pytest.mark.parametrize(("data", "counted"), [(None, "offsets"), (Path("data"), "records")])
-def test_the_progress_names_what_it_counts(
-    data: Path | None, counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-
-    @contextmanager
-    def bar() -> Iterator[Callable[[int, int, str], None]]:
-        yield lambda done, total, name: told.append(name)
-
-    def exports(
-        survey: Survey, settings: Settings, folder: Path, seen: Callable[[int, int], None], data: Path | None
-    ) -> Exported:
-        seen(1, 2)
-        return Exported(publications=1, skipped=0, files=[])
-
-    monkeypatch.setattr("ldpstream.commands.serve.job_bar", bar)
-    monkeypatch.setattr("ldpstream.publishing.history.export.export", exports)
-    export_command(DEMO_SURVEY, tmp_path, data=data)
-    assert told == [counted]

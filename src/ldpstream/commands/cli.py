@@ -8,7 +8,7 @@ import typer
 from ldpstream.commands import advice, assessment, demo, promise, serve, service, signature, survey, trial
 from ldpstream.output.terminal import console, fail
 from ldpstream.runtime.errors import Stopped, exit_status
-from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.errors import UserError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -33,10 +33,6 @@ def run(commands: typer.Typer = app) -> None:
 def usage(error: typer.TyperException) -> str:
     context: typer.Context | None = getattr(error, "ctx", None)
     message = " ".join(error.format_message().split())
-    if hasattr(error, "possibilities"):  # Typer's list of similar options ends in the middle of words
-        wrong = getattr(error, "option_name", "")
-        options = [name for parameter in (context.command.params if context else ()) for name in parameter.opts]
-        message = f"no option {wrong}{did_you_mean(wrong, options)}"
     return message if context is None else f"{message.rstrip('.')} (see {context.command_path} --help)"
 
 

@@ -11,7 +11,7 @@ import typer
 from ldpstream.commands.arguments import SurveyFile, SurveyPaths
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, OutputError, write_json
-from ldpstream.output.terminal import console, job_bar, say, tell
+from ldpstream.output.terminal import console, say, tell
 
 if TYPE_CHECKING:
     from ldpstream.runtime.settings import Settings
@@ -98,9 +98,7 @@ def export_command(
     from ldpstream.surveys import load_survey
 
     survey, settings = load_survey(survey_file), load_settings()
-    counted = "offsets" if data is None else "records"  # Kafka's offsets also count records that compaction has removed
-    with job_bar() as bar:
-        done = export(survey, settings, folder, lambda read, total: bar(read, total, counted), data)
+    done = export(survey, settings, folder, data)
     skipped = f"; {plural(done.skipped, 'record')} of another survey or version skipped" if done.skipped else ""
     tell(f"{plural(done.publications, 'estimate')} in {plural(len(done.files), 'file')} of {folder}{skipped}")
     write_json(json, done)

@@ -3,8 +3,6 @@
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Never
@@ -73,14 +71,6 @@ def fail(message: str, status: int = 2) -> Never:
 def progress_bar() -> Progress:
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     return Progress(*columns, console=Console(stderr=True))
-
-
-@contextmanager
-def job_bar() -> Iterator[Callable[[int, int, str], None]]:
-    """Shows a progress bar. The yielded function has the arguments jobs done, total jobs, name of the last job."""
-    with progress_bar() as progress:
-        task = progress.add_task("", total=None)
-        yield lambda done, total, name: progress.update(task, completed=done, total=total, description=name)
 
 
 def table(title: str | None, *columns: str, texts: int = 1, caption: str | None = None) -> Table:
