@@ -19,6 +19,7 @@ from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.planning.forecast import INTERVAL, Forecast, forecast
 from ldpstream.surveys import Survey, parse_survey
+from tests.small_survey import small_text
 
 SIGMAS, RUNS, PEOPLE = 5.0, 60, 4000
 WINDOW = 8
@@ -108,12 +109,10 @@ def test_the_wished_width_needs_exactly_the_people(level: str, span: str) -> Non
 
 def test_check_prints_a_table_that_fits_a_terminal(tmp_path: Path) -> None:
     path, out = tmp_path / "s.toml", tmp_path / "f.json"
-    path.write_text(
-        'name = "f"\nstart = 2026-01-05T00:00:00Z\nstep_seconds = 3600\nwindow_steps = 8\nlateness_steps = 1\n'
-        'collection = "smp"\n[[attribute]]\nname = "how_they_come"\nsize = 4\n[[attribute.level]]\nname = "standard"\n'
-        'mechanism = "GRR"\neps = 1.0\nevery_steps = 8\n[[attribute]]\nname = "b"\nsize = 3\n[[attribute.level]]\n'
-        'name = "standard"\nmechanism = "auto"\neps_inf = 2.0\neps_1 = 1.0\n'
-    )
+    spaced = {"name": "standard", "mechanism": "GRR", "eps": 1.0, "every_steps": 8}
+    memoized = {"name": "standard", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}
+    questions = {"name": "how_they_come", "size": 4, "level": [spaced]}, {"name": "b", "size": 3, "level": [memoized]}
+    path.write_text(small_text(*questions, window_steps=8, lateness_steps=1))
     options = [str(path), "--people", "5000", "--width", "0.02", "--json", str(out)]
     done = CliRunner().invoke(app, ["check", *options], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output

@@ -9,6 +9,7 @@ import pytest
 
 from ldpstream.surveys import SurveyError, parse_survey
 from ldpstream.surveys.life.folder import Changes, SurveyFolder, SurveyFolderError, SurveyText
+from tests.small_survey import small_text
 
 NOTHING = Changes((), (), (), {}, ())
 START_MS = 1_767_571_200_000  # 2026-01-05T00:00:00Z
@@ -20,18 +21,8 @@ def opened(paths: Sequence[Path], now_ms: Callable[[], int] = lambda: 0) -> Surv
 
 
 def toml(name: str, size: int = 5) -> str:
-    return f"""
-        name = "{name}"
-        start = 2026-01-05T00:00:00Z
-        step_seconds = 60
-        window_steps = 3
-        lateness_steps = 1
-        collection = "smp"
-        [[attribute]]
-        name = "a"
-        size = {size}
-        level = [{{ name = "l", mechanism = "GRR", eps = 1.0 }}]
-        """
+    level = {"name": "l", "mechanism": "GRR", "eps": 1.0}
+    return small_text({"name": "a", "size": size, "level": [level]}, name=name, lateness_steps=1)
 
 
 def write(path: Path, text: str) -> None:
