@@ -11,7 +11,7 @@ import msgspec
 import typer
 from rich.console import Console
 
-from lab.terminal import activity, drawable, job_bar
+from lab.terminal import activity, drawable
 from ldpstream.commands.cli import run
 from ldpstream.output.outputs import JsonFile, writable, write_json
 from ldpstream.output.terminal import console
