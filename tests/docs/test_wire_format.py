@@ -59,11 +59,6 @@ def symbols(m: Any, k: int) -> int:
     return k - 1 + int(getattr(m, "width", 1))
 
 
-def least(symbols: int) -> int:
-    """Returns the smallest of the sizes 1, 2 and 4 bytes in which the number symbols - 1 fits."""
-    return next(width for width in (1, 2, 4) if symbols - 1 < 256**width)
-
-
 # ---- reasons
 
 

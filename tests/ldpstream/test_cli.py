@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ldpstream import __version__
-from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.services.rehearse import rehearse
 from ldpstream.surveys import SurveyError, load_survey
 
@@ -29,37 +28,6 @@ def ldpstream(*arguments: str | Path, env: dict[str, str] | None = None) -> Done
         capture_output=True, text=True, timeout=900, cwd=ROOT, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "160", **(env or {})},
     )  # fmt: skip
-
-
-def test_demo_prints_and_writes_estimates_with_the_truth(tmp_path: Path) -> None:
-    out = tmp_path / "demo.json"
-    done = ldpstream("demo", "--survey", DEMO, "--users", "3000", "--steps", "4", "--seed", "7", "--json", out)
-    assert done.returncode == 0, done.stderr
-    assert all(word in done.stdout for word in ("screen", "latency_ms", "truth", "p99", "95 %"))
-    document = json.loads(out.read_text())
-    survey = load_survey(DEMO)
-    estimates = document["estimates"]
-    assert {(e["attribute"], e["step"], e["span"]) for e in estimates} >= {
-        (a.name, s, span) for a in survey.attributes for s in range(4) for span in ("step", "window", "filtered")
-    }
-    steps = [e for e in estimates if e["span"] == "step"]
-    assert sum(e["reports"] for e in steps) == 3000 * 4  # every participant reports one attribute at every step
-    for e in estimates:
-        if not e["reports"]:
-            assert e["truth"] is None
-            continue
-        of_span = [row.name for row in estimators(survey.mechanisms[survey.index(e["attribute"])])]
-        assert list(e["estimators"]) == (["filter"] if e["span"] == "filtered" else of_span)
-        assert sum(e["truth"]) == pytest.approx(1)
-        shares = e["estimators"]["filter" if e["span"] == "filtered" else "eb"]["frequencies"]
-        assert sum(shares) == pytest.approx(1, abs=1e-6)
-        asked = survey.attributes[survey.index(e["attribute"])]
-        assert set(e["privacy"]) == {level.name for level in asked.levels}
-        for loss in e["privacy"].values():
-            assert 0 < loss["eps_1"] <= loss["eps_t"] + 1e-9 <= loss["eps_inf"] + 2e-9
-            assert loss["eps_sequence"] >= loss["eps_t"] - 1e-12
-    window = next(e for e in estimates if e["span"] == "window" and e["step"] == 3 and e["attribute"] == "screen")
-    assert window["panes"] == 4
 
 
 @pytest.mark.parametrize("survey", [DEMO, MS_FIMU], ids=["demo", "ms_fimu"])

@@ -16,7 +16,6 @@ from ldpstream.producers.table_file import DataError
 from ldpstream.surveys import parse_survey
 
 N = 400
-RNG = np.random.default_rng(20240601)
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
 
