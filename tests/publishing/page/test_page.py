@@ -227,6 +227,11 @@ def test_the_theme_can_be_dark_or_light(demo: tuple[Demo, str], open_page: OpenP
     dark.wait_for_selector("html[data-ready=yes]")
     assert dark.evaluate(background) != first
     assert dark.locator("#theme").inner_text() == "Theme: light"
+    other = dark.context.new_page()
+    other.goto(demo[1])
+    other.locator("#theme").click()  # selects the dark theme, also in the other tab
+    expect(dark.locator("#theme")).to_have_text("Theme: dark")
+    assert dark.evaluate(background) == first
 
 
 def test_a_phone_needs_no_sideways_scrolling(demo: tuple[Demo, str], open_page: OpenPage) -> None:
