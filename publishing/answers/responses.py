@@ -36,7 +36,7 @@ from ldpstream.publishing.answers.tables import by_cohort, of_pair
 from ldpstream.publishing.answers.usage import Usage, read_usage, recipes_of
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, plain, plain_number
-from ldpstream.publishing.estimates.growth import Growth, growth_of
+from ldpstream.publishing.estimates.growth import growth_of
 from ldpstream.publishing.estimates.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -112,14 +112,12 @@ class ApiResponses:
         for counts, of_step, curve in zip(found[counted], found["step"], found["filtered"], strict=True):
             shown = (curve or of_step) if span == "filtered" else counts
             if shown is not None:
-                growth = growth_of(self._survey, self._source, shown.attribute, step)
-                overviews.append(self._overview(shown, of_step or shown, counts or shown, curve, outlook, growth))
+                overviews.append(self._overview(shown, of_step or shown, counts or shown, curve, outlook))
         return overviews
 
     def _overview(
-        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool,
-        growth: Growth | None,
-    ) -> schema.AttributeStatus:  # fmt: skip
+        self, p: Publication, of_step: Publication, counted: Publication, curve: Publication | None, outlook: bool
+    ) -> schema.AttributeStatus:
         label, said, levels = self._attributes[p.attribute].label, of_step.diagnostics, counted.diagnostics
         change = None if curve is None else curve.change
         return schema.AttributeStatus(
@@ -130,7 +128,8 @@ class ApiResponses:
             drift_label=None if said.drift_value is None else label(said.drift_value),
             levels_sigma=levels.levels_sigma, levels_p=levels.levels_p, levels_pair=levels.levels_pair,
             levels_label=None if levels.levels_value is None else label(levels.levels_value),
-            change=change, change_label=None if change is None else label(change.value), growth=growth,
+            change=change, change_label=None if change is None else label(change.value),
+            growth=growth_of(self._survey, self._source, p.attribute, p.step),
         )  # fmt: skip
 
     def overview(self, query: queries.OverviewQuery) -> schema.Overview:

@@ -24,6 +24,10 @@ OF_VALUE = {
     "value": "values", "label": "labels", "frequency": "frequencies", "low": "low", "high": "high",
     "difference": "differences", "difference_low": "difference_low", "difference_high": "difference_high", "clear": "clear",
 }  # fmt: skip
+OF_LINE = {
+    Series: {"value": "value", "label": "label", "frequency": "frequencies", "low": "low", "high": "high"},
+    NumberSeries: {"number": "name", "value": "values", "low": "low", "high": "high", "truth": "truth"},
+}
 OF_ATTRIBUTE = ("reports", "complete", "interval_withheld", "attribute", "span", "estimator")
 
 
@@ -86,21 +90,11 @@ def _columns(of: Estimates) -> Columns:
             return cells | _period(of) | {name: [getattr(one, name) for one, _ in places] for name in OF_ATTRIBUTE}
         case Usage():
             return _columns_of_usage(of)
-        case Series():
+        case Series() | NumberSeries():
             rows = [(i, line) for i in range(len(of.steps)) for line in of.lines]
-            return _steps_of(of) | {
-                "value": [line.value for _, line in rows], "label": [line.label for _, line in rows],
-                "frequency": [line.frequencies[i] for i, line in rows],
-                "low": [line.low[i] for i, line in rows], "high": [line.high[i] for i, line in rows],
-                "interval_withheld": [of.interval_withheld[i] for i, _ in rows], "cohort": of.cohort,
-            }  # fmt: skip
-        case NumberSeries():
-            numbers = [(i, line) for i in range(len(of.steps)) for line in of.lines]
-            return _steps_of(of) | {
-                "number": [line.name for _, line in numbers], "value": [line.values[i] for i, line in numbers],
-                "low": [line.low[i] for i, line in numbers], "high": [line.high[i] for i, line in numbers],
-                "truth": [line.truth[i] if line.truth else None for i, line in numbers], "cohort": of.cohort,
-            }  # fmt: skip
+            cells = {name: [_at(getattr(line, field), i) for i, line in rows] for name, field in OF_LINE[type(of)].items()}
+            why = {"interval_withheld": [of.interval_withheld[i] for i, _ in rows]} if isinstance(of, Series) else {}
+            return _steps_of(of) | cells | why | {"cohort": of.cohort}
         case Comparison(before=before, after=after):
             return {
                 "value": of.values, "label": of.labels, "before": before.frequencies, "after": after.frequencies,
@@ -119,6 +113,10 @@ def _columns(of: Estimates) -> Columns:
                 **_span(of), "interval_withheld": of.interval_withheld,
                 "independence_p": None if of.independence is None else of.independence.p,
             }  # fmt: skip
+
+
+def _at(field: Any, i: int) -> Any:
+    return field[i] if isinstance(field, list) else field
 
 
 def _columns_of_usage(of: Usage) -> Columns:

@@ -16,6 +16,14 @@ from ldpstream.runtime.web import with_formats
 STATUS: dict[type[Exception], int] = {NotFound: 404, NotAllowed: 422, StoreDamaged: 503}  # the error's text is the detail
 
 
+class Problem(msgspec.Struct):
+    """Why a request has no answer."""
+
+    type: str
+    status: int
+    detail: str
+
+
 class Api(FastAPI):
     """FastAPI with a format for the numbers in the OpenAPI document. Without a width, client generators assume 32 bits."""
 
@@ -34,7 +42,7 @@ def handle_errors(api: FastAPI) -> None:
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return _problem(422, f"{first['loc'][-1]}: {first['msg']}, got {first['input']!r}")
+        return _problem(422, f"{first['loc'][-1]}: {first['msg']}, got {first['input']!r:.300}")
 
     @api.exception_handler(StoreUnavailable)
     async def away(_: Request, error: StoreUnavailable) -> Response:
@@ -48,31 +56,13 @@ def handle_errors(api: FastAPI) -> None:
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-    body = msgspec.json.encode({"type": "about:blank", "status": status, "detail": detail})
+    body = msgspec.json.encode(Problem("about:blank", status, detail))
     return Response(body, status, headers, media_type="application/problem+json")
 
 
-_PROBLEM: dict[str, Any] = {
-    "content": {
-        "application/problem+json": {
-            "schema": {
-                "type": "object",
-                "required": ["type", "status", "detail"],
-                "properties": {"type": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}},
-            }
-        }
-    }
-}
-FAILURES: dict[int | str, dict[str, Any]] = {
-    404: {"description": "Something does not exist, or does not exist yet.", **_PROBLEM},
-    422: {"description": "A parameter is not allowed.", **_PROBLEM},
-    503: {"description": "The store of results does not answer, or is damaged.", **_PROBLEM},
-}
-
-
-def describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+def _schema(answer: type[msgspec.Struct]) -> Any:
     (schema,), parts = msgspec.json.schema_components([answer])
-    return {200: {"content": {"application/json": {"schema": _resolve(schema, parts)}}}, **FAILURES}
+    return _resolve(schema, parts)
 
 
 def _resolve(schema: Any, parts: dict[str, Any]) -> Any:
@@ -81,3 +71,15 @@ def _resolve(schema: Any, parts: dict[str, Any]) -> Any:
             return _resolve(parts[schema["$ref"].rpartition("/")[2]], parts)
         return {key: _resolve(inner, parts) for key, inner in schema.items()}
     return [_resolve(inner, parts) for inner in schema] if isinstance(schema, list) else schema
+
+
+_PROBLEM: dict[str, Any] = {"content": {"application/problem+json": {"schema": _schema(Problem)}}}
+FAILURES: dict[int | str, dict[str, Any]] = {
+    404: {"description": "Something does not exist, or does not exist yet.", **_PROBLEM},
+    422: {"description": "A parameter is not allowed.", **_PROBLEM},
+    503: {"description": "The store of results does not answer, or is damaged.", **_PROBLEM},
+}
+
+
+def describe(answer: type[msgspec.Struct]) -> dict[int | str, dict[str, Any]]:
+    return {200: {"content": {"application/json": {"schema": _schema(answer)}}}, **FAILURES}

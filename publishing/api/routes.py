@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
+from pydantic import BaseModel
 
 from ldpstream.promises.label import label
 from ldpstream.promises.label_picture import picture
@@ -43,6 +44,18 @@ PAGE = FilePath(page.__file__).parent / "static"
 Attribute = Annotated[str, Path(description="name of an attribute", max_length=64)]
 UNCHANGED = {"description": "There is no new estimate."}
 OF_ATTRIBUTE = "/api/v1/attributes/{attribute}"
+ANSWERS: tuple[tuple[str, type[BaseModel], type[msgspec.Struct], str], ...] = (
+    ("histogram", HistogramQuery, Histogram, "One estimate with its intervals."),
+    ("series", SeriesQuery, Series, "Some values over time."),
+    ("numbers", NumbersQuery, NumberSeries, "Mean and percentiles of an attribute with numbers, over time."),
+    ("table", TableQuery, Table, "The cross table of a pair of attributes, or of the cohorts and an attribute's values."),
+    (
+        "comparison",
+        ComparisonQuery,
+        Comparison,
+        "Differences between two times, or between two cohorts, with intervals.",
+    ),
+)
 EARLY = '<link rel="preload" as="fetch" crossorigin href="api/v1/overview?span=window">\n</head>'  # a browser warns if unused
 
 
@@ -142,45 +155,8 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         """The people who use an application: a step, a day, in several steps, and who came back after their first use."""
         return _answer(request, of.responses.usage(query))
 
-    @api.get(OF_ATTRIBUTE + "/histogram", responses=describe(Histogram))
-    @api.get(OF_ATTRIBUTE + "/histogram.csv", response_class=Csv, responses=FAILURES)
-    def get_histogram(
-        request: Request, attribute: Attribute, query: Annotated[HistogramQuery, Query()], of: Served = found
-    ) -> Response:
-        """One estimate with its intervals."""
-        return _answer(request, of.responses.histogram(attribute, query))
-
-    @api.get(OF_ATTRIBUTE + "/series", responses=describe(Series))
-    @api.get(OF_ATTRIBUTE + "/series.csv", response_class=Csv, responses=FAILURES)
-    def get_series(
-        request: Request, attribute: Attribute, query: Annotated[SeriesQuery, Query()], of: Served = found
-    ) -> Response:
-        """Some values over time."""
-        return _answer(request, of.responses.series(attribute, query))
-
-    @api.get(OF_ATTRIBUTE + "/numbers", responses=describe(NumberSeries))
-    @api.get(OF_ATTRIBUTE + "/numbers.csv", response_class=Csv, responses=FAILURES)
-    def get_numbers(
-        request: Request, attribute: Attribute, query: Annotated[NumbersQuery, Query()], of: Served = found
-    ) -> Response:
-        """Mean and percentiles of an attribute with numbers, over time."""
-        return _answer(request, of.responses.numbers(attribute, query))
-
-    @api.get(OF_ATTRIBUTE + "/table", responses=describe(Table))
-    @api.get(OF_ATTRIBUTE + "/table.csv", response_class=Csv, responses=FAILURES)
-    def get_table(
-        request: Request, attribute: Attribute, query: Annotated[TableQuery, Query()], of: Served = found
-    ) -> Response:
-        """The cross table of a pair of attributes, or of the cohorts and an attribute's values."""
-        return _answer(request, of.responses.table(attribute, query))
-
-    @api.get(OF_ATTRIBUTE + "/comparison", responses=describe(Comparison))
-    @api.get(OF_ATTRIBUTE + "/comparison.csv", response_class=Csv, responses=FAILURES)
-    def get_comparison(
-        request: Request, attribute: Attribute, query: Annotated[ComparisonQuery, Query()], of: Served = found
-    ) -> Response:
-        """Differences between the estimates at two times, or of two cohorts, with intervals."""
-        return _answer(request, of.responses.comparison(attribute, query))
+    for what, kind, answer, words in ANSWERS:
+        _offer(api, found, what, kind, answer, words)
 
     index = (PAGE / "index.html").read_text(encoding="utf-8")
     if home:
@@ -193,6 +169,18 @@ def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIR
         return HTMLResponse(index if request.url.query else first)
 
     return api
+
+
+def _offer(api: APIRouter, found: Any, what: str, kind: type[BaseModel], answer: type[msgspec.Struct], words: str) -> None:
+    """Adds the routes of an answer about one attribute, as JSON and as CSV."""
+
+    def get_answer(request: Request, attribute: Attribute, query: BaseModel, of: Served = found) -> Response:
+        return _answer(request, getattr(of.responses, what)(attribute, query))
+
+    get_answer.__annotations__["query"] = Annotated[kind, Query()]  # FastAPI reads the query's fields from here
+    path, name = f"{OF_ATTRIBUTE}/{what}", f"get_{what}"
+    api.get(path, name=name, description=words, responses=describe(answer))(get_answer)
+    api.get(f"{path}.csv", name=name, description=words, response_class=Csv, responses=FAILURES)(get_answer)
 
 
 def _json(document: Any, headers: dict[str, str] | None = None) -> Response:
