@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple
 
 from ldpstream.gateway.http.problems import Problem
@@ -101,15 +101,8 @@ class Networks:
         self._networks = [ip_network(network.strip()) for network in text.split(",")] if text else []
 
     def __contains__(self, host: str) -> bool:
-        if not self._networks:
-            return False
-        try:
-            address = ip_address(host)
-        except ValueError:
-            return False
-        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        return any(address in network for network in self._networks)
+        address = _address(host) if self._networks else None
+        return address is not None and any(address in network for network in self._networks)
 
 
 class Connections:
@@ -144,17 +137,19 @@ def neighbourhood(host: str) -> str:
     >>> neighbourhood("192.0.2.7"), neighbourhood("2001:db8:1:2:3::4"), neighbourhood("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8:1::/48', '192.0.2.7')
     """
-    if ":" not in host:
-        return host
+    address = _address(host) if ":" in host else None
+    if isinstance(address, IPv6Address):
+        return str(ip_network((int(address), PREFIX_BITS), strict=False))
+    return host if address is None else str(address)
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(host)
     except ValueError:
-        return host
-    if not isinstance(address, IPv6Address):
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ip_network((int(address), PREFIX_BITS), strict=False))
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return mapped or address
 
 
 class MemoryLimit:

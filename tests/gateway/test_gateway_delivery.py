@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ldpstream.engines.gateway_log import Keyed, Outcome
+from ldpstream.engines.gateway_log import Keyed
 from ldpstream.gateway import intake
 from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.gateway.intake import BREATH, MEMORY_BYTES
@@ -54,20 +54,6 @@ async def test_a_late_acknowledgement_is_an_unknown_outcome(monkeypatch: pytest.
     assert rig.log.appended == [[envelope] for envelope in sent]
     assert rig.intake._memory.taken_bytes == 0
     assert (await rig.post(sent[0], idempotency_key=KEYS[0])).status_code == 202
-
-
-@pytest.mark.parametrize(
-    ("outcome", "expected"), [(Outcome.UNKNOWN, "outcome unknown"), (Outcome.NOT_APPENDED, "log unavailable")]
-)
-async def test_a_failed_append_gets_its_answer_and_can_be_retried(outcome: Outcome, expected: str) -> None:
-    rig, (envelope,) = Rig(), envelopes(1)
-    rig.log.outcome = outcome
-    for key in ({"idempotency_key": KEYS[0]}, {}):
-        assert title(await rig.post(envelope, **key)) == expected
-    rig.log.outcome = Outcome.APPENDED
-    assert (await rig.post(envelope, idempotency_key=KEYS[0])).status_code == 202
-    assert rig.log.appended == [[envelope]]
-    assert rig.intake._memory.taken_bytes == 0
 
 
 @pytest.mark.parametrize(
