@@ -41,8 +41,9 @@ private fun count(survey: String, folder: File, command: String, gateway: String
 
 fun main(arguments: Array<String>) {
     try {
+        require(arguments.size >= 3) { "give SURVEY.json FOLDER COMMAND" }
         count(arguments[0], File(arguments[1]), arguments[2], arguments.getOrNull(3))
-    } catch (error: DeviceException) {
+    } catch (error: Exception) {
         System.err.println("count: ${error.message}")
         exitProcess(2)
     }
