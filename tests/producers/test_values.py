@@ -145,7 +145,6 @@ BAD = {
     "date before the start": (ONE, "p,step,v\na,2025-12-31,car\n", "a date counts from the survey's start, 20"),
     "date in another order": (ONE, "p,step,v\na,05.01.2026,car\n", "or a date such as 2026-01-05"),
     "person is empty": (ONE, "p,step,v\n,0,car\n", "line 2: the person is empty"),
-    "no listed value": (ONE, f"p,step,v\n{SECRET},0,{SECRET}\n", "no cell of column 3 is a value of the attribute mode"),
     "value too large": (STRICT, f"p,step,zone,mode\n{SECRET},0,20,1\n", "no cell of column 3 is a value of the attribute zone"),
     "line counted over quoted line ends": (ONE, f'p,step,v\n"a\nb",0,car\n{SECRET},0\n', "line 4: has 2 columns"),
     "same person twice": (
