@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 console = Console()
+NONE = "–"  # stands for a missing value in a table
 SAYS = "ldpstream: "  # begins every line of `say`
 
 
