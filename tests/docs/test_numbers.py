@@ -66,7 +66,7 @@ SAID = [
     ("counting.md", f"the process ends after {STALLED} (exit status {stall_detector.STALLED})"),
     ("counting.md", f"(two, at the start) the process ends (exit status {stall_detector.STALLED})"),
     ("counting.md", f"prints one line and ends with exit status {LASTING}"),
-    ("choose.md", f"lose at most {up(mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value)} nats"),
+    ("choose.md", f"lose {up(mechanism('L-OSUE', 100, eps_inf=2.0, eps_1=1.0).eps_sequence(2).value)} nats"),
     ("kubernetes.md", f"one of at least {credentials.MIN_TOKEN} characters a line"),
     ("reading.md", f"The service keeps the last {survey.KEPT_STEPS} steps"),
     ("reading.md", f"http://{DEFAULTS['page_host']}:{DEFAULTS['page_port']}/"),
