@@ -36,6 +36,9 @@ def test_the_start_page_shows_new_estimates_and_keeps_the_focus(browser: Browser
         page.evaluate("localStorage.setItem('theme', 'light')")
         page.reload()
         assert page.evaluate(background) == light  # chosen on the page of a survey
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        page.emulate_media(media="print")
+        assert page.evaluate("getComputedStyle(document.body).color") == "rgb(22, 32, 44)", "dark letters on white paper"
     finally:
         page.close()
         server.close()
