@@ -92,9 +92,11 @@ def _tests(m: Mechanism, table: CountTable, steps: int) -> dict[str, LogP | None
     own = m.device.reading.fit_tests(table, steps)
     if not m.pure:
         return own or {"counts": _counts(m, table, steps)}
-    below, together = _below_the_floor(m, table, steps)
-    floor = _floor_together(below, together) if together else _floor(below)
-    return {"total": _total(m, table, steps), "floor": floor, "least": _least(below)} | own
+    found, (below, together) = {"total": _total(m, table, steps)}, _below_the_floor(m, table, steps)
+    if below.size:
+        found["floor"] = _floor_together(below, together) if together else _floor(below)
+        found["least"] = math.log(below.size) + float(special.log_ndtr(below.min())), -1
+    return found | own
 
 
 def _total(m: Mechanism, table: CountTable, steps: int) -> LogP | None:
@@ -115,15 +117,13 @@ def _below_the_floor(m: Mechanism, table: CountTable, steps: int) -> tuple[Float
     return np.minimum((m.support(table) - table.n * m.q) / error, 0), m.device.reading.supported_together(steps) / variance
 
 
-def _floor(below: FloatArray) -> LogP | None:
-    if not below.size:
-        return None
+def _floor(below: FloatArray) -> LogP:
     degrees, log_binomial = _log_binomial(below.size)
     log_p = log_binomial + log_gamma_tail(float((below**2).sum()) / 2, degrees / 2)
     return float(np.logaddexp.reduce(log_p)), -1
 
 
-def _floor_together(below: FloatArray, together: float) -> LogP | None:
+def _floor_together(below: FloatArray, together: float) -> LogP:
     """An upper bound of the p-value if the counts' correlation matrix has no eigenvalue above 1 + `together`.
 
     The root of the sum of squares is a function of independent normal numbers with the Lipschitz constant √(1 + together), and
@@ -131,8 +131,6 @@ def _floor_together(below: FloatArray, together: float) -> LogP | None:
 
     Source: Borell 1975; Sudakov and Tsirelson 1974 (concentration of Gaussian measures).
     """
-    if not below.size:
-        return None
     excess = max(0.0, float(np.linalg.norm(below)) - math.sqrt(below.size / 2))
     return -(excess**2) / (2 * (1 + together)), -1
 
@@ -143,10 +141,6 @@ def _log_binomial(k: int) -> tuple[IntArray, FloatArray]:
     degrees = np.arange(max(1, k // 2 - reach), min(k, k // 2 + reach) + 1)
     chances = special.gammaln(k + 1) - special.gammaln(degrees + 1) - special.gammaln(k - degrees + 1) - k * math.log(2)
     return degrees, np.asarray(chances)
-
-
-def _least(below: FloatArray) -> LogP | None:
-    return (math.log(below.size) + float(special.log_ndtr(below.min())), -1) if below.size else None
 
 
 def _counts(m: Mechanism, table: CountTable, steps: int) -> LogP | None:

@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 
 from ldpstream.estimators.smooth.heaps import EACH, MOST, Heaps, possible_heaps
-from ldpstream.estimators.smooth.smooth_prior import END_POWER, FREE_ENDS, HOPELESS, SLOPE
+from ldpstream.estimators.smooth.smooth_prior import HOPELESS, smoothness
 from ldpstream.mechanisms.arguments import FloatArray
 
 DECADES = 0.75  # distance of two τ, in powers of ten
@@ -231,18 +231,10 @@ def _of_levels(of_steps: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _precision(size: int, order: int, exponent: float) -> tuple[FloatArray, float]:
-    tau, cells = 10.0**exponent, size + 1
-    if order == 1:
-        return _of_levels(tau * np.eye(size)), size * math.log(tau)
-    q = size / SLOPE**2 * np.eye(size)
-    i = np.arange(size - 1)
-    end = np.minimum(i + 1.0, i[::-1] + 1.0) / (FREE_ENDS * cells)
-    firm = tau * np.minimum(end, 1.0) ** END_POWER
-    q[i, i] += firm
-    q[i + 1, i + 1] += firm
-    q[i, i + 1] -= firm
-    q[i + 1, i] -= firm
-    return _of_levels(q), float(np.linalg.slogdet(q)[1])
+    prior, upper = smoothness(size + 1, order, 10.0**exponent), np.zeros((size + 1, size + 1))
+    for j, band in enumerate(prior.bands):
+        upper += np.diag(band[: band.size - j], j)
+    return np.asarray(upper + np.triu(upper, 1).T)[1:, 1:], prior.log_det
 
 
 @lru_cache(maxsize=16)

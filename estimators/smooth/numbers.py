@@ -25,7 +25,7 @@ from ldpstream.estimators.maximum.likelihood import em, likelihood_terms
 from ldpstream.estimators.smooth.density_models import DECADES, Likelihood, ModelFit, fits
 from ldpstream.estimators.smooth.draws import Draws, Unbiased
 from ldpstream.estimators.smooth.heaps import hidden_heaps
-from ldpstream.estimators.smooth.smooth_prior import BIAS, DRAWS, SHARP, TINY, checked_widths, normal_numbers
+from ldpstream.estimators.smooth.smooth_prior import BIAS, DRAWS, SHARP, TINY, checked_widths, normal_numbers, weights_of
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
@@ -39,7 +39,6 @@ SPANS = (1, 2, 4, 8, 16, 32)  # numbers of neighbouring edges; the mean over the
 PILOT_STEPS = 50  # EM steps from equal shares, for the probabilities of the reports
 LEAST_EXPECTED = 0.5  # smallest expected count of a report
 MOST_REPORTS = 1e9  # more reports count as this number, because of rounding
-NEGLIGIBLE = 1e-3  # a model with a smaller weight is left out
 ALL = np.zeros(1, int), np.ones((1, 1))  # one group of all values, with the factor 1
 LARGEST_FACTOR = 50.0  # largest logarithm of a drawn share's ratio to its mode, against overflow
 
@@ -151,10 +150,7 @@ def _weights(found: list[ModelFit], odds: list[float], flattest: float | None = 
     evidence = np.array([fit.log_evidence for fit in found]) + odds
     if flattest is not None:
         evidence[0] = found[0].log_evidence + flattest + np.log(len(found) - 1)
-    evidence[~np.isfinite(evidence)] = -np.inf
-    weights = np.exp(evidence - evidence.max())
-    weights[weights < NEGLIGIBLE * weights.sum()] = 0
-    return np.asarray(weights / weights.sum())
+    return weights_of(evidence)
 
 
 def _drawn(likelihood: Likelihood, found: list[ModelFit], weights: FloatArray) -> FloatArray:

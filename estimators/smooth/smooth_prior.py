@@ -256,7 +256,12 @@ def _mean(problem: _Problem, modes: list[_Mode], odds: FloatArray) -> FloatArray
 
 
 def _weights(modes: list[_Mode], odds: FloatArray | float = 0.0) -> FloatArray:
-    evidence = np.array([mode.log_evidence for mode in modes]) + odds
+    return weights_of(np.array([mode.log_evidence for mode in modes]) + odds)
+
+
+def weights_of(evidence: FloatArray) -> FloatArray:
+    """Returns the weights of models with these log-probabilities; 0 for negligible ones, and for NaN."""
+    evidence = np.where(np.isfinite(evidence), evidence, -np.inf)
     weights = np.exp(evidence - evidence.max())
     weights[weights < NEGLIGIBLE * weights.sum()] = 0
     return np.asarray(weights / weights.sum())
@@ -273,11 +278,11 @@ def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
     k = problem.z.size
     exponent = 5.0 + (2 * order - 1) * math.log10(k / 100)  # η varies over the whole range with a variance of k^(2d - 1) / τ
     decades = 2 * DECADES if independent else DECADES
-    mode = _Mode.start(problem, _prior(k, order, 10**exponent), independent)
+    mode = _Mode.start(problem, smoothness(k, order, 10**exponent), independent)
     modes: list[_Mode] = []
     best, behind = -math.inf, 0
     while exponent > -1 and behind < 2:
-        mode.prior = _prior(k, order, 10**exponent)
+        mode.prior = smoothness(k, order, 10**exponent)
         mode.find(problem, COARSE)
         modes.append(mode.copy())
         best = max(best, mode.log_evidence)
@@ -288,7 +293,7 @@ def _modes(problem: _Problem, order: int, independent: bool) -> list[_Mode]:
 
 
 @lru_cache(maxsize=128)
-def _prior(k: int, order: int, tau: float) -> _Prior:
+def smoothness(k: int, order: int, tau: float) -> _Prior:
     """The precision of the differences u = Δη is τ I for order 1, and κ I + τ Δᵀ G Δ for order 2. κ gives the difference of η
     between the ends a standard deviation of `SLOPE` where τ is large. G is diagonal: 1, and less near the ends (`FREE_ENDS`).
     """

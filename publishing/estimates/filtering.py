@@ -119,16 +119,11 @@ def _numbers(
 
 
 def _restored(state: bytes | None, k: int, step: int) -> LocalLevel:
-    return _usable(state, k, step) or LocalLevel(k, next_step=step)
-
-
-def _usable(state: bytes | None, k: int, step: int) -> LocalLevel | None:
-    if state is not None:
-        with suppress(ValueError):  # written by another software version
-            level = LocalLevel.from_bytes(state)
-            if level.k == k and level.next_step <= step:
-                return level
-    return None
+    with suppress(ValueError):  # none, or written by another software version
+        level = LocalLevel.from_bytes(state or b"")
+        if level.k == k and level.next_step <= step:
+            return level
+    return LocalLevel(k, next_step=step)
 
 
 def _jump(change: Change, times: int) -> Jump:

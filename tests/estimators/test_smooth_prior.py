@@ -10,7 +10,7 @@ from scipy.stats import beta
 from ldpstream.estimators import empirical_bayes, matrix_inversion
 from ldpstream.estimators.smooth.draws import Draws
 from ldpstream.estimators.smooth.ordered import smoothed_shares
-from ldpstream.estimators.smooth.smooth_prior import SLABS, _draws, _Mode, _prior, _Problem, smooth_posterior
+from ldpstream.estimators.smooth.smooth_prior import SLABS, _draws, _Mode, _Problem, smooth_posterior, smoothness
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from tests.publishing.test_every_mechanism import ALL
@@ -33,7 +33,7 @@ def test_banded_products_equal_dense_products(k: int) -> None:
     from ldpstream.estimators.smooth import smooth_kernels
 
     rng = np.random.default_rng(1)
-    prior, weights, x = _prior(k, 2, 3.0), rng.uniform(0.1, 2, k), rng.standard_normal(k)
+    prior, weights, x = smoothness(k, 2, 3.0), rng.uniform(0.1, 2, k), rng.standard_normal(k)
     h = np.diag(weights) + dense(prior.bands)
     l1, l2, d = np.zeros((3, k))
     assert smooth_kernels.factor(prior.bands, weights, l1, l2, d) == pytest.approx(np.linalg.slogdet(h)[1])
@@ -94,7 +94,7 @@ def test_the_exponential_function_equals_that_of_numpy() -> None:
 @pytest.mark.parametrize("k", [2, 3, 12])
 def test_the_prior_s_determinant_is_that_of_the_differences(k: int, order: int) -> None:
     """The precision Q of η is DᵀPD, with D the first differences; the log-determinant is that of P."""
-    prior = _prior(k, order, 7.0)
+    prior = smoothness(k, order, 7.0)
     difference = np.diff(np.eye(k), axis=0)
     inverse = np.linalg.pinv(difference)
     p = inverse.T @ dense(prior.bands) @ inverse
@@ -104,7 +104,7 @@ def test_the_prior_s_determinant_is_that_of_the_differences(k: int, order: int) 
 
 def of_three(z: FloatArray, error: float, tau: float) -> tuple[_Problem, _Mode]:
     problem = _Problem.of(z, np.full(3, error**2), np.ones(3), np.zeros(1))
-    mode = _Mode.start(problem, _prior(3, 1, tau), independent=False)
+    mode = _Mode.start(problem, smoothness(3, 1, tau), independent=False)
     mode.find(problem)
     return problem, mode
 
@@ -145,7 +145,7 @@ def test_no_step_from_a_mode_raises_the_posterior(independent: bool) -> None:
     z = PEAK[:k] / PEAK[:k].sum() + error * np.random.default_rng(2).standard_normal(k) + np.eye(k)[3] * 0.2
     slabs = np.concatenate([[0.0], error * SLABS[:3]])
     problem = _Problem.of(z, np.full(k, error**2), np.ones(k), slabs)
-    mode = _Mode.start(problem, _prior(k, 2, 30.0), independent)
+    mode = _Mode.start(problem, smoothness(k, 2, 30.0), independent)
     mode.find(problem)
     chances, spread = mode.chances, problem.variance[:, None] + slabs[: mode.chances.size] ** 2
 

@@ -17,7 +17,7 @@ from ldpstream.estimators import empirical_bayes
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.estimators.estimate import Estimate
 from ldpstream.estimators.smooth.draws import Draws
-from ldpstream.estimators.smooth.smooth_prior import FARTHEST, TINY, _independent, _Mode, _prior, _Problem
+from ldpstream.estimators.smooth.smooth_prior import FARTHEST, TINY, _independent, _Mode, _Problem, smoothness
 from ldpstream.mechanisms import CountTable, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.estimates import catalogue
@@ -66,7 +66,7 @@ def test_the_independent_part_is_drawn_from_the_normal_distribution_above_zero(r
         np.full(k, ratio * error / math.sqrt(0.5)), np.full(k, error**2 / 0.5), np.ones(k), np.array([0, 1.0])
     )
     problem = replace(problem, shrinkage=np.full((2, k), [[0.0], [0.5]]))
-    mode = _Mode.start(problem, _prior(k, 1, 1.0), True)
+    mode = _Mode.start(problem, smoothness(k, 1, 1.0), True)
     mode.gamma[:] = [[0.0], [1.0]]
     smooth = np.full((50, k), problem.z[0])  # then the centre is z
     found = _independent(problem, mode, smooth, np.arange(k), np.random.default_rng(2))
