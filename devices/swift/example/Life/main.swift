@@ -3,8 +3,8 @@
 //     Life SURVEY.json --calls CALLS.jsonl --devices 5000
 //     Life SURVEY.json --gateway http://127.0.0.1:8080 --devices 200
 //
-// With the option `--fault yes`, each restart finds an empty store, as in a faulty program. The survey has one attribute of four
-// values, without cohorts.
+// With the option `--fault yes`, each restart finds an empty store, as in a faulty program. The survey has one attribute of at
+// least four numbered values, and no cohorts.
 
 import Foundation
 import LdpstreamDevice
