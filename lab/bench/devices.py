@@ -1,4 +1,4 @@
-"""What a device costs its program, by language: processor time, peak memory and wake-ups of a process that makes one report.
+"""The cost of a device by language: processor time, peak memory and wake-ups of a process that makes one report.
 
 Each process opens a device, has the person's consent, makes the report of the present step, and settles it in local mode. It is
 measured beside an empty process of its language. A wake-up is a voluntary context switch: the process waited, for example for
