@@ -147,7 +147,9 @@ function tick() {
   const silent = status.attributes.every((of) => of.step_reports === 0);
   const age = state.survey.simulated ? [] : [`latest step ended ${duration(Math.max(0, now() - end))} ago`];
   const people = Math.max(0, ...(overview?.attributes ?? []).map((card) => card.people_at_least));
-  const shown = overview ? [`${period(overview.start_ms, overview.end_ms)} ${zoneName()}`, people ? `at least ${plural(people, "person", "people")}` : "nobody"] : [];
+  const counted = people && state.survey.attributes.some(({ recipe }) => recipe); // the card People has their number, which is larger
+  const crowd = people ? [`at least ${plural(people, "person", "people")}`] : ["nobody"];
+  const shown = overview ? [`${period(overview.start_ms, overview.end_ms)} ${zoneName()}`, ...(counted ? [] : crowd)] : [];
   say([late ? `Overdue by ${duration(now() - due)}` : silent ? "No reports" : "On time", ...shown, ...age, ...next, ...kind].join(" · "), late || silent ? "late" : "live");
 }
 
