@@ -32,7 +32,7 @@ def test_the_first_card_has_the_people_and_who_came_back(url: str, open_page: Op
     page = open_page(url, width=1280, height=800)
     usage = page.request.get(f"{url}api/v1/usage").json()
     assert page.locator("#cards .card h2").all_inner_texts() == ["People", "days", "age", "pause"]
-    expect(page.locator("#state-text")).not_to_contain_text("at least")  # of one histogram, and fewer than the people of the card
+    expect(page.locator("#state-text")).not_to_contain_text("at least")  # those of one histogram are fewer
     head, day, week, month = cells(page, ".people table:not(.back) tr")
     assert head == ["People", "", "23 Feb to 1 Mar 2026", "16 to 22 Feb 2026"]
     assert [row[0] for row in (day, week, month)] == ["a day", "a week", "in 28 days"]
