@@ -1,86 +1,71 @@
-"""A sink that posts simulated users' envelopes to the HTTP gateway."""
+"""A sink that sends simulated users' envelopes to the gateway, directly or through a relay: each in a request of its own."""
 
+import random
 import secrets
 import time
-from typing import Any
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Final
 
-import msgspec
-
-from ldpstream.device.answers import ACCEPTED, document
-from ldpstream.device.routes import Answer, Direct
-from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
-from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
+from ldpstream.device.answers import ACCEPTED
+from ldpstream.device.device import Waiting
+from ldpstream.device.routes import Answer, Direct, ThroughRelay
 from ldpstream.gateway.http.problems import FINAL, MEND_FIRST
+from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.sinks import SinkError, TooLateError
 
-FRAME_BYTES = 8  # allowance for the msgpack header of an envelope, and of the batch
-PATIENCE_S = 30.0
+CONNECTIONS: Final = 100  # requests at the same time: the gateway holds each for a part of a second
+PATIENCE_S: Final = 30.0
+LONGEST_PAUSE_S: Final = 1.0
+TOO_LATE: Final = "step too old"
 
 
 class GatewaySink:
-    """Collects envelopes and posts them to the gateway in batches. All attempts for a batch carry one idempotency key.
+    """Sends each envelope until the gateway accepts or refuses it, or until `patience_s` have passed.
 
-    After a `SinkError` the log may have some of the envelopes. The sink then accepts no further envelopes, except after a
-    `TooLateError`.
+    After a `SinkError` the log may have some of the envelopes. A `TooLateError` means that the gateway refused some envelopes
+    for good because their step has closed, and accepted all others.
 
     Args:
-        url: the gateway's URL, ``http[s]://host[:port][/path]``.
-        patience_s: how long the sink retries a batch, in seconds.
-
-    Raises:
-        SinkError: if the URL is malformed.
+        place: name of the way in errors, such as ``gateway at http://127.0.0.1:8080``.
+        patience_s: how long the sink retries an envelope, in seconds.
     """
 
-    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        try:
-            self._way = Direct(url, token)
-        except ValueError as error:
-            raise SinkError(str(error)) from None
-        self._place, self._patience_s = f"gateway at {url}", patience_s
-        self._failed: SinkError | None = None
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
+    def __init__(self, way: Direct | ThroughRelay, place: str, patience_s: float = PATIENCE_S) -> None:
+        self._way, self._place, self._patience_s = way, place, patience_s
+        self._waiting: list[Waiting] = []
+        self._pool, self._closed = ThreadPoolExecutor(CONNECTIONS), Event()
 
     def send(self, envelope: bytes) -> None:
-        if self._failed is not None:
-            raise self._failed
-        size = len(envelope) + FRAME_BYTES
-        if len(self._waiting) == MAX_BATCH or self._waiting_bytes + size > MAX_BATCH_BYTES - FRAME_BYTES:
-            self.flush()
-        self._waiting.append(envelope)
-        self._waiting_bytes += size
+        self._waiting.append(Waiting("", 0, envelope, secrets.token_urlsafe(16), 0))
 
     def flush(self) -> None:
-        if self._failed is not None:
-            raise self._failed
-        if not self._waiting:
-            return
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        if len(waiting) == 1:
-            self._post(ENVELOPE, waiting[0])
-        else:
-            self._post(BATCH, msgspec.msgpack.encode(waiting))
+        waiting, self._waiting = self._waiting, []
+        random.SystemRandom().shuffle(waiting)
+        answers = self._pool.map(self._deliver, waiting)
+        failed = [answer for answer in answers if not (answer.from_gateway and answer.status == ACCEPTED)]
+        if failed:
+            raise self._error(failed)
 
     def close(self) -> None:
-        """Does nothing: no connection stays open."""
+        self._closed.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _post(self, kind: str, body: bytes) -> None:
-        key, end = secrets.token_urlsafe(16), time.monotonic() + self._patience_s
+    def _deliver(self, report: Waiting) -> Answer:
+        end = time.monotonic() + self._patience_s
         while True:
-            answer, said = self._way.send(body, key, kind)
-            if answer.from_gateway and answer.status == ACCEPTED:
-                return
-            wait_s = answer.retry_after_s or 1.0
-            if time.monotonic() + wait_s > end or (answer.from_gateway and answer.status in (FINAL, *MEND_FIRST)):
-                raise self._error(answer, document(said))
-            time.sleep(wait_s)
+            answer = self._way.post(report)
+            settled = answer.from_gateway and answer.status in (ACCEPTED, FINAL, *MEND_FIRST)
+            pause_s = max(answer.retry_after_s, LONGEST_PAUSE_S * random.random())
+            if settled or time.monotonic() + pause_s > end or self._closed.wait(pause_s):
+                return answer
 
-    def _error(self, answer: Answer, problem: dict[str, Any]) -> SinkError:
-        why = answer.reason or f"status {answer.status}"
-        if "title" in problem:
-            why = f"{problem['title']} ({answer.status}): {problem.get('detail')}"
-        message = f"{self._place} did not accept the reports: {why}"
-        if problem.get("title") == "step too old":
-            return TooLateError(message)
-        self._failed = SinkError(message)
-        return self._failed
+    def _error(self, failed: Sequence[Answer]) -> SinkError:
+        others = [answer for answer in failed if answer.title != TOO_LATE]
+        message = f"{self._place} did not accept {plural(len(failed), 'envelope')}"
+        if not others:
+            return TooLateError(f"{message}: {TOO_LATE} ({FINAL})")
+        other = others[0]
+        answered = f"an answer of the {'gateway' if other.from_gateway else 'relay'}"
+        return SinkError(f"{message}: {other.reason or f'{other.title or answered} ({other.status})'}")

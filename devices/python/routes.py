@@ -49,12 +49,14 @@ class Answer(NamedTuple):
         from_gateway: false if the answer is that of a relay or proxy: it settles no report. Such an answer has a 202 or 422
             without the gateway's body, or is not encrypted by the gateway behind a relay.
         reason: why there was no answer of the gateway; empty if unknown.
+        title: the gateway's problem, such as "step too old"; empty if it accepted the report.
     """
 
     status: int
     retry_after_s: float = 0.0
     from_gateway: bool = True
     reason: str = ""
+    title: str = ""
 
 
 class Direct:
@@ -72,16 +74,12 @@ class Direct:
         self._url, self._token, self._wait_s = url.rstrip("/") + "/v1/reports", token, wait_s
 
     def post(self, report: Waiting) -> Answer:
-        return self.send(report.envelope, report.key)[0]
-
-    def send(self, body: bytes, key: str, kind: str = ENVELOPE_TYPE) -> tuple[Answer, bytes]:
-        """Posts a body of a content type. Returns the answer with its body."""
-        headers = {"User-Agent": AGENT} | _headers(key, self._token, kind)
+        headers = {"User-Agent": AGENT} | _headers(report.key, self._token)
         try:
-            status, given, said = _exchange(self._url, body, headers, self._wait_s)
+            status, given, body = _exchange(self._url, report.envelope, headers, self._wait_s)
         except NoAnswer as error:
-            return Answer(0, reason=str(error)), b""
-        return _answer(status, _wait_s(status, given), said), said
+            return Answer(0, reason=str(error))
+        return _answer(status, _wait_s(status, given), body)
 
 
 class Relay:
@@ -159,15 +157,16 @@ class ThroughRelay:
 
 
 def _answer(status: int, wait_s: float, body: bytes) -> Answer:
-    return Answer(status, wait_s) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
+    title = document(body).get("title", "")
+    return Answer(status, wait_s, title=str(title)) if is_own(status, body) else Answer(status, wait_s, False, NOT_OWN)
 
 
 def _wait_s(status: int, given: "Message") -> float:
     return retry_after_s(given.get("Retry-After", ""), given.get("Date", "")) if status >= 300 else 0.0
 
 
-def _headers(key: str, token: str | None, kind: str = ENVELOPE_TYPE) -> dict[str, str]:
-    headers = {"Content-Type": kind, "Idempotency-Key": key}
+def _headers(key: str, token: str | None) -> dict[str, str]:
+    headers = {"Content-Type": ENVELOPE_TYPE, "Idempotency-Key": key}
     return headers if token is None else headers | {"Authorization": f"Bearer {token}"}
 
 

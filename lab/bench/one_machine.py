@@ -18,6 +18,7 @@ from lab.bench.gateway import BATCH, DAY_S, Served, Sizes, answers, bodies, load
 from lab.bench.gateway_load import TOKEN
 from lab.bench.service_site import Process
 from lab.bench.service_survey import ATTRIBUTES, SEED, Asked, random_reports, write_survey
+from ldpstream.device.routes import Direct
 from ldpstream.engines.folder.data_folder import FILE
 from ldpstream.gateway.http.bodies import BATCH as BATCH_KIND
 from ldpstream.gateway.http.bodies import ENVELOPE
@@ -155,7 +156,7 @@ def _closes(folder: Path, result: OneMachine, sizes: CloseSizes) -> None:
     given = [random_reports(survey, attribute, sizes.reports, rng) for attribute in range(sizes.attributes)]
     with closing(Machine(own, own / "survey.toml")) as machine:
         machine.ready()
-        with closing(GatewaySink(f"http://127.0.0.1:{machine.port}", token=TOKEN)) as sink:
+        with closing(GatewaySink(Direct(f"http://127.0.0.1:{machine.port}", TOKEN), "serve")) as sink:
             for measured in range(-2, sizes.steps):  # the first two steps warm up
                 step = survey.step_at(now_ms()) + 1
                 time.sleep(survey.opens_ms(step) / 1000 - time.time())

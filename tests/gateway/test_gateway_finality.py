@@ -1,11 +1,11 @@
 """For every answer of the gateway: does a device forget the report, and why. All clients agree with this table."""
 
-import time
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from ldpstream.device.routes import Direct
 from ldpstream.gateway.http.app import openapi
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPES, KEY
 from ldpstream.gateway.http.problems import FINAL, MAX_ELEMENTS, MAX_RETRY_S, MEND_FIRST, RETRY_S, STATUS, Cause, Problem, urn
@@ -84,9 +84,9 @@ def test_the_sink_posts_again_unless_that_cannot_help(
         return time_ms(self)
 
     monkeypatch.setattr(Intake, "time_ms", refuse)
-    monkeypatch.setattr(time, "sleep", lambda _: None)
     one, (envelope,) = served(), envelopes(1)
-    sink = GatewaySink(one.url, patience_s=1e6)
+    sink = GatewaySink(Direct(one.url, None), "gateway", patience_s=1e6)
+    monkeypatch.setattr(sink._closed, "wait", lambda _: False)
     sink.send(envelope)
     if WHY[cause] in (FORGETS, HEAD):
         with pytest.raises(TooLateError if cause == "step too old" else SinkError, match=cause):

@@ -3,11 +3,10 @@
 from base64 import b64encode
 from collections.abc import Callable
 
-from ldpstream.device.routes import Relay
+from ldpstream.device.routes import Direct, Relay, ThroughRelay
 from ldpstream.gateway.credentials import token_to_send
 from ldpstream.gateway.relay_keys import read_keys
 from ldpstream.producers.gateway_sink import GatewaySink
-from ldpstream.producers.relay_sink import RelaySink
 from ldpstream.producers.sinks import Sink
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
@@ -39,9 +38,13 @@ def sink_of(
         from ldpstream.producers.kafka_sink import await_kafka_sink  # only here: the client of Kafka loads slowly
 
         return await_kafka_sink(survey, settings, wait, say)
-    if relay is None:
-        return GatewaySink(gateway, token_to_send(settings))
-    return RelaySink(survey, relay_of(relay, gateway, settings), token_to_send(settings))
+    token = token_to_send(settings)
+    if relay is not None:
+        return GatewaySink(ThroughRelay(relay_of(relay, gateway, settings), survey, token), f"relay at {relay}")
+    try:
+        return GatewaySink(Direct(gateway, token), f"gateway at {gateway}")
+    except ValueError as error:
+        raise WayError(str(error)) from None
 
 
 def relay_of(url: str, gateway: str, settings: Settings) -> Relay:
