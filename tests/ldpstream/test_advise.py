@@ -17,9 +17,8 @@ from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, choose
 from ldpstream.output.advice_tables import option_table, reasons, stanza
-from ldpstream.planning.advise import SURVEY, WINDOW, advise, document, window
+from ldpstream.planning.advise import SURVEY, WINDOW, AdviceError, Question, advise
 from ldpstream.planning.forecast import INTERVAL, forecast
-from ldpstream.planning.question import AdviceError, Question
 from ldpstream.surveys import parse_survey
 
 PEOPLE = 5000
@@ -39,12 +38,12 @@ def test_errors_are_the_forecast_of_check(question: Question) -> None:
     """`ldpstream.planning.forecast` has formulas of its own; its tests compare them with simulated reports."""
     for option in advise(question).options:
         if question.numbers:
-            middles, reports = (np.arange(question.k) + 0.5) / question.k, option.m.reports_in(window(question))
+            middles, reports = (np.arange(question.k) + 0.5) / question.k, option.m.reports_in(question.window)
             spread = mean_variance(option.m, np.full(question.k, 1 / question.k), middles, reports)
-            every = max(1.0, reports * option.m.every_steps / window(question))
+            every = max(1.0, reports * option.m.every_steps / question.window)
             assert option.errors[1] == pytest.approx(math.sqrt(every * spread / PEOPLE))
             continue
-        keys = {"window_steps": window(question), "attribute": [document(option.m, "value", question.domain)]}
+        keys = {"window_steps": question.window, "attribute": [question.attribute(option.m.name)]}
         [row] = forecast(parse_survey(SURVEY | keys), PEOPLE)
         halves = [row.spans[span].half_width for span in ("step", "window")]
         assert [INTERVAL * error for error in option.errors[:2]] == pytest.approx(halves)
@@ -111,7 +110,7 @@ def test_extreme_epsilons_are_answered(keys: dict[str, Any]) -> None:
     ({"eps": math.nan}, "eps"), ({"eps": None, "eps_inf": 2.0, "eps_1": 2.0}, "eps_1"), ({"every_steps": 0}, "every_steps"),
     ({"eps": None, "eps_inf": 800.0}, "eps_inf"),
     ({"choices": 6}, "choices"),
-    ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "every_steps needs eps"), ({"k": 31, "choices": 2}, "k with choices"),
+    ({"eps": None, "eps_inf": 2.0, "every_steps": 2}, "every_steps"), ({"k": 31, "choices": 2}, "at most 30 values"),
     ({"choices": 2, "numbers": True}, "not both"),
     ({"eps": None, "eps_inf": 700.0, "eps_1": 699.0, "k": 30, "choices": 30}, "no mechanism is possible"),
 ])  # fmt: skip

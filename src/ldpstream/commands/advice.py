@@ -32,8 +32,7 @@ def advise_command(
 ) -> None:
     """Compare the mechanisms for a question: exact errors, chances of a right guess, weight of a false report, bytes."""
     from ldpstream.output.advice_tables import as_json, option_table, reasons, stanza
-    from ldpstream.planning.advise import advise
-    from ldpstream.planning.question import Question
+    from ldpstream.planning.advise import Question, advise
 
     question = Question(
         k=k, people=people, eps=eps, every_steps=every_steps, eps_inf=eps_inf, eps_1=eps_1, steps=steps,

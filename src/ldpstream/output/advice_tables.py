@@ -7,15 +7,14 @@ from rich.table import Table
 from ldpstream.mechanisms.claims.guessing import Chance, percent
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.terminal import table
-from ldpstream.planning.advise import Advice, document, reason, window
-from ldpstream.planning.question import Question
+from ldpstream.planning.advise import Advice, Question
 from ldpstream.planning.toml_text import toml_lines
 from ldpstream.promises.promise import nats
 
 
 def option_table(advice: Advice) -> Table:
     question, guessed = advice.question, percent(1 / advice.first.claims.guessed)
-    span, steps = f"{window(question):,}\nsteps", f"{question.steps:,}\nsteps"
+    span, steps = f"{question.window:,}\nsteps", f"{question.steps:,}\nsteps"
     shown = table(f"Mechanisms for k = {question.k:,}, {plural(question.people, 'person', 'people')}", "mechanism",
                   "error:\na step", span, steps, "guess:\na report", steps, "weight", "bytes")  # fmt: skip
     for option in advice.options:
@@ -58,13 +57,15 @@ def reasons(advice: Advice) -> list[str]:
     else:
         lost = f"{of} lose at most {nats(m.eps_t(t))}, also if values change."
     refused = [f"{name} is not possible: {why}." for name, why in advice.refused.items()]
-    return [reason(m, {option.m: option.errors[1] for option in advice.options}), lost, *refused]
+    like = "" if advice.options[0].m is m else " to within 1 %, and a false report has less weight"
+    return [f"{m.name}: the smallest exact error of a window{like}.", lost, *refused]
 
 
 def stanza(advice: Advice) -> str:
     """An attribute to paste into a survey."""
-    asked = document(advice.first, "value", advice.question.domain)
+    asked = advice.question.attribute(advice.first.name)
     (level,) = asked.pop("level")
+    level |= {"memo_size": size} if (size := advice.first.parameters().memo_size) else {}
     return "\n".join(["[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)])
 
 
@@ -79,7 +80,7 @@ def as_json(advice: Advice) -> dict[str, Any]:
         for option in advice.options
     ]  # fmt: skip
     return {
-        "question": advice.question, "window_steps": window(advice.question), "mechanisms": rows, "refused": advice.refused,
+        "question": advice.question, "window_steps": advice.question.window, "mechanisms": rows, "refused": advice.refused,
         "advised": advice.first.name, "reasons": reasons(advice), "survey": stanza(advice),
     }  # fmt: skip
 

@@ -10,23 +10,93 @@ square over the values. For numbers it is the error of their mean.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.arguments import MAX_COUNT, integer
 from ldpstream.mechanisms.claims.guessing import SAME, Chance
-from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, ONCE_CANDIDATES, lightest
-from ldpstream.planning.question import AdviceError, Question
+from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, ONCE_CANDIDATES, answering, lightest
 from ldpstream.surveys import SurveyError, parse_survey
+from ldpstream.surveys.errors import UserError
 
+MAX_K, MAX_PEOPLE = 100_000, 10_000_000
 WINDOW = 24  # steps of a window
 FIRST = (*NUMERIC, *ONCE_CANDIDATES, *AUTO_CANDIDATES)  # of like mechanisms, the adviser prefers these: their reports are short
+SURVEY = {
+    "name": "advised", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": WINDOW,
+    "lateness_steps": 1, "collection": "smp",
+}  # fmt: skip
+
+
+class AdviceError(UserError, ValueError):
+    """The question cannot be answered; the message is one line with the reason."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """A question for the adviser.
+
+    Attributes:
+        k: number of values, in [2, 100 000]; with `choices` at most 30.
+        people: people who answer, in [2, 10 000 000].
+        eps: loss of each report in nats, for one-time mechanisms; with THE, the ε of the noise.
+        every_steps: with eps, a device reports at one of this many steps, at least 1.
+        eps_inf: lifetime loss of an unchanged value in nats, for memoized mechanisms.
+        eps_1: loss of one report, below eps_inf; half of eps_inf by default.
+        steps: number of steps of the longest span, at least 1.
+        choices: the largest number of values that a person may choose, in [1, k]; None if a person has one value.
+        numbers: True if the values are bins of numbers.
+
+    Raises:
+        AdviceError: if a number of values, people or steps is outside its range, or two arguments contradict each other.
+    """
+
+    k: int
+    people: int
+    eps: float | None = None
+    every_steps: int = 1
+    eps_inf: float | None = None
+    eps_1: float | None = None
+    steps: int = 365
+    choices: int | None = None
+    numbers: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            integer("k", self.k, 2, MAX_K)
+            integer("people", self.people, 2, MAX_PEOPLE)
+            integer("steps", self.steps, 1, MAX_COUNT)
+            integer("every_steps", self.every_steps, 1, MAX_COUNT)
+        except ValueError as error:
+            raise AdviceError(str(error)) from None
+        if self.choices is not None and self.numbers:
+            raise AdviceError("give choices or numbers, not both")
+        if (self.eps is None) == (self.eps_inf is None):
+            raise AdviceError("give exactly one of eps (one-time) and eps_inf (memoized)")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return answering(once=self.eps is not None, sets=self.choices is not None, numbers=self.numbers)
+
+    @property
+    def window(self) -> int:
+        """Number of steps of a window: in `every_steps` steps every device reports once."""
+        return self.every_steps if self.every_steps > 1 else WINDOW
+
+    def attribute(self, name: str) -> dict[str, Any]:
+        """An attribute with this mechanism, as parsed from TOML. Its values are the numbers 0 … k-1."""
+        domain = {"size": self.k} if self.choices is None else {"values": [*map(str, range(self.k))], "choices": self.choices}
+        eps_1 = self.eps_inf / 2 if self.eps_1 is None and self.eps_inf is not None else self.eps_1
+        keys = {
+            "name": "standard", "mechanism": name, "eps": self.eps, "eps_inf": self.eps_inf, "eps_1": eps_1,
+            "every_steps": self.every_steps if self.every_steps > 1 else None,
+        }  # fmt: skip
+        return {"name": "value", **domain, "level": [{key: value for key, value in keys.items() if value is not None}]}
 
 
 @dataclass(frozen=True)
@@ -72,11 +142,6 @@ class Advice:
     first: Mechanism
 
 
-def window(question: Question) -> int:
-    """Number of steps of a window: in `every_steps` steps every device reports once."""
-    return question.every_steps if question.every_steps > 1 else WINDOW
-
-
 def advise(question: Question) -> Advice:
     """Compares the mechanisms for equal shares of all values.
 
@@ -84,15 +149,15 @@ def advise(question: Question) -> Advice:
         AdviceError: if no mechanism is possible.
     """
     built, refused = possible(question)
-    shares = equal_shares(question)
-    spans = 1, window(question), question.steps
+    spans = 1, question.window, question.steps
     found = []
     for m in built:
-        errors = tuple(math.sqrt(variance(question, m, shares, span)) for span in spans)
+        errors = tuple(math.sqrt(variance(question, m, span)) for span in spans)
         found.append(Option(m, errors, m.guess(), m.guess(m.reports_in(question.steps))))
+    first = lightest([(option.m, option.errors[1] ** 2) for option in found])
     found.sort(key=lambda option: option.errors[1])
     marked = [replace(one, dominated=next((other.m.name for other in found if other.dominates(one)), "")) for one in found]
-    return Advice(question, marked, refused, best(variances(question, built, shares)))
+    return Advice(question, marked, refused, first)
 
 
 def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:
@@ -103,83 +168,33 @@ def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:
     """
     built, refused = [], {}
     for name in sorted(question.names, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)):
+        keys = {"window_steps": question.window, "attribute": [question.attribute(name)]}
         try:
-            m = question.build(name, window(question))
-            keys = {"window_steps": window(question), "attribute": [document(m, "value", question.domain)]}
-            parse_survey(SURVEY | keys)
-            built.append(m)
+            built.append(parse_survey(SURVEY | keys).mechanisms[0][0])
         except SurveyError as error:
             refused[name] = str(error).rpartition("standard): ")[2]
-        except ValueError as error:
-            refused[name] = str(error)
     if not built:
-        raise AdviceError("no mechanism is possible: " + "; ".join(f"{name}: {why}" for name, why in refused.items()))
+        raise AdviceError(f"no mechanism is possible: {'; '.join(dict.fromkeys(refused.values()))}")
     return built, refused
 
 
-def variances(
-    question: Question, built: list[Mechanism], shares: FloatArray, middles: FloatArray | None = None
-) -> dict[Mechanism, float]:
-    return {m: variance(question, m, shares, window(question), middles) for m in built}
-
-
-def best(found: Mapping[Mechanism, float]) -> Mechanism:
-    """The mechanism with the smallest variance of a window; of like ones, the one with the smaller weight.
-
-    `registry.lightest` is the rule.
-    """
-    return lightest(list(found.items()))
-
-
-def reason(m: Mechanism, found: Mapping[Mechanism, float]) -> str:
-    """Says why `best` chose this mechanism from these errors or variances. The words show no number of a sample."""
-    if len(found) == 1:
-        return f"{m.name}: the only mechanism for this question."
-    if found[m] == min(found.values()):
-        return f"{m.name}: the smallest exact variance of a window."
-    return f"{m.name}: its exact variance of a window is within 1 % of the smallest, and a false report has less weight."
-
-
-def equal_shares(question: Question) -> FloatArray:
-    """(k,) equal shares of people; with m = `choices`, m/(k + m) of the people have each value."""
-    most = question.choices
-    return np.full(question.k, 1 / question.k if most is None else most / (question.k + most))
-
-
-def variance(question: Question, m: Mechanism, shares: FloatArray, span: int, middles: FloatArray | None = None) -> float:
+def variance(question: Question, m: Mechanism, span: int) -> float:
     """The square of the error of a span of steps.
 
-    Args:
-        shares: (k,) true shares of people with each value.
-        middles: (k,) middles of the bins, for numbers; None for bins of equal width in [0, 1].
+    With m = `choices`, m/(k + m) of the people have each value.
     """
     most, reports, mean = m.choices or 1, m.reports_in(span), span / m.every_steps
-    at = (np.arange(question.k) + 0.5) / question.k if middles is None else middles
+    shares = np.full(question.k, most / (question.k + (question.choices or 0)))
+    middles = (np.arange(question.k) + 0.5) / question.k  # of bins of equal width in [0, 1]
 
     def of_sum(t: int) -> float:
         """The variance of the sum of t reports of a person."""
         if t == 0:
             return 0.0
         if question.numbers:
-            return t**2 * mean_variance(m, shares, at, t)
+            return t**2 * mean_variance(m, shares, middles, t)
         return (t * most) ** 2 * float(np.mean(m.reading.inversion_variances(shares / most, 1, t)))
 
     often = mean - reports + 1
     rarely = (1 - often) * of_sum(reports - 1) if often < 1 else 0.0
     return (often * of_sum(reports) + rarely) / (mean**2 * question.people)
-
-
-SURVEY = {
-    "name": "advised", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 3600, "window_steps": WINDOW,
-    "lateness_steps": 1, "collection": "smp",
-}  # fmt: skip
-
-
-def document(m: Mechanism, name: str, domain: Mapping[str, Any]) -> dict[str, Any]:
-    """A survey's attribute with this mechanism, as parsed from TOML."""
-    level: dict[str, Any] = {"name": "standard", "mechanism": m.name}
-    level |= m.epsilons()
-    level |= {"every_steps": m.every_steps} if m.every_steps > 1 else {}
-    level |= {"lifetime_reports": m.lifetime_reports} if m.lifetime_reports else {}
-    level |= {"memo_size": size} if (size := m.parameters().memo_size) else {}
-    return {"name": name, **domain, "level": [level]}

@@ -15,9 +15,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise, takewhile
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,6 @@ MOSTLY_NUMBERS = 0.8
 ORDERED = "; ordered: people with neighbouring numbers are similar (remove the key if the numbers are codes)"
 BINS = 10  # wanted number of bins of equal width, by default
 MAX_LABEL = 200
-NO_ANSWER = r"-[1-9]|-?[7-9]{1,9}"  # numbers that often stand for "no answer"
-IDENTIFIERS = {
-    "id", "uuid", "guid", "email", "mail", "phone", "mobile", "ssn", "iban", "passport", "imei", "surname", "lastname",
-}  # fmt: skip
-CODES = {"zip", "zipcode", "postcode", "postalcode", "postal", "post", "plz", "postleitzahl", "code"}  # codes of digits
 
 
 @dataclass
@@ -52,7 +47,6 @@ class Column:
         cells: number of people with each cell that is not missing, as it is written.
         missing: number of people with each word for no answer; "" for an empty cell.
         numbers: cell -> the number's text (`number_text`), for cells that are numbers.
-        first_text: line of the first cell that is neither missing nor a number; 0 if there is none.
     """
 
     name: str
@@ -60,20 +54,15 @@ class Column:
     cells: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     numbers: dict[str, str] = field(default_factory=dict)
-    first_text: int = 0
 
     @property
     def n_texts(self) -> int:
         """Number of people with a cell that is neither missing nor a number."""
         return sum(n for cell, n in self.cells.items() if cell not in self.numbers)
 
-    def add(self, cell: str, line: int) -> None:
-        if cell not in self.cells:
-            number = number_text(cell)
-            if number is not None:
-                self.numbers[cell] = number
-            else:
-                self.first_text = self.first_text or line
+    def add(self, cell: str) -> None:
+        if cell not in self.cells and (number := number_text(cell)) is not None:
+            self.numbers[cell] = number
         self.cells[cell] += 1
 
 
@@ -84,12 +73,10 @@ class Domain:
     Attributes:
         keys: the keys of the survey that state the values, such as `size`.
         words: the domain in words that may be public.
-        hint: a question to the author about the sample; "" for none.
     """
 
     keys: dict[str, Any]
     words: str
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +114,7 @@ def read_columns(
                 if table.is_missing(cell := row[place]):
                     column.missing[cell] += 1
                 else:
-                    column.add(cell, table.line)
+                    column.add(cell)
     if n_people == 0:
         raise DataError(f"{path}: has a header and no rows; every row must be a person")
     for place, column in zip(places, columns, strict=True):
@@ -147,22 +134,17 @@ def propose(column: Column, least: int, bins: int = BINS) -> Domain | Dropped:
         bins: wanted number of bins of equal width.
     """
     n = column.cells.total()
-    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.name).lower()))
     if n == 0:
         return Dropped("all cells are empty")
     if len(column.cells) == 1:
         left = ", ".join(sorted(word for word in column.missing if word))
         return Dropped("everybody has the same value" + (f", if {left} is no answer (--missing)" if left else ""))
-    if words & IDENTIFIERS and len(column.cells) > MAX_NUMBERS:
-        return Dropped("its name says that it identifies people")
     if n < 2 * least:
         return Dropped(f"only {plural(n, 'person has', 'people have')} a value, fewer than twice the least count {least}")
     separated = sum(count for text, count in column.cells.items() if SEPARATOR in text)
     if separated >= max(least, SEVERAL * n):
         return _sets(column, least)
-    if column.n_texts == 0 and not words & CODES:
-        return _numbers(column, least, bins)
-    return _texts(column, least)
+    return _texts(column, least) if column.n_texts else _numbers(column, least, bins)
 
 
 def spellings(cells: Counter[str]) -> dict[str, str]:
@@ -198,9 +180,7 @@ def _texts(column: Column, least: int) -> Domain | Dropped:
         return Dropped("numbers with a comma; write a decimal point, and no separators of thousands")
     if 2 * rare > n or any(len(text) > MAX_LABEL for text in kept):
         if 0 < column.n_texts < (1 - MOSTLY_NUMBERS) * n:
-            return Dropped(
-                f"numbers mixed with texts; the first text is in line {column.first_text} (remove lines that are not a person)"
-            )
+            return Dropped("numbers mixed with texts; remove lines that are not a person")
         return Dropped(f"fewer than {least} people share most of its values: names, identifiers, dates or free text")
     merged = ""
     if len(cells) < len(column.cells):
@@ -253,14 +233,7 @@ def _listed(column: Column, kept: list[str], rare: int, least: int, more: str = 
     if len(keys["values"]) < 2 or (len(kept) == 1 and rare < least):
         return Dropped(f"at least {least} people share only one value")
     said = f"{_listed_words(kept, catch_all(keys), least)}{more}{ORDERED if ordered else ''}"
-    written = [text for text in kept if column.numbers.get(text, text) != text]
-    hint = ""
-    if written:
-        hint = (
-            f"{', '.join(written[:3])}: listed as written in the sample. A device compares texts exactly: the app must write "
-            "these values in the same way."
-        )
-    return Domain(keys | ({"ordered": True} if ordered else {}), said, hint)
+    return Domain(keys | ({"ordered": True} if ordered else {}), said)
 
 
 def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
@@ -271,26 +244,25 @@ def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
         written.setdefault(number, []).append(cell)
     n, integers = column.cells.total(), all(number == int(number) for number in counts)
     ordered = sorted(counts)
-    if integers and len(counts) == n and (ordered[-1] - ordered[0] < 2 * n or _equal_lengths(column)):
+    if integers and len(counts) == n and ordered[-1] - ordered[0] < 2 * n:
         return Dropped("different integers for everybody: row numbers or identifiers")
-    twice = [f"{cells[0]} and {cells[1]}" for cells in written.values() if len(cells) > 1]
+    twice = any(len(cells) > 1 for cells in written.values())
     if twice and not integers and len(counts) <= MAX_NUMBERS:  # versions or other codes, such as 3.1 and 3.10
         return _texts(column, least)
-    hint = _gap(counts, ordered, least)
     kept = [number for number in ordered if counts[number] >= least]
     rare = n - sum(counts[number] for number in kept)
     if 2 <= len(kept) <= MAX_NUMBERS and rare <= RARE_NUMBERS * n:
-        top = _end_of_run(kept)
+        run = sum(number == kept[0] + i for i, number in enumerate(kept))
+        top = int(kept[0]) + run - 1 if kept[0] in (0, 1) else 0
         above = sum(count for number, count in counts.items() if number > top)
         if top > 0 and above <= RARE_NUMBERS * n and (kept[0] == 0 or above):  # numbers of things: large ones are rare
             said = f"integers 0 … {top}; a device reports the nearest for any other number"
-            return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""), hint)
+            return Domain({"size": top + 1} | ({"ordered": True} if top > 1 else {}), said + (ORDERED if top > 1 else ""))
         if twice:  # codes such as 100 and 1E2
             return _texts(column, least)
         steps = {b - a for a, b in pairwise(kept)}
         texts = [written[number][0] for number in kept]
-        found = _listed(column, texts, rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
-        return replace(found, hint=" ".join(filter(None, (found.hint, hint)))) if isinstance(found, Domain) else found
+        return _listed(column, texts, rare, least, ordered=len(kept) > 2 and len(steps) == 1 and not rare)
     lowest, highest = _rank(ordered, counts, least), _rank(ordered[::-1], counts, least)
     if lowest >= highest:
         return Dropped(f"fewer than {least} people differ from the most frequent values")
@@ -298,51 +270,15 @@ def _numbers(column: Column, least: int, bins: int) -> Domain | Dropped:
     skewed = lowest >= 0 and middle - lowest < (highest - lowest) / BINS
     edges = skewed_edges(lowest, highest, middle) if skewed else even_edges(lowest, highest, integers, bins)
     kind = "integers" if integers else "numbers"
-    if twice and not integers:
-        hint = f"{twice[0]} count as one number. If they are versions or codes, drop the column. {hint}".strip()
     return Domain(
-        {"bins": edges},
-        f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside",
-        hint,
+        {"bins": edges}, f"{kind} in {plural(len(edges) - 1, 'bin')}; a device reports the nearest bin for a number outside"
     )
 
 
-def _gap(counts: Counter[Decimal], ordered: Sequence[Decimal], least: int) -> str:
-    """A hint about numbers such as 99 or -9, of at least `least` people each: far from all others, or alone below 0."""
-    for inwards in (ordered[::-1], ordered):
-        codes = list(takewhile(lambda number: re.fullmatch(NO_ANSWER, f"{number:f}") and counts[number] >= least, inwards[:3]))
-        while codes:
-            others = inwards[len(codes) :]
-            below_zero = codes[-1] < 0 <= min(others, default=-1)
-            if len(others) > 1 and (below_zero or abs(codes[-1] - others[0]) >= abs(others[0] - others[-1])):
-                people, named = sum(counts[code] for code in codes), [f"{code:f}" for code in reversed(codes)]
-                return (
-                    f"{plural(people, 'person has', 'people have')} {' or '.join(named)}, unlike all other numbers. If this "
-                    f"means no answer, give --missing {','.join(named)}."
-                )
-            codes.pop()
-    return ""
-
-
-def _end_of_run(kept: Sequence[Decimal]) -> int:
-    first = kept[0]
-    if first not in (0, 1):
-        return -1
-    return int(first) + sum(number == first + i for i, number in enumerate(kept)) - 1
-
-
-def _equal_lengths(column: Column) -> bool:
-    lengths = {len(text) for text in column.numbers.values()}
-    return len(lengths) == 1 and lengths.pop() >= 7
-
-
 def _rank(ordered: Sequence[Decimal], counts: dict[Decimal, int], rank: int) -> Decimal:
-    seen = 0
-    for number in ordered:
-        seen += counts[number]
-        if seen >= rank:
-            return number
-    raise AssertionError("the rank is at most the number of people")
+    """The number of the person with this rank, at most the number of people."""
+    seen = accumulate(counts[number] for number in ordered)
+    return next(number for number, people in zip(ordered, seen, strict=True) if people >= rank)
 
 
 def even_edges(lowest: Decimal, highest: Decimal, integers: bool, bins: int = BINS) -> list[int | float]:

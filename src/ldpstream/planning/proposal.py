@@ -9,18 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.planning.advise import SURVEY, WINDOW, best, document, equal_shares, possible, reason, variances
+from ldpstream.mechanisms import Mechanism, mechanism
+from ldpstream.planning.advise import SURVEY, WINDOW, AdviceError
 from ldpstream.planning.columns import BINS, Column, Domain, Dropped, propose, read_columns
-from ldpstream.planning.question import MAX_PEOPLE, AdviceError, Question
 from ldpstream.planning.toml_text import toml_lines, toml_value
-from ldpstream.producers.people_file import CellReader, missing_words
+from ldpstream.producers.people_file import missing_words
 from ldpstream.producers.table_file import MISSING
-from ldpstream.surveys import Attribute, Survey, SurveyError, parse_survey
+from ldpstream.surveys import Survey, SurveyError, parse_survey
 
 HEADER = """\
 # A survey is public: devices and service read this file. Read it before you publish it.
@@ -28,6 +25,7 @@ HEADER = """\
 # Lists of values and ends of bins come from a sample. A value is listed only if at least {least} people of the sample share it.
 # At least {least} people are at or beyond each end of the bins before rounding. If even that must stay secret, change the ends.
 # {promise}.
+# Mechanisms are those of "auto", and Square Wave for bins at one-time levels.
 name = "{name}"
 start = {start}   # beginning of step 0
 step_seconds = {seconds:<16}# length of a time step
@@ -49,17 +47,14 @@ class Asked:
     """A column that the survey asks for.
 
     Attributes:
-        shares: (k,) shares of the values in the sample; for several answers `equal_shares`: only one mechanism answers such
-            a question.
-        mechanism: the mechanism of its level, and the reason for it.
+        keys: the attribute's keys in the survey.
+        mechanism: the mechanism of its level.
     """
 
     column: Column
     domain: Domain
-    shares: FloatArray
-    question: Question
+    keys: dict[str, Any]
     mechanism: Mechanism
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -103,65 +98,44 @@ def propose_survey(
         DataError: as in `read_columns`.
         AdviceError: if no column is suitable, or a loss is outside its range.
     """
+    half = None if eps_inf is None else eps_inf / 2
+    try:
+        mechanism("auto", 2, eps=eps, eps_inf=eps_inf, eps_1=half)
+    except ValueError as error:
+        raise AdviceError(str(error)) from None
+    memoized, once = {"eps_inf": eps_inf, "eps_1": half}, {"eps": eps, "every_steps": SPACED, "lifetime_reports": SPACED}
+    level = {"name": "standard", "mechanism": "auto"} | (memoized if eps is None else once)
     n_people, columns = read_columns(path, only, tell, missing)
-    bins = BINS if eps is None else FINE
-    proposals = [(column, _possible(column, propose(column, least, bins))) for column in columns]
-    domains = [(column, domain) for column, domain in proposals if isinstance(domain, Domain)]
-    dropped = [(column, why) for column, why in proposals if isinstance(why, Dropped)]
-    if not domains:
+    proposals = [(column, propose(column, least, BINS if eps is None else FINE)) for column in columns]
+    answers = [
+        (column, _asked(column, domain, level) if isinstance(domain, Domain) else domain) for column, domain in proposals
+    ]
+    asked = [answer for _, answer in answers if isinstance(answer, Asked)]
+    dropped = [(column, answer) for column, answer in answers if isinstance(answer, Dropped)]
+    if not asked:
         whys = "; ".join(f"column {i}: {why.why}" for i, (_, why) in enumerate(dropped, 1))
         raise AdviceError(f"{path}: no column is suitable: {whys}")
-    devices = max(2, min(n_people, MAX_PEOPLE) // len(domains))  # every device answers one attribute
-    asked = [_asked(column, domain, devices, eps, eps_inf) for column, domain in domains]
     text = _text(name, start, least, asked)
     return Proposal(text, parse_survey(tomllib.loads(text), "the proposed survey"), n_people, asked, dropped)
 
 
-def _asked(column: Column, domain: Domain, people: int, eps: float | None, eps_inf: float | None) -> Asked:
-    attribute, middles = _attribute_of(column, domain), None
-    question = Question(
-        k=attribute.k - (attribute.most or 0), people=people, eps=eps, eps_inf=eps_inf, choices=attribute.most,
-        numbers=eps is not None and attribute.bins is not None,
-    )  # fmt: skip
-    if question.numbers:
-        edges = np.array(domain.keys["bins"], float)
-        middles = (edges[1:] + edges[:-1]) / 2
-    shares = _shares(column, attribute) if attribute.most is None else equal_shares(question)
-    found = variances(question, possible(question)[0], shares, middles)
-    chosen = best(found)
-    return Asked(column, domain, shares, question, chosen, reason(chosen, found))
+def _asked(column: Column, domain: Domain | Dropped, level: dict[str, Any]) -> Asked | Dropped:
+    if isinstance(domain, Dropped):
+        return domain
+    level = level | {"mechanism": "SW"} if "eps" in level and "bins" in domain.keys else level
+    keys = {"name": column.name, **domain.keys}
+    try:
+        m = parse_survey(SURVEY | {"attribute": [keys | {"level": [level]}]}).mechanisms[0][0]
+    except SurveyError as error:  # its text shows a value after the comma
+        return Dropped(f"no survey can list its values: {str(error).split(', got ')[0].rpartition(': ')[2]}")
+    return Asked(column, domain, keys | {"level": [level | {"mechanism": m.name}]}, m)
 
 
 def notes(found: Proposal) -> list[str]:
-    """Lines for the author about words for no answer, and about numbers that may be codes."""
+    """Lines for the author about words for no answer."""
     columns = [*(asked.column for asked in found.asked), *(column for column, _ in found.dropped)]
     words = [(column.name, Counter({word: n for word, n in column.missing.items() if word})) for column in columns]
-    hints = [f"{asked.column.name}: {asked.domain.hint}" for asked in found.asked if asked.domain.hint]
-    return [*(f"{name}: {missing_words(left)}" for name, left in words if left), *hints]
-
-
-def _possible(column: Column, domain: Domain | Dropped) -> Domain | Dropped:
-    if isinstance(domain, Domain):
-        try:
-            _attribute_of(column, domain)
-        except SurveyError as error:  # its text shows a value after the comma
-            return Dropped(f"no survey can list its values: {str(error).split(', got ')[0].rpartition(': ')[2]}")
-    return domain
-
-
-def _attribute_of(column: Column, domain: Domain) -> Attribute:
-    level = {"name": "standard", "mechanism": "auto", "eps_inf": 2.0, "eps_1": 1.0}
-    return parse_survey(SURVEY | {"attribute": [{"name": column.name, **domain.keys, "level": [level]}]}).attributes[0]
-
-
-def _shares(column: Column, attribute: Attribute) -> FloatArray:
-    found, reader = np.zeros(attribute.k), CellReader(attribute, lambda _: False)
-    for cell, people in column.cells.items():
-        # the reader refuses a number of more than 15 digits, such as 1e20 without its exponent
-        value = reader.value(cell) if attribute.values is not None else attribute.find(column.numbers[cell])[0]
-        if value is not None:
-            found[value] += people
-    return np.asarray(found / found.sum())
+    return [f"{name}: {missing_words(left)}" for name, left in words if left]
 
 
 def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
@@ -176,10 +150,10 @@ def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
 
 
 def _attribute(asked: Asked) -> str:
-    m = asked.mechanism if asked.mechanism.memoized else asked.mechanism.spaced(SPACED, SPACED)
-    keys = document(m, asked.column.name, asked.domain.keys)
-    (level,) = keys.pop("level")
+    keys, (level,) = asked.keys, asked.keys["level"]
     header = asked.column.header
     named = [] if header == asked.column.name else [f"# column {toml_value(header)}"]
-    head = ["[[attribute]]", *named, f"# {asked.domain.words}", *toml_lines(keys)]
-    return "\n".join([*head, "[[attribute.level]]", f"# {asked.reason}", *toml_lines(level), ""])
+    domain = toml_lines({key: value for key, value in keys.items() if key != "level"})
+    return "\n".join(
+        ["[[attribute]]", *named, f"# {asked.domain.words}", *domain, "[[attribute.level]]", *toml_lines(level), ""]
+    )
