@@ -1,15 +1,14 @@
 """Binary HTTP messages (RFC 9292): a request or a response as bytes, as Oblivious HTTP encrypts it.
 
-A request may have known or indeterminate lengths; the encoders write known lengths. A message may end early where only empty
-parts would follow, and may end with zero bytes (section 3.8). A decoder refuses more than `MAX_PIECES` fields and chunks.
+All messages are of known length. A message may end early where only empty parts would follow, and may end with zero bytes
+(section 3.8). A decoder refuses fields of more than `MAX_FIELD_BYTES` in all.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-REQUEST, RESPONSE, OPEN_REQUEST = range(3)  # framing indicators; "open" is the indeterminate-length form
-MAX_PIECES: Final = 1000
+REQUEST, RESPONSE = range(2)  # framing indicators
+MAX_FIELD_BYTES: Final = 16_384
 TRUNCATED: Final = "the message ends too early"
 
 _is_name = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+").fullmatch
@@ -57,11 +56,10 @@ def encode_response(response: BinaryResponse) -> bytes:
 
 def decode_request(message: bytes) -> BinaryRequest:
     reader = _MessageReader(message)
-    framing = reader.number()
-    if framing not in (REQUEST, OPEN_REQUEST):
-        raise BinaryHttpError("the message is not a request")
+    if reader.number() != REQUEST:
+        raise BinaryHttpError("the message is not a request of known length")
     method, scheme, authority, path = (reader.prefixed() for _ in range(4))
-    return BinaryRequest(method, scheme, authority, path, *reader.parts(framing == REQUEST))
+    return BinaryRequest(method, scheme, authority, path, *reader.parts())
 
 
 def decode_response(message: bytes) -> BinaryResponse:
@@ -71,7 +69,7 @@ def decode_response(message: bytes) -> BinaryResponse:
     status = reader.number()
     if not 200 <= status <= 599:
         raise BinaryHttpError("the status must be that of a final response")
-    return BinaryResponse(status, *reader.parts(True))
+    return BinaryResponse(status, *reader.parts())
 
 
 def varint(number: int) -> bytes:
@@ -97,10 +95,10 @@ def _parts(headers: Fields, content: bytes) -> bytes:
 
 class _MessageReader:
     def __init__(self, message: bytes) -> None:
-        self._message, self._at, self._end, self._pieces = message, 0, len(message), 0
+        self._message, self._at = message, 0
 
     def number(self) -> int:
-        if self._at >= self._end:
+        if self._at >= len(self._message):
             raise BinaryHttpError(TRUNCATED)
         size = 1 << (self._message[self._at] >> 6)
         return int.from_bytes(self._take(size)) & (1 << (8 * size - 2)) - 1
@@ -108,53 +106,30 @@ class _MessageReader:
     def prefixed(self) -> bytes:
         return self._take(self.number())
 
-    def parts(self, known: bool) -> tuple[Fields, bytes]:
-        headers = self.fields(known)
-        known_content = known and self._at < self._end
-        content = self.prefixed() if known_content else b"".join(self._until_empty())
-        self.fields(known)
+    def parts(self) -> tuple[Fields, bytes]:
+        headers, content, _ = self._fields(), self._part(), self._fields()
         if self._message[self._at :].strip(b"\0"):
             raise BinaryHttpError("padding must be zero")
         return headers, content
 
-    def fields(self, known: bool) -> Fields:
-        found = list[tuple[bytes, bytes]]()
-        if known:
-            if self._at < self._end:
-                size = self.number()
-                if size > self._end - self._at:
-                    raise BinaryHttpError(TRUNCATED)
-                whole, self._end = self._end, self._at + size
-                while self._at < self._end:
-                    found.append(self._field(self.prefixed()))
-                self._end = whole
-        else:
-            found.extend(self._field(name) for name in self._until_empty())
+    def _part(self) -> bytes:
+        return self.prefixed() if self._at < len(self._message) else b""
+
+    def _fields(self) -> Fields:
+        section, found = _MessageReader(self._part()), list[tuple[bytes, bytes]]()
+        if len(section._message) > MAX_FIELD_BYTES:
+            raise BinaryHttpError(f"the fields may have at most {MAX_FIELD_BYTES} bytes")
+        while section._at < len(section._message):
+            name, value = section.prefixed(), section.prefixed()
+            if not _is_name(name):
+                raise BinaryHttpError("a field's name must be a token in lower case")
+            if not _is_value(value):
+                raise BinaryHttpError("a field's value must have no control character, and no blank at its ends")
+            found.append((name, value))
         return tuple(found)
-
-    def _field(self, name: bytes) -> tuple[bytes, bytes]:
-        value = self.prefixed()
-        self._count()
-        if not _is_name(name):
-            raise BinaryHttpError("a field's name must be a token in lower case")
-        if not _is_value(value):
-            raise BinaryHttpError("a field's value must have no control character, and no blank at its ends")
-        return name, value
-
-    def _until_empty(self) -> Iterator[bytes]:
-        if self._at == self._end:
-            return
-        while part := self.prefixed():
-            self._count()
-            yield part
-
-    def _count(self) -> None:
-        self._pieces += 1
-        if self._pieces > MAX_PIECES:
-            raise BinaryHttpError(f"a message may have at most {MAX_PIECES} fields and chunks")
 
     def _take(self, size: int) -> bytes:
         first, self._at = self._at, self._at + size
-        if self._at > self._end:
+        if self._at > len(self._message):
             raise BinaryHttpError(TRUNCATED)
         return self._message[first : self._at]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldpstream.device.relay.binary_http import (
-    MAX_PIECES,
+    MAX_FIELD_BYTES,
     BinaryHttpError,
     BinaryRequest,
     BinaryResponse,
@@ -21,11 +21,6 @@ KNOWN = bytes.fromhex(
     "33204f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e677561"
     "676506656e2c206d690000"
 )
-OPEN = bytes.fromhex(
-    "0203474554056874747073000a2f68656c6c6f2e7478740a757365722d6167656e74346375726c2f372e31362e33206c69626375726c2f372e31362e3320"
-    "4f70656e53534c2f302e392e376c207a6c69622f312e322e3304686f73740f7777772e6578616d706c652e636f6d0f6163636570742d6c616e6775616765"
-    "06656e2c206d6900000000000000000000000000"
-)
 TRAILER = bytes.fromhex("0140c8001d5468697320636f6e74656e7420636f6e7461696e732043524c462e0d0a0d07747261696c65720474657874")
 HELLO = BinaryRequest(
     b"GET", b"https", b"", b"/hello.txt",
@@ -37,20 +32,19 @@ HELLO = BinaryRequest(
 
 
 def test_the_examples_of_the_rfc() -> None:
-    assert decode_request(KNOWN) == decode_request(OPEN) == HELLO
+    assert decode_request(KNOWN) == HELLO
     assert encode_request(HELLO) == KNOWN
     assert decode_response(TRAILER) == BinaryResponse(200, (), b"This content contains CRLF.\r\n")
     assert decode_response(bytes.fromhex("0140c8")) == BinaryResponse(200)
     assert decode_request(b"\x40\x00" + KNOWN[1:]) == HELLO  # a number may be longer than necessary
 
 
-@pytest.mark.parametrize(("whole", "most"), [(KNOWN, 2), (OPEN, 12)])
-def test_only_empty_parts_may_be_cut_off(whole: bytes, most: int) -> None:
-    for cut in range(1, most + 1):
-        assert decode_request(whole[:-cut]) == HELLO
-    for cut in range(most + 1, len(whole) + 1):
-        kept = whole[: len(whole) - cut]
-        if not kept.endswith(b"/hello.txt"):  # there, all parts after the path are cut off
+def test_only_empty_parts_may_be_cut_off() -> None:
+    for cut in range(1, len(KNOWN) + 1):
+        kept = KNOWN[:-cut]
+        if cut <= 2:
+            assert decode_request(kept) == HELLO
+        elif not kept.endswith(b"/hello.txt"):  # there, all parts after the path are cut off
             with pytest.raises(BinaryHttpError, match="too early"):
                 decode_request(kept)
 
@@ -64,7 +58,7 @@ def raw(fields: bytes = b"", rest: bytes = b"\0\0", path: bytes = b"/x") -> byte
     [
         (b"", "too early"),
         (b"\x01" + KNOWN[1:], "not a request"),
-        (b"\x05", "not a request"),
+        (b"\x02" + KNOWN[1:], "not a request"),  # of indeterminate length
         (raw(b"\x07:method\x01x"), "token in lower case"),
         (raw(b"\x06Accept\x01x"), "token in lower case"),
         (raw(b"\0\x01x"), "token in lower case"),
@@ -75,8 +69,7 @@ def raw(fields: bytes = b"", rest: bytes = b"\0\0", path: bytes = b"/x") -> byte
         (raw(b"\x01x\x09a"), "too early"),  # the value reaches beyond its section
         (raw(rest=b"\0\0\1"), "padding"),
         (raw(rest=b"\xff" * 8), "too early"),
-        (raw(b"\x01a\x01b" * (MAX_PIECES + 1)), "at most"),
-        (b"\x02\x03GET\x05https\0\x02/x\0" + b"\x01c" * (MAX_PIECES + 1) + b"\0", "at most"),
+        (raw(b"\x01a\x01b" * (MAX_FIELD_BYTES // 4 + 1)), "at most"),
     ],
 )
 def test_a_message_that_breaks_the_format_is_refused(message: bytes, said: str) -> None:
@@ -90,9 +83,9 @@ def test_a_response_needs_a_final_status(message: str) -> None:
         decode_response(bytes.fromhex(message))
 
 
-def test_content_may_come_in_chunks_and_a_trailer_is_dropped() -> None:
-    message = b"\x02\x04POST\x05https\x01h\x02/x\x01a\x01b\0" + b"\x02ab\x01c\0" + b"\x01t\x01u\0" + bytes(5)
-    assert decode_request(message) == BinaryRequest(b"POST", b"https", b"h", b"/x", ((b"a", b"b"),), b"abc")
+def test_a_trailer_is_dropped() -> None:
+    message = raw(b"\x01a\x01b", b"\x03abc" + b"\x04\x01t\x01u" + bytes(5))
+    assert decode_request(message) == BinaryRequest(b"GET", b"https", b"", b"/x", ((b"a", b"b"),), b"abc")
 
 
 NAMES = st.from_regex(rb"[a-z][a-z0-9-]{0,80}", fullmatch=True)
