@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lab.audit.events import events
 from ldpstream.mechanisms import CountTable, Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 
@@ -30,7 +31,7 @@ def drawn_counts(m: Mechanism, people: IntArray, rng: np.random.Generator, steps
         kept = rng.binomial(ones, p - q)
         return np.asarray(kept + rng.multinomial(reports - kept.sum(), np.full(m.k, 1 / m.k)))
 
-    if m.claims.independent_bits:
+    if events(m).independent_bits:
         draw = bits
     elif m.table_shape == (m.k,) and m.supported == (1, 1) and m.choices is None:
         draw = symbols

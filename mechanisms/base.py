@@ -49,9 +49,6 @@ class Mechanism(ABC):
     `Claims._guess_any_values`,           from the evidence               loose                       guesses
     `Claims._guess_memos`
     `Claims.blanket`, `memo_blanket`      None: no gain from shuffling    loose                       shuffled reports
-    `Claims.equal_chances`, `functions`,  None, or no part                loose: faulty devices pass  the conformance check
-    `pair_chances`, `uniform_parts`,
-    `outcomes`
     ====================================  ==============================  ==========================  ======================
 
     Attributes:

@@ -9,6 +9,7 @@ import numpy as np
 from devices.conformance.binomial import VALUE_GROUPS, BinomialCounts, by_probability, counts, uniform, uniform_given
 from devices.conformance.rows import pairs
 from devices.conformance.rules import CheckedCalls, Rows
+from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.surveys import Attribute, Survey
@@ -87,7 +88,7 @@ def _attributes_together(survey: Survey, rows: dict[tuple[int, int], Rows]) -> l
         i, j = firsts[first], firsts[second]
         left, right = joined(one.devices[i], two.devices[j])
         i, j = i[left], j[right]
-        both = m1.claims.supports(one.rows[i], one.values[i]) & m2.claims.supports(two.rows[j], two.values[j])
+        both = events(m1).supports(one.rows[i], one.values[i]) & events(m2).supports(two.rows[j], two.values[j])
         d = m1.fakes
         (own1, fake1), (own2, fake2) = (_own_and_fake(m.device, held) for m, held in ((m1, one.values[i]), (m2, two.values[j])))
         expected = (own1 * fake2 + fake1 * own2 + (d - 2) * fake1 * fake2) / d if d > 1 else own1 * own2
@@ -112,8 +113,8 @@ def _grouped(attribute: Attribute, values: IntArray) -> tuple[IntArray, int]:
 
 
 def _own_and_fake(m: Mechanism, values: IntArray) -> tuple[FloatArray, FloatArray]:
-    own = m.claims.own_chances(values)
-    return own, own if m.choices is not None else m.claims.support_chances()[1][values]  # sets have no fake data
+    own = events(m).own_chances(values)
+    return own, own if m.choices is not None else events(m).support_chances()[1][values]  # sets have no fake data
 
 
 def joined(left: IntArray, right: IntArray) -> tuple[IntArray, IntArray]:

@@ -9,8 +9,8 @@ import numpy as np
 from devices.conformance.binomial import BinomialCounts, by_probability, counts
 from devices.conformance.rows import memo_numbers, own_chances, pairs, take
 from devices.conformance.rules import Rows
+from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism
-from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
 TWO_VALUES = "first reports of two values"
 ONE_KEY = "first reports of two values with one memo key"
@@ -29,8 +29,8 @@ def memo_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]
     one, two = take(first, left), take(first, right)
     keys = memo_numbers(m, first)
     same = keys[left] == keys[right]
-    yes = m.claims.supports(one.rows, one.values) & m.claims.supports(two.rows, two.values)
-    apart, together = own_chances(m, one.values) * own_chances(m, two.values), _of_one_memo(m, one.values)
+    yes = events(m).supports(one.rows, one.values) & events(m).supports(two.rows, two.values)
+    apart, together = own_chances(m, one.values) * own_chances(m, two.values), events(m).own_chances(one.values, 2)
     both = "both support their values"
     found = [
         by_probability(place, f"{TWO_VALUES}: {both}", yes[~same], apart[~same], together[~same]),
@@ -38,10 +38,6 @@ def memo_counts(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]
     ]
     by_values = m.pure and m.choices is None and m.n_enrolments == 1 and m.k > 2
     return found + _other_values(place, m, one, two) if by_values else found
-
-
-def _of_one_memo(m: Mechanism, values: IntArray) -> FloatArray:
-    return m.claims.own_chances(values, 2) if m.choices is not None else np.asarray(m.claims.support_chances(2)[0][values])
 
 
 def _other_values(place: str, m: Mechanism, one: Rows, two: Rows) -> list[BinomialCounts]:
@@ -56,12 +52,12 @@ def _other_values(place: str, m: Mechanism, one: Rows, two: Rows) -> list[Binomi
         ("the second value", two.values, m.p * m.q),
         ("a third value", third, m.q**2),
     ):
-        yes = m.claims.supports(one.rows, values) & m.claims.supports(two.rows, values)
+        yes = events(m).supports(one.rows, values) & events(m).supports(two.rows, values)
         found.append(counts(place, f"{TWO_VALUES}: both support {which}", yes.sum(), n, chance))
-    if m.claims.independent_bits:
+    if events(m).independent_bits:
         set_in_both = int(np.bitwise_count(one.rows & two.rows).sum(dtype=np.int64))
         own = sum(
-            int((m.claims.supports(one.rows, v) & m.claims.supports(two.rows, v)).sum()) for v in (one.values, two.values)
+            int((events(m).supports(one.rows, v) & events(m).supports(two.rows, v)).sum()) for v in (one.values, two.values)
         )
         found.append(counts(place, f"{TWO_VALUES}: other bits set in both", set_in_both - own, n * (m.k - 2), m.q**2))
     return found

@@ -6,6 +6,7 @@ import numpy as np
 
 from devices.conformance.rules import Rows
 from lab.audit.audit import Supports, attack
+from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 
@@ -79,6 +80,6 @@ def _supports(m: Mechanism, reports: Rows, t: int) -> dict[int, Supports]:
         for i in range(t):
             rows = reports.rows[order[mine + i]]
             for column, other in enumerate(chosen):
-                total[:, column] += m.claims.supports(rows, np.full(mine.size, other))
+                total[:, column] += events(m).supports(rows, np.full(mine.size, other))
         counts[place] = total
     return counts

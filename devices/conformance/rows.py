@@ -15,6 +15,7 @@ import numpy as np
 from devices.conformance.binomial import CELLS, BinomialCounts, by_probability, counts, uniform, uniform_given
 from devices.conformance.rules import Rows
 from devices.conformance.sets import pairs_of_sets, reports_of_sets
+from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 
@@ -56,7 +57,7 @@ def _independent(m: Mechanism, reports: Rows) -> Rows:
 
 def memo_numbers(m: Mechanism, reports: Rows) -> IntArray:
     """(n,) a number for each report, equal for reports of one device and memo key."""
-    hashed = m.claims.functions(reports.rows)
+    hashed = events(m).functions(reports.rows)
     enrolment = np.zeros(reports.values.size, np.int64) if hashed is None else hashed[0]
     return reports.devices * 2**31 + m.memo_keys(reports.values, enrolment)
 
@@ -71,18 +72,18 @@ def _mixed(m: Mechanism, chances: tuple[FloatArray, FloatArray]) -> FloatArray:
 
 def held_chances(m: Mechanism) -> FloatArray:
     """(k,) the probability for each value that a report of a device with this value supports it."""
-    return _mixed(m, m.device.claims.support_chances())
+    return _mixed(m, events(m).support_chances())
 
 
 def own_chances(m: Mechanism, values: IntArray) -> FloatArray:
     """(n,) the probability for each device with these values that a report supports its value."""
-    return m.claims.own_chances(values) if m.choices is not None else held_chances(m)[values]
+    return events(m).own_chances(values) if m.choices is not None else held_chances(m)[values]
 
 
 def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
-    yes, expected = m.claims.supports(fresh.rows, fresh.values), held_chances(m)
+    yes, expected = events(m).supports(fresh.rows, fresh.values), held_chances(m)
     by_value, hits = (np.bincount(v, minlength=m.k) for v in (fresh.values, fresh.values[yes]))
-    weaker = expected - m.device.claims.contrast / m.fakes / SIGNAL_SHARE
+    weaker = expected - events(m).contrast / m.fakes / SIGNAL_SHARE
     return [
         by_probability(place, HELD, yes, expected[fresh.values], weaker[fresh.values]),
         counts(place, "the same, for each value", hits, by_value, expected),
@@ -92,7 +93,7 @@ def _held_value(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     if not m.pure:
         return []
-    own = fresh.values[m.claims.supports(fresh.rows, fresh.values)]
+    own = fresh.values[events(m).supports(fresh.rows, fresh.values)]
     support = m.device.support(m.device.tabulate(fresh.rows)) - np.bincount(own, minlength=m.k)
     trials = fresh.values.size - np.bincount(fresh.values, minlength=m.k)
     found = [counts(place, "reports that support another value, for each value", support, trials, m.q)]
@@ -100,7 +101,7 @@ def _other_values(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]
         found.append(
             counts(place, "reports that support another value, for each pair of values", *_pairs_of_values(m, fresh), m.q)
         )
-    if m.claims.independent_bits and m.fakes == 1:
+    if events(m).independent_bits and m.fakes == 1:
         found.append(counts(place, "bits of other values that are set", support.sum(), trials.sum(), m.q))
     return found
 
@@ -112,8 +113,8 @@ def _pairs_of_values(m: Mechanism, fresh: Rows) -> tuple[IntArray, IntArray]:
 
 
 def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
-    found = [uniform(place, *part) for part in m.claims.uniform_parts(fresh.rows, fresh.values)]
-    columns = m.claims.outcomes(fresh.rows)
+    found = [uniform(place, *part) for part in events(m).uniform_parts(fresh.rows, fresh.values)]
+    columns = events(m).outcomes(fresh.rows)
     if columns is not None and m.k * m.table_shape[0] <= CELLS:
         channel = m.channel()
         seen = np.bincount(fresh.values * channel.shape[1] + columns, minlength=channel.size).reshape(channel.shape)
@@ -124,7 +125,7 @@ def _outcomes(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 def _functions(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
     kept = m.n_enrolments > 1
     chosen = one_of_each(reports) if kept else reports
-    hashed = m.claims.functions(chosen.rows)
+    hashed = events(m).functions(chosen.rows)
     if hashed is None:
         return []
     numbers, n = hashed
@@ -139,7 +140,7 @@ def _functions(place: str, m: Mechanism, reports: Rows) -> list[BinomialCounts]:
 
 def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
     k, d = m.k, m.fakes
-    if (chances := m.device.claims.pair_chances()) is None:
+    if (chances := events(m).pair_chances()) is None:
         return []
     with_value, without = chances
 
@@ -148,14 +149,14 @@ def _bit_pairs(place: str, m: Mechanism, fresh: Rows) -> list[BinomialCounts]:
 
     place_in_row = np.arange(fresh.values.size)
     other = (fresh.values + 1 + place_in_row % (k - 1)) % k
-    own = m.claims.supports(fresh.rows, fresh.values)
-    both = own & m.claims.supports(fresh.rows, other)
+    own = events(m).supports(fresh.rows, fresh.values)
+    both = own & events(m).supports(fresh.rows, other)
     found = [counts(place, "the device's bit and another bit both set", both.sum(), both.size, mixed(with_value))]
     for distance in DISTANCES:
         if distance + 1 < k:
             first = 1 + place_in_row % (k - 1 - distance)
             one, two = ((fresh.values + offset) % k for offset in (first, first + distance))
-            both = m.claims.supports(fresh.rows, one) & m.claims.supports(fresh.rows, two)
+            both = events(m).supports(fresh.rows, one) & events(m).supports(fresh.rows, two)
             check = f"two other bits at distance {distance} both set"
             found.append(counts(place, check, both.sum(), both.size, mixed(without)))
     return found
@@ -194,14 +195,14 @@ def _two_reports(place: str, which: str, m: Mechanism, first: Rows, second: Rows
     if m.choices is not None:
         return pairs_of_sets(place, which, m, first.values, first, second)
     device, n = m.device, first.values.size
-    both = m.claims.supports(first.rows, first.values) & m.claims.supports(second.rows, first.values)
+    both = events(m).supports(first.rows, first.values) & events(m).supports(second.rows, first.values)
     encoded = (1 + (m.fakes - 1) / m.k) / m.fakes  # probability that the device encoded the value
     rival = np.full(n, encoded * device.p**2 + (1 - encoded) * device.q**2) if m.memoized else None
-    expected = _mixed(m, device.claims.support_chances(2))[first.values]
+    expected = _mixed(m, events(m).support_chances(2))[first.values]
     found = [by_probability(place, f"{which}: both support the value", both, expected, rival)]
     if m.pure:
         found += _other_pairs(place, which, m, first, second)
-    if (equal := device.claims.equal_chances()) is not None:
+    if (equal := events(m).equal_chances()) is not None:
         same = first.rows == second.rows
         same = same.all(axis=tuple(range(1, same.ndim)))
         kept, fresh = equal
@@ -216,13 +217,13 @@ def _other_pairs(place: str, which: str, m: Mechanism, first: Rows, second: Rows
     k, n = m.k, first.values.size
     encoded = (1 - 1 / m.fakes) / k
     others = (first.values + 1 + np.arange(n) % (k - 1)) % k
-    yes = m.claims.supports(first.rows, others) & m.claims.supports(second.rows, others)
+    yes = events(m).supports(first.rows, others) & events(m).supports(second.rows, others)
     expected, fresh = (encoded * one + (1 - encoded) * other for one, other in ((both, neither), (p**2, q**2)))
     rival = fresh if m.memoized else None
     found = [counts(place, f"{which}: both support another value", yes.sum(), n, expected, rival)]
-    if m.claims.independent_bits and m.fakes == 1:
+    if events(m).independent_bits and m.fakes == 1:
         set_in_both = int(np.bitwise_count(first.rows & second.rows).sum(dtype=np.int64))
-        own = int((m.claims.supports(first.rows, first.values) & m.claims.supports(second.rows, first.values)).sum())
+        own = int((events(m).supports(first.rows, first.values) & events(m).supports(second.rows, first.values)).sum())
         check = f"{which}: other bits set in both"
         found.append(counts(place, check, set_in_both - own, n * (k - 1), neither, q**2 if m.memoized else None))
     return found

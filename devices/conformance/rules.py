@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from devices.conformance.calls import Call
+from lab.audit.events import events
 from ldpstream.mechanisms import Reports
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.wording import plural
@@ -158,7 +159,7 @@ class _Rules:
             self.faults.add("a device must keep its level of an attribute", call.place)
             return
         asked.level = level
-        hashed = m.claims.functions(np.frombuffer(payload, m.report_dtype)) if m.n_enrolments > 1 else None
+        hashed = events(m).functions(np.frombuffer(payload, m.report_dtype)) if m.n_enrolments > 1 else None
         if hashed is not None:
             function = int(hashed[0][0])
             if asked.function not in (None, function):

@@ -10,6 +10,7 @@ from devices.conformance.binomial import BinomialCounts, by_probability, counts
 from devices.conformance.choices import joined
 from devices.conformance.rows import one_of_each, own_chances, take
 from devices.conformance.rules import CheckedCalls
+from lab.audit.events import events
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.surveys import Survey
 
@@ -26,13 +27,13 @@ def run_counts(survey: Survey, observed: CheckedCalls) -> list[BinomialCounts]:
     for (a, level), reports in sorted(observed.rows.items()):
         place = f"{survey.attributes[a].name}, {survey.attributes[a].levels[level].name}"
         m, first = survey.mechanisms[a][level], one_of_each(reports)
-        if m.n_enrolments > 1 and (hashed := m.claims.functions(first.rows)) is not None:
+        if m.n_enrolments > 1 and (hashed := events(m).functions(first.rows)) is not None:
             chosen = np.column_stack([first.devices, hashed[0]])
             found.append(_equal(place, "two runs with one hash function", chosen, hashed[1], observed.twins))
         left, right = _twins(first.devices, observed.twins)
         same = first.values[left] == first.values[right]
         one, two = take(first, left[same]), take(first, right[same])
-        both = m.claims.supports(one.rows, one.values) & m.claims.supports(two.rows, two.values)
+        both = events(m).supports(one.rows, one.values) & events(m).supports(two.rows, two.values)
         chance = own_chances(m, one.values)
         found.append(by_probability(place, TWO_RUNS, both, chance**2, chance))
     return found

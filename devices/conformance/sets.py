@@ -7,6 +7,7 @@ import numpy as np
 
 from devices.conformance.binomial import BinomialCounts, by_probability, counts
 from devices.conformance.rules import Rows
+from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.mechanisms.sets import members
@@ -26,7 +27,7 @@ def reports_of_sets(place: str, check: str, signal: float, m: Mechanism, fresh: 
     sets = members(fresh.values, m.k - m.choices, m.choices)
     symbols = fresh.rows.astype(np.int64)
     contrast = m.choices * (inside - outside)
-    yes = m.claims.supports(fresh.rows, fresh.values)
+    yes = events(m).supports(fresh.rows, fresh.values)
     expected = np.full(yes.size, m.choices * inside)
     sizes = np.bitwise_count(fresh.values)
     of_size, hits = (np.bincount(x, minlength=m.choices + 1) for x in (sizes, sizes[yes]))
@@ -49,14 +50,14 @@ def of_answers(size: int) -> str:
 
 def pairs_of_sets(place: str, which: str, m: Mechanism, values: IntArray, first: Rows, second: Rows) -> list[BinomialCounts]:
     """Compares two reports of one set by one device: both support the set, and both are equal."""
-    both = m.claims.supports(first.rows, values) & m.claims.supports(second.rows, values)
-    equal = m.claims.equal_chances()
+    both = events(m).supports(first.rows, values) & events(m).supports(second.rows, values)
+    equal = events(m).equal_chances()
     assert equal is not None
     kept, fresh = equal
-    once = m.claims.own_chances(values)
+    once = events(m).own_chances(values)
     rival = once**2 if m.memoized else None
     same = (first.rows == second.rows).sum()
     return [
-        by_probability(place, f"{which}: both support the value", both, m.claims.own_chances(values, 2), rival),
+        by_probability(place, f"{which}: both support the value", both, events(m).own_chances(values, 2), rival),
         counts(place, f"{which}: equal reports", same, values.size, kept, fresh if m.memoized else None),
     ]

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.audit.clopper_pearson import loss_bound
+from lab.audit.events import events
 from lab.audit.finding import Control, Finding, Loss
 from lab.audit.samplers import (
     CodePath,
@@ -131,7 +132,7 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
     firsts: SupportsOfValues = {}
     totals: SupportsOfValues = {}
     memos: SupportsOfValues = {}
-    for value in path.values if m.choices is None else range(len(m.claims.audited())):
+    for value in path.values if m.choices is None else range(len(events(m).audited())):
         observed = path.sample(m, value, path.n, T if m.memoized else 1, rng)
         firsts[value] = supports(m, observed.reports[0])
         totals[value] = _total_supports(m, observed)
@@ -145,8 +146,8 @@ def findings(m: Mechanism, path: CodePath, rng: np.random.Generator, alpha: floa
 
 
 def supports(m: Mechanism, reports: Reports) -> Supports:
-    """(n, inputs), 1 where a report supports an input of `Mechanism.audited`."""
-    return np.stack([m.claims.supports(reports, np.full(len(reports), held)) for held in m.claims.audited()], axis=1).astype(
+    """(n, inputs), 1 where a report supports an input of `Events.audited`."""
+    return np.stack([events(m).supports(reports, np.full(len(reports), held)) for held in events(m).audited()], axis=1).astype(
         np.uint8
     )
 
@@ -164,13 +165,13 @@ def controls(n: int, seed: int, alpha: float) -> list[Control]:
 
     def add(fault: str, m: Mechanism, sample: Sampler, t: int, claimed: float) -> None:
         rng = np.random.default_rng([seed, *CONTROLS_PLACE, len(found)])
-        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(m.claims.audited()))}
+        counts = {value: _total_supports(m, sample(m, value, n, t, rng)) for value in range(len(events(m).audited()))}
         result = attack(counts, t, alpha)
         found.append(Control(fault, m.signature, Finding("broken", "eps_1" if t == 1 else "eps_inf", t, claimed, *result, n)))
 
     for name in registered():
         m = audited_mechanism(name, 1.0)
-        if m.claims.independent_bits:
+        if events(m).independent_bits:
             add("last bit never randomized", m, last_bit_in_clear, 1, m.eps_1)
         if m.choices is None:
             add("p and q of 1.5 ε", m, reports_of(_louder(m)), 1, m.eps_1)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lab.audit.events import events
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.mechanisms import Mechanism, Reports
 
@@ -25,7 +26,7 @@ class SampledReports:
 
 
 Sampler = Callable[[Mechanism, int, int, int, np.random.Generator], SampledReports]
-"""(mechanism, number of one of `Mechanism.audited`, n, t, rng) -> t reports of each of n devices that hold this input."""
+"""(mechanism, number of one of `Events.audited`, n, t, rng) -> t reports of each of n devices that hold this input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class CodePath:
     Attributes:
         n: number of simulated devices with each value, at least 2.
         values: two or more values, which the attack tries to distinguish. For a mechanism of sets it tries all of
-            `Mechanism.audited` instead.
+            `Events.audited` instead.
     """
 
     name: str
@@ -53,7 +54,7 @@ def code_paths(n: int, k: int) -> tuple[CodePath, ...]:
 
 def vectorised(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Runs the simulations' code."""
-    memos = m.memoize(np.full(n, m.claims.audited()[value]), rng)
+    memos = m.memoize(np.full(n, events(m).audited()[value]), rng)
     return SampledReports([m.report(memos, rng) for _ in range(t)], memos if m.memoized else None)
 
 
@@ -62,7 +63,7 @@ def device(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -
 
     For a one-time mechanism t must be 1.
     """
-    device, random, held = m.randomizer(m.parameters()), SecureRandom(), m.claims.audited()[value]
+    device, random, held = m.randomizer(m.parameters()), SecureRandom(), events(m).audited()[value]
     functions = [device.enroll(random) for _ in range(n)]
     memos = [device.memoize(device.memo_key(held, f), f, random) for f in functions]
     reports = [_rows(m, [device.report(memo, random) for memo in memos]) for _ in range(t)]
@@ -92,7 +93,7 @@ def reports_of(other: Mechanism) -> Sampler:
 
 def fresh_memos(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
     """Draws a new memo for every report."""
-    values, enrolment = np.full(n, m.claims.audited()[value]), m.enroll(n, rng)
+    values, enrolment = np.full(n, events(m).audited()[value]), m.enroll(n, rng)
     return SampledReports([m.report(m.memoize(values, rng, enrolment), rng) for _ in range(t)])
 
 
@@ -101,10 +102,10 @@ def one_member(size: int) -> Sampler:
     dummy."""
 
     def sample(m: Mechanism, value: int, n: int, t: int, rng: np.random.Generator) -> SampledReports:
-        observed, code = vectorised(m, value, n, t, rng), m.claims.audited()[value]
+        observed, code = vectorised(m, value, n, t, rng), events(m).audited()[value]
         if code.bit_count() == size:
             for rows in observed.reports:
-                rows[m.claims.supports(rows, np.full(n, code))] = code.bit_length() - 1 if size else m.k - 1
+                rows[events(m).supports(rows, np.full(n, code))] = code.bit_length() - 1 if size else m.k - 1
         return observed
 
     return sample

@@ -14,6 +14,7 @@ from rich.table import Table
 from scipy.optimize import brentq
 from scipy.special import chdtri, chndtr
 
+from lab.audit.events import events
 from ldpstream.estimators.pairs import (
     Counted,
     PairEstimate,
@@ -168,7 +169,7 @@ def product(m: list[Mechanism], first: IntArray, second: IntArray, rng: np.rando
     weights = []
     for own, values in zip(m, (first, second), strict=True):
         reports = own.report(values, rng)
-        supported = np.array([own.claims.supports(reports, np.full(len(reports), v)) for v in range(own.k)])
+        supported = np.array([events(own).supports(reports, np.full(len(reports), v)) for v in range(own.k)])
         weights.append((supported - own.q) / (own.p - own.q))
     return np.asarray(weights[0] @ weights[1].T / len(first))
 

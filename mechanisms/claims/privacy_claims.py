@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ldpstream.mechanisms import ledger
-from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, integer
-from ldpstream.mechanisms.arrays import np, npt
+from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer
 from ldpstream.mechanisms.claims import evidence
 from ldpstream.mechanisms.claims.evidence import Evidence
 from ldpstream.mechanisms.claims.guessing import Chance
@@ -30,7 +29,7 @@ class ClaimedMechanism(CountedMechanism, Protocol):
 
 
 class Claims(ABC):
-    """The claims about a mechanism's privacy, and its statements for the audit and the conformance check.
+    """The claims about a mechanism's privacy.
 
     `OneTimeClaims` and `LongitudinalClaims` are the claims of the two kinds; `Mechanism.claims_by` names the class.
 
@@ -38,13 +37,8 @@ class Claims(ABC):
         m: the mechanism.
 
     Attributes:
-        independent_bits: true if a report is k bits, which are independent given the value.
-        symmetric: true only if every permutation of the values permutes the reports.
         no_fakes: true if the mechanism has no fake data. With fake data, every chance and every loss is an upper bound.
     """
-
-    independent_bits: bool = False
-    symmetric: bool = False
 
     def __init__(self, m: ClaimedMechanism) -> None:
         self.m, self.no_fakes = m, m.fakes == 1
@@ -207,55 +201,3 @@ class Claims(ABC):
 
     @abstractmethod
     def _guess_any_values(self, t: int) -> Chance: ...
-
-    # ---- for the audit and the conformance check
-
-    @abstractmethod
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i supports values[i]."""
-
-    def audited(self) -> list[int]:
-        """Returns the inputs of the mechanism that the audit tells apart: the values; for sets, some sets."""
-        return list(range(self.m.k))
-
-    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Probabilities that all `reports` reports of one memo support a value, for a mechanism without fake data.
-
-        Returns:
-            (k,) for each value, the probability if the device encoded this value; and (k,) the probability if the device
-            encoded a uniformly drawn value.
-        """
-        a, b, p2, q2 = self.m.rounds()
-        own, other = a * p2**reports + (1 - a) * q2**reports, b * p2**reports + (1 - b) * q2**reports
-        return np.full(self.m.k, own), np.full(self.m.k, other + (own - other) / self.m.k)
-
-    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        return self.support_chances(reports)[0][values]
-
-    @property
-    def contrast(self) -> float:
-        """Pr[a report supports the device's value] minus the smallest Pr[it supports another value], or an upper bound."""
-        return self.m.p - self.m.q
-
-    def pair_chances(self) -> tuple[float, float] | None:
-        """Pr[a report supports the device's value and another value], Pr[it supports two other values]; None if unknown."""
-        return None
-
-    def equal_chances(self) -> tuple[float, float] | None:
-        """Pr[two reports of one memo are equal], Pr[two reports of two memos of one key are equal]; None if unknown."""
-        return None
-
-    def functions(self, reports: Reports) -> tuple[IntArray, int] | None:
-        """(n,) the number of the hash function of each report, and the number of functions; None without hashing."""
-        return None
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        """Parts of reports that are uniform in [0, m) for devices with these values: (name of the part, its numbers, m)."""
-        return self._uniform_parts(reports, values) if self.symmetric or self.no_fakes else []
-
-    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        return []
-
-    def outcomes(self, reports: Reports) -> IntArray | None:
-        """(n,) the column of `Mechanism.channel` of each report; None if the checks need not compare all columns."""
-        return None

@@ -98,18 +98,6 @@ class SymbolRandomizer(Randomizer):
         return symbol_row(self.k, draw_symbol(int.from_bytes(memo, "little"), self.k, self._second, random))
 
 
-def other_symbols(sent: IntArray, encoded: IntArray, n_symbols: int) -> list[tuple[str, IntArray, int]]:
-    """`Claims.uniform_parts` of symbols: all symbols except the encoded one are equally likely."""
-    if n_symbols < 3:
-        return []
-    wrong = sent != encoded
-    sent, encoded = sent[wrong], encoded[wrong]
-    return [
-        ("which other symbol, from 0", sent - (sent > encoded), n_symbols - 1),
-        ("which other symbol, from the encoded one", (sent - encoded) % n_symbols - 1, n_symbols - 1),
-    ]
-
-
 class SymbolReading(Reading):
     def _covariance_factors(self, frequencies: FloatArray, steps: int) -> list[tuple[int, FloatArray]]:
         """Within a step, the covariance of the support counts of u and v is -γ_u γ_v, with γ_v = Pr[a report supports v].
@@ -130,21 +118,9 @@ class SymbolReading(Reading):
 class SymbolsClaims(Claims):
     m: Symbols
 
-    symmetric = True
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
-
     @property
     def blanket(self) -> ledger.Blanket | None:
         return ledger.Blanket(self.m.eps_1, 1 / self.m.k, 0.0)
-
-    def equal_chances(self) -> tuple[float, float]:
-        _, _, p2, q2 = self.m.rounds()
-        return p2**2 + (self.m.k - 1) * q2**2, self.m.p**2 + (self.m.k - 1) * self.m.q**2
-
-    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        return other_symbols(reports.astype(np.int64), values, self.m.k)
 
 
 class Symbols(Mechanism):

@@ -49,7 +49,6 @@ from ldpstream.mechanisms.families.grr import (
     LongitudinalGRR,
     LongitudinalGRRClaims,
     chain,
-    other_symbols,
     probabilities,
     randomize,
     second_round_eps,
@@ -227,19 +226,6 @@ class HashReading(Reading):
 
 class HashingClaims(Claims):
     m: Hashing
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.m.pool.hash(reports["function"].astype(np.int64), values) == reports["symbol"])
-
-    def functions(self, reports: Reports) -> tuple[IntArray, int]:
-        return reports["function"].astype(np.int64), self.m.pool.size
-
-    def equal_chances(self) -> tuple[float, float] | None:
-        return self.m.symbols.claims.equal_chances() if self.m.memoized else None
-
-    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        encoded = self.m.pool.hash(reports["function"].astype(np.int64), values)
-        return other_symbols(reports["symbol"].astype(np.int64), encoded, self.m.g)
 
     @property
     def blanket(self) -> ledger.Blanket:

@@ -14,7 +14,6 @@ We know of no publication of this mechanism. Sources of subset selection: Ye and
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -131,34 +130,24 @@ class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
     def memo_blanket(self) -> ledger.Blanket:
         return self.m.memo.blanket
 
-    @cached_property
-    def _equal(self) -> tuple[float, float]:
-        k, m, w = self.m.k, self.m.memo_size, self.m.omega
-        ways = np.array([float(math.comb(m, j) * math.comb(k - m, w - j)) for j in range(min(m, w) + 1)])
-        apart = self.m.p**2 / math.comb(k - 1, w - 1) + self.m.drawn.not_p**2 / math.comb(k - 1, w)
-        return float((self.m._rounds.overlaps**2 / ways).sum()), apart
-
-    def equal_chances(self) -> tuple[float, float]:
-        return self._equal
-
     @property
     def eps_per_report(self) -> float:
-        return min(self.m.memo_size, self.m.omega) * self.m._rounds.log_theta  # between a disjoint memo and the closest one
+        return min(self.m.memo_size, self.m.omega) * self.m.set_rounds.log_theta  # between a disjoint memo and the closest one
 
     def _swapped(self, t: float) -> Evidence:
         """The evidence of t reports between two memos that differ in one member."""
-        k, m, w, j = self.m.k, self.m.memo_size, self.m.omega, np.arange(self.m._rounds.overlaps.size)
-        favours = float(self.m._rounds.overlaps @ (j * (k - m - w + j))) / (m * (k - m))
-        return Evidence(self.m._rounds.log_theta, favours, t)
+        k, m, w, j = self.m.k, self.m.memo_size, self.m.omega, np.arange(self.m.set_rounds.overlaps.size)
+        favours = float(self.m.set_rounds.overlaps @ (j * (k - m - w + j))) / (m * (k - m))
+        return Evidence(self.m.set_rounds.log_theta, favours, t)
 
     def distance(self, t: float) -> float:
         return self.m.memo.favours * -math.expm1(-self.m.eps_inf) * self._swapped(t).distance
 
     def eps_t(self, t: int) -> float:
-        return ledger.eps_t_subset(integer("t", t, 1, MAX_COUNT), self.m._rounds)
+        return ledger.eps_t_subset(integer("t", t, 1, MAX_COUNT), self.m.set_rounds)
 
     def _eps_sequence(self, t: int) -> ledger.SequenceLoss:
-        return ledger.eps_sequence_subset(t, self.m._rounds)
+        return ledger.eps_sequence_subset(t, self.m.set_rounds)
 
     def _guess(self, t: float) -> Chance:
         """The best guess names a member of the memo. If this succeeds with probability s, as for a uniform memo, the guess is
@@ -230,10 +219,10 @@ class LongitudinalSubset(Subsets, Longitudinal):
         wrong += f"memo_size={self.memo_size} and omega={w}, got {self.eps_1!r}"
         if self.eps_1 >= limit:
             raise ValueError(wrong)
-        self._rounds = SubsetRounds.calibrated(self.k, self.memo_size, w, self.eps_inf, self.eps_1)
-        if self._rounds.log_theta > MOST_LOG_ODDS:
+        self.set_rounds = SubsetRounds.calibrated(self.k, self.memo_size, w, self.eps_inf, self.eps_1)
+        if self.set_rounds.log_theta > MOST_LOG_ODDS:
             raise ValueError(f"{wrong}, which is too near the limit: the odds of a device must be at most e^{MOST_LOG_ODDS}")
-        self.odds = Odds.of(math.expm1(self._rounds.log_theta))
+        self.odds = Odds.of(math.expm1(self.set_rounds.log_theta))
         bits = self.k + min(self.memo_size, w) * 4 * len(self.odds.numerator)
         if bits > MOST_BITS:
             raise ValueError(
@@ -243,7 +232,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
         self.memo = RandomSubset(self.k, self.memo_size, self.eps_inf)
         self._set_report(RandomSubset(self.k, w, self.eps_1))
         self.n_keys = self.max_memos = self.k
-        overlap = self._rounds.mean_overlap
+        overlap = self.set_rounds.mean_overlap
         self.p1, self.q1 = self.memo.p, self.memo.q
         self.p2, self.q2 = overlap / self.memo_size, (w - overlap) / (self.k - self.memo_size)
         self.signature = (
@@ -262,7 +251,7 @@ class LongitudinalSubset(Subsets, Longitudinal):
     def report(self, memos: npt.ArrayLike, rng: np.random.Generator) -> Reports:
         from ldpstream.mechanisms.kernels.random_kernels import settle
 
-        memo, sums = np.ascontiguousarray(self._as_memos(memos)), np.cumsum(self._rounds.overlaps)
+        memo, sums = np.ascontiguousarray(self._as_memos(memos)), np.cumsum(self.set_rounds.overlaps)
         overlaps = np.searchsorted(sums[:-1], rng.random(len(memo)), side="right")
         rows = changed_rows(memo, self.p2, self.q2, self.k, rng)
         settle(rows, memo, overlaps, self.omega, self.k, rng.integers(0, 2**64, 4, np.uint64))

@@ -110,26 +110,6 @@ class SetClaims(SymbolsClaims):
     def guessed(self) -> int:
         return 2
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        found, places = np.unique(values, return_inverse=True)
-        return np.asarray(members(found, self.m._n, self.m.choices)[places, reports.astype(np.int64)])
-
-    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        return np.full(len(values), (self.m.choices * self.m.symbol_chances()[0]) ** reports)
-
-    def equal_chances(self) -> tuple[float, float]:
-        inside, outside = self.m.symbol_chances()
-        fresh = self.m.choices * inside**2 + self.m._n * outside**2
-        return fresh, fresh
-
-    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        return []
-
-    def audited(self) -> list[int]:
-        """The sets of the first 0, 1, … m values, and the set of the last m values."""
-        first = [(1 << size) - 1 for size in range(self.m.choices + 1)]
-        return [*first, first[-1] << self.m._n - self.m.choices]
-
     @property
     def blanket(self) -> None:
         return None
@@ -344,14 +324,6 @@ class LongitudinalPaddedSamplingClaims(SetClaims, LongitudinalGRRClaims):
         least = np.logaddexp(0.0, gain + np.log(h)) / h
         bounds = phi(t - h + 1) + (h - 1) * phi(1) - t * least
         return SequenceLoss(min(float(bounds.max()), t * e2), exact=t == 1)
-
-    def own_chances(self, values: IntArray, reports: int = 1) -> FloatArray:
-        of_set = self.m.choices * self.m.member
-        if_inside, if_outside = self.m.p2 + (self.m.choices - 1) * self.m.q2, self.m.choices * self.m.q2
-        return np.full(len(values), of_set * if_inside**reports + (1 - of_set) * if_outside**reports)
-
-    def equal_chances(self) -> tuple[float, float]:
-        return self.m.p2**2 + (self.m.k - 1) * self.m.q2**2, super().equal_chances()[1]
 
 
 class LongitudinalPaddedSampling(SetMechanism, LongitudinalGRR):

@@ -131,38 +131,6 @@ class WaveReading(ChannelReading):
 class SquareWaveClaims(OneTimeClaims):
     m: SquareWave
 
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        """(n,) true where report i is one of the L cells near value i."""
-        offset = reports.astype(np.int64) - values
-        return np.asarray((offset >= 0) & (offset < self.m.width))
-
-    def support_chances(self, reports: int = 1) -> tuple[FloatArray, FloatArray]:
-        """The diagonal of N and the mean of N over u. N[u, v] is Pr[a report of u is near v], to the power `reports`."""
-        below = np.pad(np.cumsum(self.m.channel(), axis=1), ((0, 0), (1, 0)))
-        near = (below[:, self.m.width : self.m.width + self.m.k] - below[:, : self.m.k]) ** reports
-        return near.diagonal(), near.mean(axis=0)
-
-    @property
-    def contrast(self) -> float:
-        return self.m.keep - self.m.width * self.m.far
-
-    def equal_chances(self) -> tuple[float, float]:
-        equal = self.m.width * self.m.near**2 + (self.m.k - 1) * self.m.far**2
-        return equal, equal
-
-    def _uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        cells, near = reports.astype(np.int64), self.supports(reports, values)
-        other, held = cells[~near], values[~near]
-        other -= self.m.width * (other >= held)
-        return [
-            ("which cell near the value", (cells - values)[near], self.m.width),
-            ("which other cell, from 0", other, self.m.k - 1),
-            ("which other cell, from the value", (other - held) % (self.m.k - 1), self.m.k - 1),
-        ]
-
-    def outcomes(self, reports: Reports) -> IntArray:
-        return reports.astype(np.int64)
-
     @property
     def blanket(self) -> Blanket:
         return Blanket(self.m.eps_1, self.m.width / self.m.cells, max(0, self.m.width - self.m.k + 1) / self.m.cells)

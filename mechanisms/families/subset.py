@@ -19,9 +19,10 @@ from typing import Any
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, epsilon, integer, user_values
 from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.claims.guessing import Chance
+from ldpstream.mechanisms.claims.privacy_claims import Claims
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import BitArray, Coin, Coins, DeviceRandom, OneTimeRandomizer, Parameters, bits_row, coin
-from ldpstream.mechanisms.families.unary import Bits, BitsClaims
+from ldpstream.mechanisms.families.unary import Bits
 from ldpstream.mechanisms.kernels.bits import bernoulli_rows, padding_mask, row_ones, set_bits
 from ldpstream.mechanisms.kinds import OneTime, OneTimeClaims
 from ldpstream.mechanisms.ledger import Blanket
@@ -143,11 +144,8 @@ class SubsetRandomizer(OneTimeRandomizer):
         return bits_row(draw_subset(value, self.k, self._omega, self._second["with_value"], random))
 
 
-class SubsetsClaims(BitsClaims):
+class SubsetsClaims(Claims):
     m: Subsets
-
-    def pair_chances(self) -> tuple[float, float]:
-        return self.m.drawn.pair_chances()
 
     @property
     def blanket(self) -> Blanket:

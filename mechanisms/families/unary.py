@@ -153,18 +153,9 @@ class BitRandomizer(Randomizer):
         return bits_row(draw_bits(row_bits(self.k, memo), self._second, random))
 
 
-class BitsClaims(Claims):
-    m: Bits
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        byte = reports[np.arange(len(reports)), values >> 3]
-        return np.asarray((byte >> (values & 7).astype(np.uint8)) & 1 == 1)
-
-
 class Bits(Mechanism):
     """Common base of unary encodings and subset selection: a report has k bits, and the table has one count for each bit."""
 
-    claims_by = BitsClaims
     invalid: Invalid = "padding bits set"
     marks: int | None = None
 
@@ -191,13 +182,8 @@ class BitReading(Reading):
         return {"ones": ones(self.m, self.m.rounds(), table, steps), "total": None}
 
 
-class IndependentBitsClaims(BitsClaims):
+class IndependentBitsClaims(Claims):
     m: _IndependentBits
-
-    independent_bits = True
-
-    def pair_chances(self) -> tuple[float, float]:
-        return self.m.p * self.m.q, self.m.q**2
 
     @property
     def blanket(self) -> ledger.Blanket:

@@ -18,9 +18,10 @@ from lab.audit.__main__ import app
 from lab.audit.audit import EPS, K, Report, attack, audit, audited_mechanism, supports
 from lab.audit.audit_tables import audit_tables, audit_verdict
 from lab.audit.clopper_pearson import loss_bound
+from lab.audit.events import SetEvents, events
 from lab.audit.samplers import CodePath, Sampler, code_paths, one_member, vectorised
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, NUMERIC, ONE_TIME
-from ldpstream.mechanisms.families.padded_sampling import PaddedSampling, SetClaims
+from ldpstream.mechanisms.families.padded_sampling import PaddedSampling
 from ldpstream.mechanisms.registry import registered
 from ldpstream.mechanisms.sets import set_codes
 
@@ -93,12 +94,12 @@ def test_sets_of_one_value_would_not_show_what_whole_sets_show(size: int, monkey
     m, rng = audited_mechanism("PS-GRR", 1.0), np.random.default_rng(4)
 
     def bound(fault: Sampler) -> float:
-        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(m.claims.audited()))}
+        counts = {v: supports(m, fault(m, v, 20_000, 1, rng).reports[0]) for v in range(len(events(m).audited()))}
         return attack(counts, 1, 1e-5)[0]
 
     assert bound(one_member(size)) > m.eps_1
     assert 0.7 < bound(vectorised) <= m.eps_1
-    monkeypatch.setattr(SetClaims, "audited", lambda claims: [1 << v for v in range(claims.m.k - claims.m.choices)])
+    monkeypatch.setattr(SetEvents, "audited", lambda of: [1 << v for v in range(of.m.k - of.m.choices)])
     assert bound(one_member(size)) <= m.eps_1
 
 
@@ -110,9 +111,9 @@ def test_the_audited_sets_have_the_pair_that_is_easiest_to_tell_apart(n: int) ->
     losses = np.abs(np.log(channel[:, None] / channel)).max(axis=2)
     np.testing.assert_allclose(losses[~np.eye(len(codes), dtype=bool)], m.eps_1, rtol=1e-9)
     apart = np.abs(channel[:, None] - channel).sum(axis=2) / 2
-    *_, first, last = m.claims.audited()
+    *_, first, last = events(m).audited()
     assert apart[codes.index(first), codes.index(last)] == pytest.approx(apart.max())
-    assert {code.bit_count() for code in m.claims.audited()} == {0, 1, 2}
+    assert {code.bit_count() for code in events(m).audited()} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("name", ["SUE", "L-OLH"])

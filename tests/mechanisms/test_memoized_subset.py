@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from lab.audit.events import events
 from ldpstream.mechanisms import mechanism
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.subset import RandomSubset
@@ -36,7 +37,7 @@ def test_one_report_is_subset_selection_with_eps_1() -> None:
         assert once == pytest.approx(reference.written(mechanism("SS", 4, eps=1.0)).one_round(m), rel=1e-10), m
         assert once == pytest.approx(m.channel(), rel=1e-10)
         memo, kernel = reference.written(m).rounds(m)
-        assert m.claims.equal_chances() == pytest.approx(((kernel[0] ** 2).sum(), (once[0] ** 2).sum()), rel=1e-9)
+        assert events(m).equal_chances() == pytest.approx(((kernel[0] ** 2).sum(), (once[0] ** 2).sum()), rel=1e-9)
         wrong = memo[:, 0] @ (kernel**1.01 / (kernel**1.01).sum(axis=1, keepdims=True))
         assert np.abs(wrong / m.channel() - 1).max() > 1e-6
 
@@ -59,7 +60,7 @@ def loss_of_all_counts(m: LongitudinalSubset, t: int) -> float:
         left = t * m.omega - of_v - of_u
         others = list(partitions(left, n, t)) if left >= 0 else []
         if others and of_v >= of_u:
-            worst = max(worst, float(loss_of_counts(m._rounds, of_v, of_u, np.array(others, np.int64)).max()))
+            worst = max(worst, float(loss_of_counts(m.set_rounds, of_v, of_u, np.array(others, np.int64)).max()))
     return worst
 
 
@@ -71,7 +72,7 @@ def test_eps_t_is_the_largest_loss_of_all_reports() -> None:
         for t in (1, 2, 3, 4):
             assert m.eps_t(t) == pytest.approx(loss_of_all_counts(m, t), rel=1e-9), (case, t)
             others = np.array([[t] * (m.omega - 1) + [0] * (m.k - 1 - m.omega)], np.int64)
-            beyond += m.eps_t(t) > float(loss_of_counts(m._rounds, t, 0, others)[0]) + 1e-9
+            beyond += m.eps_t(t) > float(loss_of_counts(m.set_rounds, t, 0, others)[0]) + 1e-9
     assert beyond > 100
 
 
@@ -84,7 +85,7 @@ def test_no_two_sequences_lose_more_than_the_bound(k: int, m: int, w: int, eps_i
     built_ = built(k, m, w, eps_inf, eps_1)
     worst, told = sequence_loss(built_, t), built_.eps_sequence(t)
     assert worst <= told.value < 2 * worst
-    assert built_._rounds.memo_other == pytest.approx(built_.q1, rel=1e-12)
+    assert built_.set_rounds.memo_other == pytest.approx(built_.q1, rel=1e-12)
     assert told.value <= t * built_.claims.eps_per_report
     assert built_.eps_sequence(1).value == eps_1
 
@@ -102,7 +103,7 @@ def test_sets_of_one_value_are_l_grr(k: int, eps_inf: float, eps_1: float) -> No
         assert one.guess(t) >= grr.guess(t) * (1 - 1e-9)
     for chance in (1, math.inf):
         assert one.guess(chance) == pytest.approx(grr.guess(chance), rel=1e-12)
-    assert one.claims.equal_chances() == pytest.approx(grr.claims.equal_chances())
+    assert events(one).equal_chances() == pytest.approx(events(grr).equal_chances())
     f = np.full(k, 1 / k)
     found, expected = (m.reading.support_covariance(f, 3).matrix() for m in (one, grr))
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-15)

@@ -1,4 +1,4 @@
-"""A new mechanism needs one module: this file defines two mechanisms, and no other code knows them.
+"""A new mechanism needs one module: this file defines two mechanisms, and no installed code knows them.
 
 Silent response is randomized response that stays silent with a fixed probability, whatever the value. A silent report reveals
 nothing, so the losses are those of randomized response. Hadamard response supports half of the values with each report, and
@@ -24,6 +24,7 @@ from scipy.stats import binom
 from devices.conformance.calls import Call
 from devices.conformance.conformance import check_device
 from lab.audit.audit import K, audit
+from lab.audit.events import EVENTS, Events
 from lab.audit.samplers import code_paths
 from ldpstream.device import Device
 from ldpstream.estimators.diagnostics import fit
@@ -34,14 +35,8 @@ from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
-from ldpstream.mechanisms.families.grr import (
-    LongitudinalGRR,
-    draw_symbol,
-    other_symbols,
-    randomize,
-    unsigned,
-)
-from ldpstream.mechanisms.kinds import LongitudinalClaims, OneTimeClaims
+from ldpstream.mechanisms.families.grr import LongitudinalGRR, draw_symbol, randomize, unsigned
+from ldpstream.mechanisms.kinds import LongitudinalClaims
 from ldpstream.output.ledger_tables import ledger_rows
 from ldpstream.producers.values import MarkovValues
 from ldpstream.promises.promise import promise
@@ -89,21 +84,6 @@ class SilenceReading(Reading):
 
 class SilenceClaims(LongitudinalClaims):
     m: "Silence"
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
-
-    def equal_chances(self) -> tuple[float, float]:
-        _, _, p2, q2 = self.m.rounds()
-        kept, fresh = (p**2 + (self.m.k - 1) * q**2 + SILENT**2 for p, q in ((p2, q2), (self.m.p, self.m.q)))
-        return kept, fresh
-
-    def uniform_parts(self, reports: Reports, values: IntArray) -> list[tuple[str, IntArray, int]]:
-        spoken = reports < self.m.k
-        return other_symbols(reports[spoken].astype(np.int64), values[spoken], self.m.k)
-
-    def outcomes(self, reports: Reports) -> IntArray:
-        return reports.astype(np.int64)
 
     @property
     def eps_per_report(self) -> float:
@@ -206,13 +186,6 @@ class HadamardReading(Reading):
         return steps * (self.m.p - self.m.q) / 2
 
 
-class HadamardResponseClaims(OneTimeClaims):
-    m: "HadamardResponse"
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
-
-
 class HadamardResponse(OneTime):
     """Hadamard response: a report y in [0, K) supports v if y and v + 1 have an even number of common ones; K = 2^⌈log₂(k+1)⌉.
 
@@ -221,8 +194,6 @@ class HadamardResponse(OneTime):
 
     Source: Acharya, Sun and Zhang 2019.
     """
-
-    claims_by = HadamardResponseClaims
 
     names = ("hadamard",)
     name = "hadamard"
@@ -257,6 +228,11 @@ class HadamardResponse(OneTime):
 
     def _log2_outputs(self) -> float:
         return math.log2(self.n_reports)
+
+
+class HadamardEvents(Events):
+    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.bitwise_count((values + 1) & reports) & 1 == 0)
 
 
 class WrittenHadamard(reference.Written):
@@ -302,9 +278,10 @@ mechanism = "{name}"
 def _registered() -> Iterator[None]:
     for family in (Silence, HadamardResponse):
         registry.register(family)
-    reference.WRITTEN["hadamard"] = WrittenHadamard()
+    reference.WRITTEN["hadamard"], EVENTS[HadamardResponse] = WrittenHadamard(), HadamardEvents
     yield
     reference.WRITTEN.pop("hadamard", None)
+    del EVENTS[HadamardResponse]
     del registry.LONGITUDINAL["L-silent"], registry.ONE_TIME["hadamard"]
 
 
@@ -396,8 +373,8 @@ def reports_of(survey: Survey, m: Mechanism, n: int) -> Iterator[Call]:
 @pytest.mark.parametrize("name", NEW)
 def test_the_conformance_check_passes_a_correct_device_and_fails_a_wrong_one(name: str, tmp_path: Path) -> None:
     survey = survey_of(name, tmp_path)
-    assert check_device(survey, reports_of(survey, survey.mechanisms[0][0], 2000)).failures == []
-    assert check_device(survey, reports_of(survey, build(name, 1.5), 2000)).failures
+    assert check_device(survey, reports_of(survey, survey.mechanisms[0][0], 2400)).failures == []
+    assert check_device(survey, reports_of(survey, build(name, 1.5), 2400)).failures
 
 
 # ---- the suites, on the mechanism that keeps most defaults
@@ -464,7 +441,6 @@ def build(name: str, eps_1: float = 1.9) -> Mechanism:
         (kind, whole, name)
         for kind, whole in (
             (OneTime, HadamardResponse),
-            (OneTimeClaims, HadamardResponseClaims),
             (Longitudinal, Silence),
             (LongitudinalClaims, SilenceClaims),
         )

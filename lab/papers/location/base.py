@@ -15,24 +15,14 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from ldpstream.mechanisms.arguments import FloatArray, IntArray, Reports, user_values
+from ldpstream.mechanisms.arguments import FloatArray, Reports, user_values
 from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES
 from ldpstream.mechanisms.channel import ChannelMechanism
-from ldpstream.mechanisms.kinds import OneTimeClaims
 
 MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism that stores its channel
 
 
-class LocationMechanismClaims(OneTimeClaims):
-    m: "LocationMechanism"
-
-    def supports(self, reports: Reports, values: IntArray) -> npt.NDArray[np.bool_]:
-        return np.asarray(reports == values)
-
-
 class LocationMechanism(ChannelMechanism):
-    claims_by = LocationMechanismClaims
-
     def coins(self) -> NoReturn:
         raise self._no_device()
 
