@@ -22,7 +22,7 @@ from ldpstream.commands.arguments import SurveyFile
 from ldpstream.commands.cli import run
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import show_table, tell
+from ldpstream.output.terminal import console, tell
 from ldpstream.services.signals import ends_on_signal
 from ldpstream.surveys import Survey
 from ldpstream.surveys.survey_file import read_survey
@@ -73,7 +73,7 @@ def _check_calls(survey: Survey, path: Path, json: Path | None) -> list[str]:
         progress(f"calls of {path}")
         found = check_device(survey, read_calls(survey, path))
     for table in conformance_tables(found):
-        show_table(table)
+        console.print(table)
     for failure in found.failures:
         tell(failure)
     tell(conformance_verdict(found))

@@ -24,7 +24,7 @@ from lab.terminal import activity
 from ldpstream import load_survey
 from ldpstream.commands.cli import run
 from ldpstream.device import Device
-from ldpstream.output.terminal import show_table, table
+from ldpstream.output.terminal import console, table
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.errors import UserError
 
@@ -189,7 +189,7 @@ def languages_command(
         tests, bounds, failures = sum(one.tests for one in found.tested), len(found.bounds), len(found.failures)
         sizes = (f"{n:,}" for n in (found.calls, found.reports, tests, bounds))
         shown.add_row(name, *sizes, f"{100 * nearest:.0f} %", str(failures), str(len(control.failures)))
-    show_table(shown)
+    console.print(shown)
     if wrong:
         raise typer.Exit(1)
 

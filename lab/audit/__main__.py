@@ -16,7 +16,7 @@ from lab.terminal import activity
 from ldpstream.commands.cli import run
 from ldpstream.mechanisms.registry import registered
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import console, show_table
+from ldpstream.output.terminal import console
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -39,7 +39,7 @@ def audit_command(
     with activity() as progress:
         result = audit(names, code_paths(reports, K), seed, progress, reports // SPACED_SHARE)
     for table in audit_tables(result):
-        show_table(table)
+        console.print(table)
     console.print(audit_verdict(result), highlight=False)
     write_json(json, {**msgspec.to_builtins(result), "passed": result.passed})
     if not result.passed:

@@ -11,7 +11,7 @@ import typer
 from ldpstream.commands.arguments import Missing, missing_words
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, OutputError, writable, write_json, write_output
-from ldpstream.output.terminal import console, show_table, tell
+from ldpstream.output.terminal import console, tell
 
 app = typer.Typer()
 LEAST = 10  # a usual threshold of disclosure control
@@ -39,7 +39,7 @@ def advise_command(
         choices=choices, numbers=numbers,
     )  # fmt: skip
     advice = advise(question)
-    show_table(option_table(advice))
+    console.print(option_table(advice))
     for line in reasons(advice):
         console.print(line, markup=False, highlight=False)
     console.print("\n" + stanza(advice), markup=False, highlight=False, soft_wrap=True)
@@ -86,7 +86,7 @@ def init_command(
         missing=missing_words(missing), tell=tell
     )  # fmt: skip
     write_output(out, found.text)
-    show_table(tables.proposal_table(found))
+    console.print(tables.proposal_table(found))
     for line in notes(found):
         tell(line)
     tell(f"{out}: {plural(len(found.asked), 'attribute')}. A survey is public: read it before you publish it.")

@@ -12,7 +12,7 @@ from ldpstream import surveys
 from ldpstream.commands.arguments import SAMPLES, DataFile, Missing, Seed, Steps, Users, values
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import console, progress_bar, show_table, tell
+from ldpstream.output.terminal import console, progress_bar, tell
 from ldpstream.services.signals import ends_on_signal
 
 if TYPE_CHECKING:  # the estimators load slowly: only commands that need them import them
@@ -90,7 +90,7 @@ def run_demo(survey: "Survey", source: "ValueSource", pipeline: "Demo", json: Pa
     last = max(p.step for p in history)
     for publication, true in zip(history, truths, strict=True):
         if (publication.step, publication.span, publication.cohort) == (last, "window", None):
-            show_table(tables.histogram_table(survey, publication, true))
+            console.print(tables.histogram_table(survey, publication, true))
     for line in tables.cohort_lines(survey, [p for p in history if p.step == last and p.span == "window"]):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     sent = sum(p.reports for p in history if p.span == "step" and p.cohort is None)

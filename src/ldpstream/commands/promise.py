@@ -10,7 +10,7 @@ import typer
 from ldpstream import surveys
 from ldpstream.commands.arguments import SurveyFile
 from ldpstream.output.outputs import JsonFile, writable, write_json, write_output
-from ldpstream.output.terminal import console, fail, show_table, tell, tell_wrapped
+from ldpstream.output.terminal import console, fail, tell, tell_wrapped
 
 if TYPE_CHECKING:
     from ldpstream.surveys import Survey
@@ -87,10 +87,10 @@ def _print_forecast(
         fail(str(error))
     for line in forecast_tables.people_lines(survey, people, rows):
         console.print(line, markup=False, highlight=False)
-    show_table(forecast_tables.forecast_table(survey, rows, wished))
+    console.print(forecast_tables.forecast_table(survey, rows, wished))
     for line in of_check("forecast", {}):
         console.print(line, markup=False, highlight=False)
-    show_table(forecast_tables.second_promise_table(people, hidden))
+    console.print(forecast_tables.second_promise_table(people, hidden))
     for line in conditions(survey, people, colluding, added):
         console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
@@ -115,7 +115,7 @@ def ledger(survey_file: SurveyFile, json: JsonFile = None) -> None:
     survey = surveys.load_survey(survey_file)
     rows = ledger_tables.ledger_rows(survey)
     for table in ledger_tables.ledger_tables(rows):
-        show_table(table)
+        console.print(table)
     bounds, cohort = not all(row["eps_sequence_exact"] for row in rows), survey.cohort
     for line in of_check("ledger", {"bounds": bounds, "cohort": cohort and cohort.name}):
         console.print(line, markup=False, highlight=False)

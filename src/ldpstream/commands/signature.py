@@ -12,7 +12,7 @@ from rich.markup import escape
 from ldpstream.commands.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import fail, say, show_table, table, tell
+from ldpstream.output.terminal import console, fail, say, table, tell
 
 if TYPE_CHECKING:
     from ldpstream.planning.signing import Entry
@@ -76,7 +76,7 @@ def verify_command(
         what = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
         at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         shown.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(what))
-    show_table(shown)
+    console.print(shown)
     valid, states, broken = [line for line, signer in zip(lines, by, strict=True) if signer], {}, {}
     for path in survey_files(folder):
         try:
@@ -110,7 +110,7 @@ def _show_changes(entry: "Entry") -> None:
     earlier = f"{entry.earlier.name} with the fingerprint {entry.earlier.fingerprint.hex()}"
     tell(f"Changes since {earlier}:" if entry.changes else f"No key changed since {earlier}.")
     if entry.changes:
-        show_table(differences_table(entry.changes))
+        console.print(differences_table(entry.changes))
 
 
 def _public(signed_by: list[str]) -> list[bytes]:

@@ -7,7 +7,7 @@ import typer
 
 from ldpstream import surveys
 from ldpstream.output.outputs import JsonFile, write_json
-from ldpstream.output.terminal import show_table, tell
+from ldpstream.output.terminal import console, tell
 
 app = typer.Typer()
 
@@ -25,7 +25,7 @@ def diff_command(
     old, new = surveys.load_survey(old_file), surveys.load_survey(new_file)
     found = differences(old, new)
     if found:
-        show_table(survey_changes.differences_table(found))
+        console.print(survey_changes.differences_table(found))
     chances = survey_changes.chances(old, new)
     devices = survey_changes.devices(old, new, chances)
     histories = survey_changes.histories(old, new)

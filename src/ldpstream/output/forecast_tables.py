@@ -32,7 +32,7 @@ def forecast_table(survey: Survey, rows: list[Forecast], width: float) -> Table:
     names = {"step": "step", "window": plural(survey.window_steps, "step")}
     shown = Table("attribute, level")
     for column in ("share", "of a", "±", f"people for\n± {points(width)}"):
-        shown.add_column(column, justify="right", no_wrap=True)
+        shown.add_column(column, justify="right", overflow="fold")
     for row in rows:
         for i, (span, found) in enumerate(row.spans.items()):
             first = (f"{row.attribute}, {row.level}", points(row.share)) if i == 0 else ("", "")

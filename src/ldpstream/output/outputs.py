@@ -39,9 +39,9 @@ JsonFile = Annotated[
 
 
 def write_json(path: Path | None, document: Any) -> None:
-    """Writes the document as JSON (`write_output`). Bytes of file names that are not UTF-8 become U+FFFD."""
+    """Writes the document as JSON (`write_output`)."""
     if path is not None:
-        write_output(path, msgspec.json.encode(_all_utf8(msgspec.to_builtins(document))) + b"\n")
+        write_output(path, msgspec.json.encode(document) + b"\n")
 
 
 def write_output(path: Path, data: bytes | str) -> None:
@@ -54,11 +54,3 @@ def write_output(path: Path, data: bytes | str) -> None:
         write_file(path, data.encode() if isinstance(data, str) else data)
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _all_utf8(document: Any) -> Any:
-    if isinstance(document, str):
-        return document.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if isinstance(document, dict):
-        return {_all_utf8(key): _all_utf8(value) for key, value in document.items()}
-    return [_all_utf8(value) for value in document] if isinstance(document, list | tuple) else document

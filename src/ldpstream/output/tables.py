@@ -86,7 +86,7 @@ def as_json(survey: Survey, publications: "list[Publication]", truths: "list[Tru
 def proposal_table(found: "Proposal") -> Table:
     shown = Table(title=f"Columns of {plural(found.n_people, 'person', 'people')}", title_justify="left")
     for name in ("column", "missing", "in the survey", "mechanism"):
-        shown.add_column(name, justify="right" if name == "missing" else "left", no_wrap=name == "column")
+        shown.add_column(name, justify="right" if name == "missing" else "left", overflow="fold")
     for asked in found.asked:
         shown.add_row(asked.column.name, f"{asked.column.missing.total():,}", asked.domain.words, asked.mechanism.name)
     for column, dropped in found.dropped:
