@@ -14,13 +14,13 @@ from typing import Literal
 
 import numpy as np
 
+from lab.papers.location.dense import DenseTerm
 from ldpstream.estimators.estimate import Group, groups_of
 from ldpstream.estimators.matrix_inversion import matrix_inversion
 from ldpstream.estimators.maximum.likelihood import em, ibu
 from ldpstream.estimators.post_processing import post_process
 from ldpstream.mechanisms import ChannelMechanism, Mechanism
 from ldpstream.mechanisms.arguments import MIN_EPS, FloatArray, one_of
-from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.families.grr import GRR
 from ldpstream.mechanisms.families.unary import Bits
 

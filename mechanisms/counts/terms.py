@@ -106,39 +106,6 @@ class ChannelTerm(ABC):
         return float(self._counts @ np.log(m)) + self._offset, gradient
 
 
-class DenseTerm(ChannelTerm):
-    """Term of any channel, computed by dense products.
-
-    Args:
-        channel: (k, outputs); row v is Pr[output | v]; each row sums to 1 to within 1e-9.
-        counts: (outputs,) integers, at least 0.
-
-    Raises:
-        ValueError: if the channel is not stochastic, or the counts are not counts of its outputs.
-
-    >>> term = DenseTerm(np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([2, 1]))
-    >>> value, gradient = term(np.array([0.5, 0.5]))
-    >>> round(value, 4), gradient.tolist()
-    (-2.0794, [3.5, 2.5])
-    """
-
-    def __init__(self, channel: FloatArray, counts: npt.NDArray[np.integer]) -> None:
-        if channel.ndim != 2 or not ((channel >= 0).all() and np.allclose(channel.sum(axis=1), 1, rtol=0, atol=1e-9)):
-            raise ValueError(f"channel must be a matrix with rows of probabilities that sum to 1, got shape {channel.shape}")
-        if counts.shape != channel.shape[1:] or counts.dtype.kind not in "iu" or (counts < 0).any():
-            raise ValueError(
-                f"counts must be {channel.shape[1]} integers of at least 0, got {counts.dtype} of shape {counts.shape}"
-            )
-        super().__init__(channel.shape[0], counts)
-        self._channel = channel
-
-    def _forward(self, f: FloatArray) -> FloatArray:
-        return np.asarray(f @ self._channel)
-
-    def _adjoint(self, x: FloatArray) -> FloatArray:
-        return np.asarray(self._channel @ x)
-
-
 class FakeDataTerm:
     """A term under fake data: a device encodes its true value with probability 1/d, else a uniform value.
 

@@ -103,7 +103,7 @@ class WaveReading(ChannelReading):
         return WaveTerm(self.m.k, self.m.width, self.m.far, self.m.eps_1, counts)
 
     @cached_property
-    def _pseudo_inverse(self) -> FloatArray:
+    def own_inverse(self) -> FloatArray:
         """Inverse B by least squares under Σ f = 1. With the shares o of the cells, the waves W (k, m), G = W Wᵀ and
         y = (o - q)/(p-q), the estimate is f = y V,
 
@@ -122,9 +122,9 @@ class WaveReading(ChannelReading):
         return found
 
     def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
-        """See `ChannelReading.inversion_variances`; H = A B is the unit matrix."""
+        """Exact: [ W (Σ_z γ_z B_zv² - f_v) + W² (f_v - f_v²) ] / (n W²) with γ = f A, since A B is the unit matrix."""
         f = frequencies
-        single = (f @ self.m.channel()) @ self._pseudo_inverse**2
+        single = (f @ self.m.channel()) @ self.own_inverse**2
         return np.asarray(np.maximum((single - f) / steps + f - f**2, 0) / n)
 
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.papers.location.dense import DenseTerm
 from lab.papers.location.geometric import GeometricTerm, PlanarGeometric, PlanarTerm, TruncatedGeometric
 from lab.papers.location.shokri import Shokri
 from lab.papers.reports_term import reports_term
 from ldpstream.mechanisms import NAMES, ONE_TIME, Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
-from ldpstream.mechanisms.counts.terms import DenseTerm, FakeDataTerm, SupportTerm, Term
+from ldpstream.mechanisms.counts.terms import FakeDataTerm, SupportTerm, Term
 from ldpstream.mechanisms.families.local_hashing import LocalHashing, LongitudinalHashing
 from ldpstream.mechanisms.families.square_wave import SquareWave, WaveTerm
 from tests.mechanisms.reference import WRITTEN
@@ -134,23 +135,6 @@ def test_extreme_privacy_parameters_stay_finite(eps: float) -> None:
             # far cells of the geometric mechanism underflow: a probability below e^-745 becomes zero
             assert value == -math.inf if "geometric" in m.name and f[4] == 1 and 4 * eps > 745 else math.isfinite(value)
             assert np.isfinite(gradient).all()
-
-
-@pytest.mark.parametrize(
-    ("channel", "counts"),
-    [
-        (np.ones(2), np.ones(2, int)),
-        (np.array([[0.5, 0.6], [0.5, 0.5]]), np.ones(2, int)),
-        (np.array([[1.5, -0.5], [0.5, 0.5]]), np.ones(2, int)),
-        (np.array([[math.nan, 0.5], [0.5, 0.5]]), np.ones(2, int)),
-        (np.eye(2), np.ones(3, int)),
-        (np.eye(2), np.ones(2)),
-        (np.eye(2), np.array([1, -1])),
-    ],
-)
-def test_invalid_channels_and_counts_are_refused(channel: FloatArray, counts: npt.NDArray[np.integer]) -> None:
-    with pytest.raises(ValueError, match=r"^(channel|counts) must be"):
-        DenseTerm(channel, counts)
 
 
 # ---- stored reports of bits

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from lab.papers.free_will_estimators import combine_mechanisms, combine_results
 from lab.papers.location import LOCATION
+from lab.papers.location.dense import DenseReading
 from ldpstream.estimators import matrix_inversion, post_processing
 from ldpstream.estimators.diagnostics import drift, fit, mass_below_zero
 from ldpstream.estimators.estimate import Estimate, Group
 from ldpstream.estimators.maximum.likelihood import ibu, mle
 from ldpstream.mechanisms import NAMES, ONE_TIME, ChannelMechanism, CountTable, Mechanism, mechanism
-from ldpstream.mechanisms.channel import ChannelReading
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(float)
 F = np.array([0.35, 0.25, 0.2, 0.1, 0.07, 0.03])
@@ -70,13 +70,13 @@ def test_estimates_and_errors_match_repeated_surveys(m: ChannelMechanism, steps:
 def test_the_lines_inversion_equals_the_dense_one(k: int, eps: float) -> None:
     m, rng = LOCATION["truncated-geometric"](k=k, eps=eps), np.random.default_rng(k)
     observed, f = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k))
-    reading = m.reading
-    assert isinstance(reading, ChannelReading)
-    dense = ChannelReading(m)._invert(observed)
-    np.testing.assert_allclose(reading._invert(observed), dense, rtol=1e-8, atol=1e-10 * np.abs(dense).max())
-    np.testing.assert_allclose(reading._invert(f @ m.channel()), f, atol=1e-10)
+    dense, table = DenseReading(m), CountTable(m.signature, 10**15, (10**15 * observed).astype(np.int64))
+    slow = dense.inversion(table)
+    np.testing.assert_allclose(m.reading.inversion(table), slow, rtol=1e-8, atol=1e-10 * np.abs(slow).max())
+    expected = CountTable(m.signature, 10**15, (10**15 * (f @ m.channel())).astype(np.int64))
+    np.testing.assert_allclose(m.reading.inversion(expected), f, atol=1e-10)
     for steps in (1, 5):
-        slow = ChannelReading(m).inversion_variances(f, 9, steps)
+        slow = dense.inversion_variances(f, 9, steps)
         np.testing.assert_allclose(m.reading.inversion_variances(f, 9, steps), slow, rtol=1e-7)
 
 
@@ -86,8 +86,8 @@ def test_fake_data_are_inverted(m: ChannelMechanism) -> None:
     device's mechanism. This variance is taken at the frequencies of real and fake values together."""
     m.reading.inverse()
     mixed = m.with_fake_data(3)
-    assert isinstance(m.reading, ChannelReading)
-    np.testing.assert_allclose(mixed.reading.decoded(m.reading._invert(F @ mixed.channel())), F, atol=1e-12)
+    table = CountTable(mixed.signature, 10**15, (10**15 * (F @ mixed.channel())).astype(np.int64))
+    np.testing.assert_allclose(mixed.reading.inversion(table), F, atol=1e-11)
     put_in = (F + 2 / 6) / 3
     np.testing.assert_allclose(
         mixed.reading.inversion_variances(F, 5, 1), 9 * m.reading.inversion_variances(put_in, 5, 1), rtol=1e-9

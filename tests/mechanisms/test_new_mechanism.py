@@ -26,6 +26,7 @@ from devices.conformance.conformance import check_device
 from lab.audit.audit import K, audit
 from lab.audit.events import EVENTS, Events
 from lab.audit.samplers import code_paths
+from lab.papers.location.dense import DenseTerm
 from ldpstream.device import Device
 from ldpstream.estimators.diagnostics import fit
 from ldpstream.mechanisms import CountTable, Longitudinal, Mechanism, OneTime, Reports, ledger, mechanism, registry
@@ -33,7 +34,6 @@ from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, epsi
 from ldpstream.mechanisms.claims import guessing
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.counts.reading import Reading
-from ldpstream.mechanisms.counts.terms import DenseTerm
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, OneTimeRandomizer, Randomizer, coin, symbol_row
 from ldpstream.mechanisms.families.grr import LongitudinalGRR, draw_symbol, randomize, unsigned
 from ldpstream.mechanisms.kinds import LongitudinalClaims

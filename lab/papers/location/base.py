@@ -15,6 +15,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from lab.papers.location.dense import DenseReading
 from ldpstream.mechanisms.arguments import FloatArray, Reports, user_values
 from ldpstream.mechanisms.base import MAX_CHANNEL_ENTRIES
 from ldpstream.mechanisms.channel import ChannelMechanism
@@ -23,6 +24,8 @@ MAX_CELLS = math.isqrt(MAX_CHANNEL_ENTRIES)  # largest domain of a mechanism tha
 
 
 class LocationMechanism(ChannelMechanism):
+    read_by = DenseReading
+
     def coins(self) -> NoReturn:
         raise self._no_device()
 

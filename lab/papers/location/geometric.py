@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.papers.location.base import MAX_CELLS, LocationMechanism, StoredChannel
+from lab.papers.location.dense import DenseReading
 from ldpstream.mechanisms.arguments import (
     MAX_EPS,
     MAX_K,
@@ -28,8 +29,8 @@ from ldpstream.mechanisms.arguments import (
     real,
     user_values,
 )
-from ldpstream.mechanisms.channel import ChannelReading
 from ldpstream.mechanisms.counts.terms import ChannelTerm
+from ldpstream.mechanisms.table import CountTable
 
 MIN_PLANAR_EPS = 0.01  # for smaller ε the noise spans hundreds of cells, and lattice sums have tens of millions of terms
 ROWS_AT_ONCE = 256  # rows of lattice cells in one block, to keep memory small
@@ -54,16 +55,17 @@ class GeometricTerm(ChannelTerm):
         return out
 
 
-class LineReading(ChannelReading):
+class LineReading(DenseReading):
     m: "TruncatedGeometric"
 
     def _channel_term(self, counts: IntArray) -> GeometricTerm:
         return GeometricTerm(self.m.column_factors(), self.m.eps, counts)
 
-    def _invert(self, observed: FloatArray) -> FloatArray:
+    def inversion(self, table: CountTable) -> FloatArray:
         """Exact: the inverse of the matrix e^{-ε|z-x|} is tridiagonal (Kac, Murdock and Szegő 1953)."""
-        a, scaled = math.exp(-self.m.eps), observed / self.m.column_factors()
-        return _three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.m.eps)
+        self.m.require(table)
+        a, scaled = math.exp(-self.m.eps), table.counts / table.n / self.m.column_factors()
+        return self.decoded(_three_diagonals(scaled, 1 + a * a, 1.0, -a) / -math.expm1(-2 * self.m.eps))
 
     def _inversion_variances(self, frequencies: FloatArray, n: int, steps: int) -> FloatArray:
         from scipy.signal import lfilter  # scipy.signal is slow to load; only estimates need it
@@ -176,7 +178,7 @@ class PlanarTerm(ChannelTerm):
         return np.ravel(lines.T if self._tall else lines)
 
 
-class GridReading(ChannelReading):
+class GridReading(DenseReading):
     m: "PlanarGeometric"
 
     def _channel_term(self, counts: IntArray) -> ChannelTerm:

@@ -20,7 +20,6 @@ import numpy.typing as npt
 
 from lab.papers.location.base import StoredChannel
 from ldpstream.mechanisms.arguments import FloatArray, integer, real
-from ldpstream.mechanisms.channel import distribution
 
 MAX_LP_K = 128  # the programme has k² + k unknowns and about k³ coefficients
 DUST = 1e-11  # entries of a solution below this are rounding errors of the solver
@@ -112,6 +111,21 @@ def optimal_channel(prior: FloatArray, distance: FloatArray, loss: FloatArray, m
     channel = solution.x[: k * k].reshape(k, k).T.copy()
     channel[channel < DUST] = 0.0
     return np.asarray(channel / channel.sum(axis=1, keepdims=True))
+
+
+def distribution(name: str, values: npt.ArrayLike) -> FloatArray:
+    """Checks a (k,) distribution (non-negative numbers with sum 1 to within 1e-9), and returns it divided by its sum."""
+    array = np.asarray(values)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise ValueError(f"{name} must be a one-dimensional array of numbers, got {array.dtype} of shape {array.shape}")
+    array = array.astype(np.float64)
+    good = (array >= 0) & (array <= 1 + 1e-9)  # this comparison is False for NaN
+    if not good.all():
+        i = int(good.argmin())
+        raise ValueError(f"{name} must hold probabilities in [0, 1], got {float(array[i])!r} at position {i}")
+    if not abs(array.sum() - 1) <= 1e-9:
+        raise ValueError(f"{name} must sum to 1 to within 1e-09, got {float(array.sum())!r}")
+    return np.asarray(array / array.sum())
 
 
 def _matrix(name: str, values: npt.ArrayLike, k: int) -> FloatArray:
