@@ -15,23 +15,25 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import rfc8785
 from msgspec import Meta
 
+from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.survey import HEX, Survey
 
 FILE = "signatures.jsonl"
 FORMAT = "ldpstream survey signature 1"
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
-NOT_INSTALLED = "signatures need the package cryptography: in your checkout, pip install '.[signed]'"
 SHA256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
-class SignatureError(ValueError):
-    """A survey is not signed, or a signature cannot be used."""
+class SignatureError(UserError, ValueError):
+    """A survey is not signed, or a signature or a key cannot be used."""
 
 
 class Statement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,17 +131,22 @@ def public_keys(signed_by: str | Sequence[str]) -> list[bytes]:
     return keys
 
 
+def require_cryptography() -> None:
+    """Raises ModuleNotFoundError if the package cryptography is not installed."""
+    if find_spec("cryptography") is None:
+        raise ModuleNotFoundError("signatures need the package cryptography: in your checkout, pip install '.[signed]'")
+
+
 def is_signed_by(signature: Signature, key: bytes) -> bool:
     """True if the owner of the key has signed the statement.
 
     Raises:
         ModuleNotFoundError: if the package cryptography is not installed.
     """
-    try:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(NOT_INSTALLED, name=error.name) from None
+    require_cryptography()
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     raw = _base64(signature.signature, SIGNATURE_BYTES)
     if raw is None:
         return False
@@ -167,6 +174,19 @@ def require_signature(survey: Survey, signatures: str | None, keys: Sequence[byt
     if not any(is_signed_by(one, key) for one in found for key in keys):
         why = "its signature is not by the expected key" if found else "it has no signature"
         raise SignatureError(f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()} is not signed: {why}")
+
+
+def signed_at(survey: Survey, path: Path) -> datetime | None:
+    """Returns the time of the latest signature of a survey beside its file, by the signer's clock; nothing verifies it.
+
+    None if there is no such signature, or the file of signatures cannot be read.
+    """
+    canonical = sha256(survey.canonical)
+    try:
+        stated = [line.read() for line in read_lines((path.parent / FILE).read_text(encoding="utf-8"), Signature)]
+    except (OSError, ValueError):  # also a text that is not UTF-8, or a line of another form
+        return None
+    return max((one.signed for one in stated if one.canonical_sha256 == canonical), default=None)
 
 
 def _base64(text: str, length: int) -> bytes | None:

@@ -23,8 +23,8 @@ from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.notes import notes_beside
-from ldpstream.surveys.life.signed import signed_at
 from ldpstream.surveys.life.watch import LOOK_S
+from ldpstream.surveys.signatures import signed_at
 
 log = structlog.get_logger("ldpstream.estimator")
 

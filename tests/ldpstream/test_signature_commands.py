@@ -163,10 +163,9 @@ def test_an_earlier_survey_that_was_put_back_is_not_the_signed_one(office: Offic
     assert "No key changed since demo with the fingerprint" in office.sign()
     office.change("lateness_steps = 1", "lateness_steps = 2")
     office.sign()
-    later = load_survey(office.file).fingerprint.hex()
     office.change("lateness_steps = 2", "lateness_steps = 1")
     status, out, _ = office.verify()
-    assert (status, f"demo.toml: signed earlier, but a later survey of this name is signed: {later}" in out) == (2, True)
+    assert (status, "demo.toml: not signed as it is now" in out) == (2, True)
     office.sign()
     assert office.verify()[0] == 0
 
@@ -174,7 +173,7 @@ def test_an_earlier_survey_that_was_put_back_is_not_the_signed_one(office: Offic
 def test_each_mistake_is_one_line(office: Office, tmp_path: Path, command: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, said in [
         (("sign", office.file, "--key", SAMPLE), "not an Ed25519 private key"),
-        (("sign", office.file, "--key", tmp_path / "none"), "cannot be read: No such file"),
+        (("sign", office.file, "--key", tmp_path / "none"), "none: No such file"),
         (("sign", tmp_path / "none.toml", "--key", office.key), "cannot be read"),
         (("verify", office.file, "--signed-by", office.public), "is not a folder"),
         (("verify", office.folder, "--signed-by", "short"), "--signed-by: a public key must have 44 characters of base64"),

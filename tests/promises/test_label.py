@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 
 from ldpstream.device.consent.words import question
 from ldpstream.mechanisms.wording import up
-from ldpstream.planning.signing import draft
 from ldpstream.promises.check_document import check_document
 from ldpstream.promises.label import LINES, NO_LIMIT, Label, label
 from ldpstream.promises.label_picture import picture
@@ -22,8 +21,7 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.services.demo import EmbeddedService
 from ldpstream.surveys import Survey, load_survey
-from ldpstream.surveys.life.signed import signed_at
-from ldpstream.surveys.signatures import FILE
+from ldpstream.surveys.signatures import FILE, signed_at, statement
 from tests.ldpstream.conftest import RunCommand, run_command
 from tests.ldpstream.test_assessment import FRESH, SURVEYS, written
 from tests.small_survey import small_survey
@@ -89,8 +87,8 @@ def test_a_signature_beside_the_file_is_named_until_the_survey_changes(tmp_path:
     path.write_text(COMMUTE.read_text())
     survey = load_survey(path)
     assert signed_at(survey, path) is None
-    line = draft(survey, path.read_text(), [], at)
-    (tmp_path / FILE).write_text(json.dumps({"statement": line.statement, "signature": "x", "toml": line.toml}))
+    stated = statement(survey, path.read_text(), None, at)
+    (tmp_path / FILE).write_text(json.dumps({"statement": stated, "signature": "x", "toml": path.read_text()}))
     assert signed_at(survey, path) == at
     assert "a signature of 2026-03-01 12:00 UTC. This label does not verify it" in text(label(survey, at), "signed")
     assert signed_at(SURVEYS["demo"], path) is None

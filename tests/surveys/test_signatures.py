@@ -83,7 +83,7 @@ def test_a_wrong_public_key_is_the_applications_mistake(wrong: Any, tmp_path: Pa
 
 
 def test_without_the_package_the_device_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ModuleNotFoundError, match=r"in your checkout, pip install '\.\[signed\]'"):
         device(CASES[0], tmp_path)
     Device(survey_of(CASES[0]), tmp_path / "device")  # without signed_by the package is not needed

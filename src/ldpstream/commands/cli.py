@@ -21,6 +21,8 @@ def run(commands: typer.Typer = app) -> None:
         fail(usage(error)) if error.format_message() else sys.exit(2)  # without arguments, Typer has shown the help
     except Stopped:
         sys.exit(0)
+    except ModuleNotFoundError as error:  # an extra is not installed
+        fail(str(error))
     except UserError as error:
         fail(str(error), exit_status(error))
     except OSError as error:

@@ -45,7 +45,7 @@ def check(
     """Validate a survey, and print its promise to a participant in plain words, or the accuracy with --people."""
     from ldpstream.promises.check_document import check_document  # only here: these modules load slowly
     from ldpstream.promises.label_picture import picture
-    from ldpstream.surveys.life.signed import signed_at
+    from ldpstream.surveys.signatures import signed_at
 
     survey = surveys.load_survey(survey_file)
     if people is not None:

@@ -3,15 +3,17 @@
 import sys
 from base64 import b64encode
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.markup import escape
 
 from ldpstream.commands.arguments import SurveyFile
 from ldpstream.mechanisms.wording import plural
-from ldpstream.output.outputs import JsonFile, write_json
+from ldpstream.output.outputs import JsonFile, write_json, write_output
 from ldpstream.output.terminal import console, fail, say, table, tell
 
 if TYPE_CHECKING:
@@ -39,15 +41,15 @@ def sign_command(
     survey, toml = read_survey(survey_file)
     path = survey_file.parent / FILE
     lines = signing.read_file(path)
-    owner = signing.load_key(key, _passphrase(key) if signing.is_encrypted(signing.read_bytes(key)) else None)
+    owner = signing.load_key(key, partial(_passphrase, key))
     for number, signer in enumerate(signing.signers(lines, [owner.public_key().public_bytes_raw(), *others]), 1):
         if signer is None:  # the line has no verified survey to compare with
             fail(f"{path}: line {number} has no valid signature by {key}; if it is right, name its public key: --signed-by KEY")
-    line = signing.draft(survey, toml, lines, datetime.now(UTC))
-    *_, entry = signing.entries([*lines, line])
+    lines.append(signing.sign(survey, toml, lines, datetime.now(UTC), owner))
+    *_, entry = signing.entries(lines)
     _show_changes(entry)
-    signing.append(path, lines, line, owner)
-    tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines) + 1} of {path}.")
+    write_output(path, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    tell(f"Signed {survey.name} with the pin {survey.pin}: line {len(lines)} of {path}.")
     tell(f"Public key: {signing.public_text(owner)}")
 
 
@@ -67,17 +69,19 @@ def verify_command(
     if not folder.is_dir():
         fail(f"{folder}: is not a folder")
     lines = read_file(folder / FILE)
-    trail = list(entries(lines))
-    by = [None if signer is None else b64encode(signer).decode() for signer in signers(lines, _public(signed_by))]
-    wrong = [number for number, signer in enumerate(by, 1) if signer is None]
+    by, trail = signers(lines, _public(signed_by)), []
     shown = table(None, "line", "signed (UTC)", "survey", "fingerprint", "key", "changed keys", texts=6)
-    for number, (entry, signer) in enumerate(zip(trail, by, strict=True), 1):
-        stated, changed = entry.statement, ", ".join(one.key for one in entry.changes)
+    for number, (entry, key) in enumerate(zip(entries(lines), by, strict=True), 1):
+        stated, signer = entry.statement, None if key is None else b64encode(key).decode()
+        changed = ", ".join(one.key for one in entry.changes)
         what = changed if entry.earlier else "first of its name" if entry.survey else "not readable by this version"
         at = f"{stated.signed.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
         shown.add_row(str(number), at, escape(stated.survey), stated.fingerprint, (signer or "none")[:8], escape(what))
+        changes = [one._asdict() for one in entry.changes]
+        trail.append({"statement": stated, "signed_by": signer, "changes": changes})
     console.print(shown)
-    valid, states, broken = [line for line, signer in zip(lines, by, strict=True) if signer], {}, {}
+    wrong = [number for number, key in enumerate(by, 1) if key is None]
+    valid, states, broken = [line for line, key in zip(lines, by, strict=True) if key], {}, {}
     for path in survey_files(folder):
         try:
             states[path.name] = state_of(*read_survey(path), valid)
@@ -88,11 +92,7 @@ def verify_command(
     last = sha256(lines[-1].statement) if lines else None
     if last is not None:
         tell(f"The trail has {plural(len(lines), 'line')}; the SHA-256 of its last statement is {last}.")
-    told = [
-        {"statement": entry.statement, "signed_by": signer, "changes": [one._asdict() for one in entry.changes]}
-        for entry, signer in zip(trail, by, strict=True)
-    ]
-    write_json(json, {"trail": told, "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last})
+    write_json(json, {"trail": trail, "surveys": states, "broken": broken, "not_signed_by_the_keys": wrong, "last": last})
     for number in wrong:
         say(f"{folder / FILE}: line {number} has no valid signature by the given keys")
     for why in broken.values():
