@@ -34,6 +34,7 @@ import numpy.typing as npt
 
 from ldpstream.agents.tally import Records, Tally, tally
 from ldpstream.engines.checkpoint import STORED_KEY_BYTES, Checkpoint, first_open_step
+from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Reason, Survey
 from ldpstream.surveys.report_key import MAX_KEYS, REPORT_KEY_BYTES
 
@@ -56,66 +57,38 @@ class RememberedKeys:
     def unwritten_bytes(self) -> int:
         return sum(keys.nbytes for generation in self._generations.values() for keys in generation.unwritten)
 
-    def doubtful(self, keys: Keys, appended_ms: int) -> Mask:
-        """Finds the records that may be duplicates, before they are tallied.
-
-        Args:
-            keys, appended_ms: as for `admit`.
-
-        Returns:
-            (n,) true for each key that is remembered, or equals an earlier one of `keys`.
-        """
-        self._drop_closed(appended_ms)
-        ordered = np.sort(keys)
-        again = self._seen(ordered)
-        again[1:] |= ordered[1:] == ordered[:-1]
-        if not again.any():
-            return again
-        found = np.empty_like(again)
-        found[np.argsort(keys, kind="stable")] = again
-        return found
-
-    def admit(self, keys: Keys, appended_ms: int, new: bool = False) -> tuple[Mask, int]:
+    def admit(self, keys: Keys, appended_ms: int) -> tuple[Mask, int]:
         """Finds the duplicates among accepted records, and remembers the other records' keys, up to `MAX_KEYS`.
 
         Args:
             keys: (n,) the records' keys, in the order of the log.
             appended_ms: append time of one of the records, which were all appended in one step.
-            new: True if none of the keys is `doubtful`.
 
         Returns:
             (n,) true for each duplicate; the number of the other records whose key is not remembered.
         """
         self._drop_closed(appended_ms)
-        duplicates = np.zeros(keys.size, bool)
-        if not keys.size:
-            return duplicates, 0
         step = self._survey.step_at(appended_ms)
         room = max(0, MAX_KEYS - (self._generations[step].n if step in self._generations else 0))
         ordered = np.sort(keys)
-        if new and keys.size <= room:
+        seen = self._seen(ordered)
+        if keys.size <= room and not seen.any() and not (ordered[1:] == ordered[:-1]).any():  # the common case, for speed
             self._add(step, ordered)
-            return duplicates, 0
-        first = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-        order = np.argsort(keys, kind="stable")
-        distinct, starts = ordered[first], order[first]  # each key with the position of its first record
+            return seen, 0
+        # each key once, with the position of its first record; and for each record, the position of its key among these
+        distinct, starts, which = np.unique(keys, return_index=True, return_inverse=True)
         seen = self._seen(distinct)
         fresh = np.sort(starts[~seen])[:room]  # the positions of the keys to remember
         last = int(fresh[-1]) if fresh.size else -1
         known = seen | (starts <= last)
-        duplicates[order] = known[np.cumsum(first) - 1]
+        duplicates = known[which]
         duplicates[fresh] = False
         self._add(step, distinct[~seen & known])
         return duplicates, int(keys.size - duplicates.sum() - fresh.size)
 
     def _add(self, step: int, ordered: Keys) -> None:
-        if not ordered.size:
-            return
-        if step not in self._generations:
-            for older in self._generations.values():
-                older.merge()
-            self._generations[step] = _Generation([])
-        self._generations[step].add(ordered)
+        if ordered.size:
+            self._generations.setdefault(step, _Generation([])).add(ordered)
 
     def _seen(self, ordered: Keys) -> Mask:
         seen = np.zeros(ordered.size, bool)
@@ -165,11 +138,8 @@ class _Generation:
         self.unwritten.append(ordered)
         self.runs.append(ordered)
         while len(self.runs) > 1 and self.runs[-2].size < RATIO * self.runs[-1].size:
-            self.runs[-2:] = [_merged(self.runs[-2:])]
-
-    def merge(self) -> None:
-        if len(self.runs) > 1:
-            self.runs = [_merged(self.runs)]
+            merged = np.sort(np.concatenate(self.runs[-2:]), kind="stable")  # merges sorted runs in linear time
+            self.runs[-2:] = [merged]
 
     def written(self, n: int) -> None:
         rest = np.concatenate(self.unwritten)[n:]
@@ -201,23 +171,18 @@ def _tally_step(survey: Survey, records: Records, headers: Sequence[bytes], reme
         headers, lengths = [key for key in headers if len(key) == REPORT_KEY_BYTES], lengths[well_formed]
         records = records.where(well_formed)
     keyed, keys = lengths == REPORT_KEY_BYTES, _from_bytes(b"".join(headers))[:: REPORT_KEY_BYTES // STORED_KEY_BYTES]
-    doubtful = np.zeros(len(records), bool)
-    doubtful[keyed] = remembered.doubtful(keys, newest_ms)
-    any_doubt = bool(doubtful.any())
-    total = tally(survey, records.where(~doubtful) if any_doubt else records)
-    rejected = total.rejected + (tally(survey, records.where(doubtful)).rejected if any_doubt else [])
+    total = tally(survey, records)
     accepted = np.fromiter(map(bool, records.values), bool, len(records))  # a marker has no value
-    accepted[[bisect_left(records.offsets, offset) for offset, _ in rejected]] = False
-    duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms, new=not any_doubt)
-    if any_doubt:
-        accepted[np.flatnonzero(keyed & accepted)[duplicates]] = False
-        if (after_all := doubtful & accepted).any():  # the earlier records with their keys were rejected or not remembered
-            total += tally(survey, records.where(after_all))
-    return Tally(total.counts, sorted(rejected + wrong), int(duplicates.sum()), not_remembered)
-
-
-def _merged(runs: list[Keys]) -> Keys:
-    return np.sort(np.concatenate(runs), kind="stable")  # the stable sort merges sorted runs in linear time
+    accepted[[bisect_left(records.offsets, offset) for offset, _ in total.rejected]] = False
+    duplicates, not_remembered = remembered.admit(keys[accepted[keyed]], newest_ms)
+    if duplicates.any():
+        again = np.zeros(len(records), bool)
+        again[np.flatnonzero(keyed & accepted)[duplicates]] = True
+        for key, table in tally(survey, records.where(again)).counts.items():
+            counted = total.counts.pop(key)
+            if counted.n > table.n:
+                total.counts[key] = CountTable(table.mechanism, counted.n - table.n, counted.counts - table.counts)
+    return Tally(total.counts, sorted(total.rejected + wrong), int(duplicates.sum()), not_remembered)
 
 
 def _from_bytes(keys: bytes) -> Keys:
