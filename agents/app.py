@@ -33,7 +33,7 @@ from ldpstream.agents.counted_surveys import CountedSurveys, check_survey
 from ldpstream.agents.counting import Counting
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
-from ldpstream.agents.stall_detector import Watchdog
+from ldpstream.agents.stall_detector import alive
 from ldpstream.engines.kafka.log_position import LogClient
 from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
@@ -65,7 +65,7 @@ class AgentApp(faust.App):
     BootStrategy = _WithoutWeb
 
     def __init__(self, watch: SurveyWatch, settings: Settings) -> None:
-        self.agent_settings, self.watchdog, self.second_client = settings, Watchdog(), LogClient(settings)
+        self.agent_settings, self.second_client = settings, LogClient(settings)
         self.redis = connect(settings)
         self.stopping = threading.Event()
         self.dispatcher = Dispatcher(self._new_counting, self._done, self._failed)
@@ -110,7 +110,7 @@ class AgentApp(faust.App):
             self.dispatcher.take(event.message.topic, event.value)
 
     async def _watch(self) -> None:
-        await self.dispatcher.watch(self.watchdog.alive)
+        await self.dispatcher.watch(alive)
 
     # ---- for the surveys
 
@@ -171,7 +171,7 @@ class AgentApp(faust.App):
             serve_monitoring(settings.metrics_host, settings.metrics_port, lambda: self.unready)
         usable = wait_for(f"Kafka at {settings.kafka}", self.surveys.check, self.stopping.wait, log.warning)
         self._reports.topics = sorted(usable)
-        self.watchdog.start()
+        alive()
 
     async def _revoked(self, *about: Any, **_: Any) -> None:
         _app, partitions = about

@@ -4,10 +4,8 @@ An agent that waits for records, for the count store or for an unreachable broke
 gets no answer, or is shut out, while the broker answers a second client.
 """
 
+import faulthandler
 import math
-import os
-import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
@@ -22,7 +20,7 @@ log = structlog.get_logger("ldpstream.agent")
 
 REPLACE_AFTER_S = 10.0  # after this time without progress, although the log has records, the detector seeks again
 STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
-STALLED = 3  # exit code of the watchdog
+WATCHDOG_S = 120.0  # a supervisor restarts the process that the watchdog has ended
 
 
 class StallDetector:
@@ -101,23 +99,6 @@ class StallDetector:
             partition.moved_s = now
 
 
-class Watchdog(threading.Thread):
-    """Ends the process after two minutes without a call of `alive`, so that a supervisor restarts it."""
-
-    TICK_S = 5.0
-    TICKS = 24  # counts ticks, not clock time: a process that was suspended for a while may continue
-
-    def __init__(self) -> None:
-        super().__init__(name="watchdog", daemon=True)
-        self._ticks = 0
-
-    def alive(self) -> None:
-        """Resets the watchdog."""
-        self._ticks = 0
-
-    def run(self) -> None:
-        while self._ticks < self.TICKS:
-            time.sleep(self.TICK_S)
-            self._ticks += 1
-        log.critical("stalled, ending the process")
-        os._exit(STALLED)
+def alive() -> None:
+    """Starts or resets the watchdog: after `WATCHDOG_S` seconds without a call, it prints all stacks and ends the process."""
+    faulthandler.dump_traceback_later(WATCHDOG_S, exit=True)

@@ -1,19 +1,19 @@
 """Agents with a changed part, as programs:  python -P tests/services/changed_agents.py NAME [METHOD]
 
 hangs            the consumer's thread hangs while the file HANG exists. Each health check takes 30 s of the stall detector's
-                 clock and one tick of the watchdog, and adds a line to the file CHECKS. No limit depends on real time
+                 clock, and adds a line to the file CHECKS. The watchdog ends the process after three checks in which it was not
+                 reset. No limit depends on real time
 shut-out METHOD  the group refuses the coordinator's METHOD while the file SHUT exists; each refusal adds a line to the file
 unhurried        commits only after a stop signal, and has minutes for that commit
 slow-clock       every wall clock of the process is a minute behind
 """
 
+import os
 import sys
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -21,18 +21,19 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 
 import ldpstream.agents.app as app
-from ldpstream.agents import counting, stall_detector
+from ldpstream.agents import counting
 from ldpstream.agents.back_pressure import Partition
 from ldpstream.agents.consumer import chunks
 
 
 def hangs() -> None:
-    checks_s, ticks, healthy = [0.0], threading.Semaphore(0), counting.Counting.healthy
+    checks_s, reset_s, healthy = [0.0], [0.0], counting.Counting.healthy
     fetch = chunks.ChunkThread._fetch_records
 
     async def healthy_later(self: counting.Counting) -> bool:
         checks_s[0] += 30.0
-        ticks.release()
+        if checks_s[0] - reset_s[0] > 90.0:
+            os._exit(1)
         well = await healthy(self)
         with Path("CHECKS").open("a") as told:  # noqa: ASYNC230  # a short write
             told.write("healthy\n" if well else "stalled\n")
@@ -45,8 +46,7 @@ def hangs() -> None:
 
     patch.object(counting.Counting, "healthy", healthy_later).start()
     patch.object(app, "Counting", partial(counting.Counting, clock=lambda: checks_s[0])).start()
-    stall_detector.Watchdog.TICKS = 3
-    patch.object(stall_detector, "time", SimpleNamespace(sleep=lambda seconds: ticks.acquire())).start()
+    patch.object(app, "alive", lambda: reset_s.__setitem__(0, checks_s[0])).start()
     chunks.ANSWER_S = 2.0
     patch.object(chunks.ChunkThread, "_fetch_records", fetch_or_hang).start()
 
