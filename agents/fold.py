@@ -33,8 +33,7 @@ class FoldResult:
     """The result of feeding records.
 
     Attributes:
-        records: number of new records: counted, rejected, duplicates and records without a value. Transaction markers do not
-            count.
+        records: number of new records: counted, rejected, duplicates and markers.
         rejected: the rejected records with their reasons, in the order of the log; one entry for a refused batch.
         gap: the expected offset and the higher offset found; None if no record is missing. Records after a gap are ignored.
         duplicates: number of records not counted, because a record with the same report key was counted before.
@@ -142,23 +141,19 @@ class PartitionFold:
         rejected = tuple((new[offset - first], reason) for offset, reason in added.rejected)
         return FoldResult(length, added.reports, redelivered, rejected, gap, added.duplicates, added.not_remembered)
 
-    def pass_over(self, record: Record, n: int, reason: Reason | None) -> FoldResult:
-        """Continues after offsets without readable records. Counts the refused rest of a batch as rejected records.
+    def pass_over(self, record: Record, n: int, reason: Reason) -> FoldResult:
+        """Counts the refused rest of a batch as rejected records.
 
         Args:
-            record: has the first of these offsets, and the append time.
-            n: number of the offsets.
-            reason: the reason of the refusal; None for transaction markers, which are neither counted nor rejected.
+            record: has the first of these records' offsets, and the append time.
+            n: number of the records.
         """
         if record.offset > self._next:
             return FoldResult(0, 0, 0, gap=(self._next, record.offset))
         left = max(0, record.offset + n - self._next)
-        if left:
-            self._advance([max(self._newest_ms, record.appended_ms)] * left)
-        if reason is None:
-            return FoldResult(0, 0, 0)
         if not left:
             return FoldResult(0, 0, n)
+        self._advance([max(self._newest_ms, record.appended_ms)] * left)
         self._rejected[reason] += left
         return FoldResult(left, 0, n - left, ((record, reason),))
 

@@ -8,13 +8,13 @@ from ldpstream.surveys import Reason
 
 
 class Unread(NamedTuple):
-    """The number of offsets without readable records, and the reason for the refusal; None for transaction markers.
+    """The number of refused records, and the reason.
 
     `why` is the detail of the refusal for the log, without a record's content.
     """
 
     records: int
-    reason: Reason | None
+    reason: Reason
     why: str = ""
 
 
@@ -25,7 +25,7 @@ class Chunk(NamedTuple):
         placement: number of the last seek (`place`) before the read.
         sequence: number of chunks read between that seek and this chunk.
         records: at least one, offsets ascending.
-        unread: if given, the only item of `records` represents the refused part of a batch, or transaction markers.
+        unread: if given, the only item of `records` represents the refused part of a batch.
     """
 
     partition: int

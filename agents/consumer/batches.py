@@ -5,7 +5,7 @@ whole if it cannot be unpacked within bounds.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import ge, itemgetter
@@ -15,7 +15,7 @@ from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.memory_records import _MemoryRecordsPy
 from crc32c import crc32c
 
 from ldpstream.agents.consumer.compression import CODEC, Unreadable, unpacked
@@ -28,7 +28,6 @@ CHUNK_BYTES = 2 * MAX_ENVELOPE_BYTES  # approximate size of a chunk
 PIECE_RECORDS = 16_384
 RECORD_BYTES = 100  # approximate memory of a record in bytes, without the record's value
 
-_BEFORE_LENGTH = 12  # bytes of a batch before those that its length counts
 _APPEND_TIME = 0x08  # a bit in the low byte of a batch's attributes
 
 
@@ -36,8 +35,7 @@ class OwnTimes(CorruptRecordException):  # type: ignore[misc]  # aiokafka has no
     """A batch has its producer's time stamps: the topic does not have LogAppendTime. Its records are never counted."""
 
 
-# Records; or one record without a value that represents offsets without readable records: the refused part of a batch, or a
-# control batch, such as the end of a transaction. It has the first of these offsets.
+# Records; or one record without a value, which represents the refused part of a batch and has the first of its offsets.
 Piece = tuple[Records, Unread | None]
 
 
@@ -47,20 +45,12 @@ def weight(records: Records) -> int:
     return sum(map(len, records.values)) + keys + RECORD_BYTES * len(records)
 
 
-class FetchedBatches(dict[Any, Any]):
-    """Makes aiokafka's fetch results return pieces of batches."""
-
-    def __init__(self, fetched: Mapping[Any, Any]) -> None:
-        super().__init__()
-        for partition, result in fetched.items():
-            self[partition] = result
-
-    def __setitem__(self, partition: Any, result: Any) -> None:
-        if isinstance(result, FetchResult):
-            unread = result._partition_records
-            unread._records_iterator = unpack(unread)
-            result.getall = partial(_some, result)
-        super().__setitem__(partition, result)
+def read_pieces(fetched: Any) -> None:
+    """Makes one of aiokafka's fetch results return pieces of batches."""
+    if isinstance(fetched, FetchResult) and "getall" not in vars(fetched):
+        unread = fetched._partition_records
+        unread._records_iterator = unpack(unread)
+        fetched.getall = partial(_some, fetched)
 
 
 def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
@@ -79,35 +69,19 @@ def _some(result: Any, _max_records: int | None = None) -> list[Piece]:
     return taken
 
 
-class FetchedBytes(MemoryRecords):  # type: ignore[misc]  # aiokafka has no types
-    """A fetch answer that keeps its bytes for the checksum."""
-
-    def __init__(self, raw: bytes) -> None:
-        super().__init__(raw)
-        self._raw, self._start = memoryview(raw), 0
-
-    def sound_batch(self) -> tuple[Any, memoryview]:
-        batch, start = self.next_batch(), self._start
-        length, magic = int.from_bytes(self._raw[start + 8 : start + 12], "big"), self._raw[start + 16]
-        self._start = end = start + _BEFORE_LENGTH + length
-        if magic == 2 and crc32c(self._raw[start + 21 : end]) != int.from_bytes(self._raw[start + 17 : start + 21], "big"):
-            raise CorruptRecordException("a batch has a wrong checksum")
-        return batch, self._raw[start:end]
-
-
-fetcher.MemoryRecords = FetchedBytes  # other consumers in this process work as before
+fetcher.MemoryRecords = _MemoryRecordsPy  # gives access to a batch's bytes; other consumers in this process work as before
 
 
 def unpack(unread: Any) -> Iterator[Piece]:
     """Yields the pieces of a fetch answer's batches, in place of the records that aiokafka's `_unpack_records` yields."""
     while unread._records.has_next():
-        batch, raw = unread._records.sound_batch()
-        first = unread.next_fetch_offset
-        if batch.is_control_batch:
-            first = max(first, batch.base_offset)
-            if first < batch.next_offset:
+        raw, batch, first = unread._records._next_slice, unread._records.next_batch(), unread.next_fetch_offset
+        if raw[16] == 2 and crc32c(raw[21:]) != int.from_bytes(raw[17:21], "big"):
+            raise CorruptRecordException("a batch has a wrong checksum")
+        if batch.is_control_batch:  # for example, the end of a transaction
+            if markers := range(max(first, batch.base_offset), batch.next_offset):
                 unread.next_fetch_offset = batch.next_offset
-                yield Records([first], [batch.max_timestamp], [b""]), Unread(batch.next_offset - first, None)
+                yield Records(markers, (batch.max_timestamp,) * len(markers), (b"",) * len(markers)), None
         else:
             attributes, appended = (raw[22], raw[35:43]) if raw[16] == 2 else (raw[17], raw[18:26])
             if not attributes & _APPEND_TIME:

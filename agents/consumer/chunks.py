@@ -11,7 +11,7 @@ A survey with waiting chunks gets no further chunk while its waiting chunks, or 
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Coroutine, Iterable, MutableMapping
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
-from ldpstream.agents.consumer.batches import CHUNK_BYTES, FetchedBatches, joined
+from ldpstream.agents.consumer.batches import CHUNK_BYTES, joined, read_pieces
 from ldpstream.agents.consumer.membership import Membership
 from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
@@ -57,7 +57,6 @@ class ChunkConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._read_offset: MutableMapping[Any, Any] = _NoOffsets()
         self.placements: dict[tuple[str, int], _Placement] = {}
         self._numbers = itertools.count(1)
 
@@ -141,17 +140,15 @@ class ChunkConsumer(driver.Consumer):
 
     def _to_message(self, tp: Any, chunk: Chunk) -> ConsumerMessage:
         last, value = chunk.records[-1], cast(Any, chunk)
+        offset = 0  # the same for all chunks, because Faust drops a message with a lower offset than an earlier one
         return ConsumerMessage(
-            tp.topic, tp.partition, last.offset, last.appended_ms / 1000, 1, None, None, value, None, 0, 0, tp,
+            tp.topic, tp.partition, offset, last.appended_ms / 1000, 1, None, None, value, None, 0, 0, tp,
             generation_id=self.app.consumer_generation_id,
         )  # fmt: skip
 
     def highwater(self, tp: Any) -> int:
-        """Like Faust's method, but returns 0 for a revoked partition, for which Faust's method raises an error."""
-        try:
-            return int(super().highwater(tp) or 0)
-        except (AssertionError, IllegalStateError):
-            return 0
+        """Returns 0: Faust's method raises an error for a revoked partition, and only Faust's monitor uses the number."""
+        return 0
 
     def verify_event_path(self, now: float, tp: Any) -> None:
         """Does nothing: `agents.stall_detector` replaces Faust's detector."""
@@ -201,8 +198,6 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
         if not placed:  # looks again soon
             await asyncio.sleep(0.02)
             return {}
-        if not isinstance(consumer._fetcher._records, FetchedBatches):
-            consumer._fetcher._records = FetchedBatches(consumer._fetcher._records)
         turn = self._turn(placed, consumer._fetcher._records)
         if not turn:
             full = not placed.isdisjoint(consumer._fetcher._records)
@@ -214,6 +209,7 @@ class ChunkThread(driver.AIOKafkaConsumerThread):
             turn = self._turn(placed, consumer._fetcher._records)
         chunks: dict[Any, list[Chunk]] = {}
         for partition in turn:
+            read_pieces(consumer._fetcher._records.get(partition))
             try:
                 fetched = await super()._fetch_records(consumer, {partition}, 0)
             except KafkaError as error:
@@ -274,16 +270,3 @@ class ChunkTransport(driver.Transport):
     """Faust's transport with our consumer."""
 
     Consumer = ChunkConsumer
-
-
-class _NoOffsets(dict[Any, None]):
-    """A dictionary of read offsets that always returns None, to disable Faust's duplicate filter."""
-
-    def __missing__(self, key: Any) -> None:
-        return None
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Stores nothing."""
-
-    def update(self, *args: Any, **kwargs: Any) -> None:
-        """Stores nothing."""

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import _MemoryRecordsPy
 from aiokafka.structs import TopicPartition
 from crc32c import crc32c
 
-from ldpstream.agents.consumer.batches import FetchedBytes, Piece, unpack
+from ldpstream.agents.consumer.batches import Piece, unpack
 
 PARTITION = TopicPartition("reports", 0)
 CONTROL, APPEND_TIME = 0x20, 0x08
@@ -45,10 +46,9 @@ def sealed(raw: bytearray) -> bytearray:
 
 
 def unread(raw: bytes, offset: int) -> Any:
-    return PartitionRecords(PARTITION, FetchedBytes(raw), [], offset, None, None, True, 0)
+    return PartitionRecords(PARTITION, _MemoryRecordsPy(raw), [], offset, None, None, True, 0)
 
 
 def read(unread: Any) -> list[Piece]:
-    """Reads the batches and returns all except the control batches. Fails the test if a batch is refused."""
-    pieces = [(records, refused) for records, refused in unpack(unread) if refused is None or refused.reason]
-    return [piece if piece[1] is None else pytest.fail(f"refused: {piece[1]}") for piece in pieces]
+    """Reads the batches. Fails the test if a batch is refused."""
+    return [piece if piece[1] is None else pytest.fail(f"refused: {piece[1]}") for piece in unpack(unread)]

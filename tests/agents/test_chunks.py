@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from ldpstream.agents import Record
 from ldpstream.agents.consumer import batches
-from ldpstream.agents.consumer.batches import FetchedBatches, OwnTimes, Piece, joined, unpack, weight
+from ldpstream.agents.consumer.batches import OwnTimes, Piece, joined, read_pieces, unpack, weight
 from ldpstream.agents.consumer.chunks import ChunkThread, _Placement
-from ldpstream.agents.log import Unread
 from ldpstream.agents.tally import Records
 from ldpstream.surveys.report_key import MALFORMED_KEY, REPORT_KEY_BYTES
 
@@ -49,15 +48,16 @@ def only(runs: Iterable[Piece]) -> Records:
 @pytest.mark.parametrize("codec", [0, *CODECS])
 @pytest.mark.parametrize("offset", [100, 101, 104, 106, 109, 110, 149])
 def test_our_reader_returns_the_records_of_the_library(offset: int, codec: int) -> None:
-    """The reader may start at any offset within a batch. The reader continues after a control batch, which has no records."""
+    """The reader may start at any offset within a batch. A control batch, which the library skips, becomes a marker."""
     raw = sample(offset, codec)
     theirs, ours = unread(raw, offset), unread(raw, offset)
-    expected = [Record(record.offset, record.timestamp, record.value or b"") for record in theirs]
+    marker = [Record(109, 1003, b"")] if offset <= 109 else []
+    expected = sorted([Record(record.offset, record.timestamp, record.value or b"") for record in theirs] + marker)
     batches = read(ours)
     assert [record for b in batches for record in only(joined([b]))] == expected
-    assert list(only(joined(batches)) if batches else []) == expected
+    assert list(only(joined(batches))) == expected
     assert ours.next_fetch_offset == theirs.next_fetch_offset == 150
-    assert [record.offset for record in expected] == [o for o in range(offset, 150) if o != 109]
+    assert [record.offset for record in expected] == list(range(offset, 150))
 
 
 def test_a_batch_with_a_wrong_checksum_is_an_error() -> None:
@@ -148,10 +148,10 @@ def test_one_call_returns_about_one_chunk_at_most() -> None:
     raw = b"".join(bytes(batch(first, [b"a", b"b", *[bytes(10**6)] * 6], codec=GZIP)) for first in range(0, 80, 8))
     state: Any = SimpleNamespace(paused=False, position=0, consumed_to=lambda offset: setattr(state, "position", offset))
     assignment = SimpleNamespace(active=True, state_value=lambda _: state)
-    result = FetchResult(PARTITION, assignment=assignment, partition_records=unread(raw, 0), backoff=0)
-    held = FetchedBatches({PARTITION: result})[PARTITION]
+    held = FetchResult(PARTITION, assignment=assignment, partition_records=unread(raw, 0), backoff=0)
     offsets, weights = list[int](), list[int]()
     while held.has_more():
+        read_pieces(held)
         taken = held.getall()
         offsets += [offset for records, _ in taken for offset in records.offsets]
         weights.append(sum(weight(records) for records, _ in taken))
@@ -171,16 +171,14 @@ async def test_a_refused_batch_gets_its_own_chunk(monkeypatch: pytest.MonkeyPatc
     assert thread.consumer.placements[PARTITION].chunks == 3
 
 
-async def test_a_transaction_marker_gets_its_own_chunk() -> None:
-    """The chunk has the marker's offset but no record, both before further records and at the end of the log."""
+async def test_a_transaction_marker_is_a_record_without_a_value() -> None:
+    """Both before further records and at the end of the log."""
     marker, other = batch(2, [b"\x00\x00\x00\x01"], control=True), batch(4, [b"\x00\x00\x00\x00"], control=True)
     raw = bytes(batch(0, [b"a", b"b"]) + marker + batch(3, [b"c"]) + other)
     seen = unread(raw, 0)
     found = (await _reader()._fetch_records(Library(pieces=list(unpack(seen))), {PARTITION}))[PARTITION]
-    assert [(chunk.sequence, chunk.unread) for chunk in found] == [
-        (0, None), (1, Unread(1, None)), (2, None), (3, Unread(1, None)),
-    ]  # fmt: skip
-    assert [[record.offset for record in chunk.records] for chunk in found] == [[0, 1], [2], [3], [4]]
+    assert [(chunk.sequence, chunk.unread) for chunk in found] == [(0, None)]
+    assert [(record.offset, record.value) for record in found[0].records] == list(enumerate([b"a", b"b", b"", b"c", b""]))
     assert seen.next_fetch_offset == 5
 
 

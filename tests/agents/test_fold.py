@@ -32,21 +32,6 @@ def test_results_report_each_outcome() -> None:
     assert fold.feed(LOG[14:16]).records == 2
 
 
-@pytest.mark.parametrize(
-    ("offset", "n", "then", "gap"),
-    [(3, 1, 4, None), (3, 5, 8, None), (1, 3, 4, None), (0, 3, 3, None), (0, 1, 3, None), (5, 1, 3, (3, 5))],
-)
-def test_markers_are_skipped(offset: int, n: int, then: int, gap: tuple[int, int] | None) -> None:
-    """Markers advance the position and change nothing else. Markers beyond the expected offset are a gap."""
-    fold, other = PartitionFold(SURVEY, None), PartitionFold(SURVEY, None)
-    fold.feed(LOG[:3])
-    other.feed(LOG[:3])
-    other._next = then
-    result = fold.pass_over(Record(offset, 0, b""), n, None)
-    assert (result.records, result.reports, result.redelivered, result.rejected, result.gap) == (0, 0, 0, (), gap)
-    assert (fold.next_offset, fold.changes()) == (then, other.changes())
-
-
 def test_a_gap_in_a_delivery_ends_it() -> None:
     fold = PartitionFold(SURVEY, None)
     result = fold.feed(LOG[:3] + LOG[5:8])

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ldpstream.agents.log import Chunk, Found, Unread
+from ldpstream.agents.log import Chunk, Found
 from ldpstream.runtime.errors import LogUnavailable
 
 from .memory_log import SURVEY
@@ -153,11 +153,10 @@ class Agent:
                 del self._placements[partition]
                 self.counting.displace([partition])
                 continue
-            found, n_markers = self._log.read(partition, placement.position, source.choice((1, 3, 8, 30)))
+            found = self._log.read(partition, placement.position, source.choice((1, 3, 8, 30)))
             if found:
                 placement.position, placement.chunks = found[-1].offset + 1, placement.chunks + 1
-                markers = Unread(n_markers, None) if n_markers else None
-                return Chunk(partition, placement.number, placement.chunks - 1, found, markers)
+                return Chunk(partition, placement.number, placement.chunks - 1, found)
             placement.position = end  # no record is left after a hole
         return None
 

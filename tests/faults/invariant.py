@@ -31,7 +31,7 @@ from ldpstream.mechanisms import CountTable
 from ldpstream.surveys import Survey
 from tests.agents.reference import Counted, judge, judge_log
 
-from .memory_log import SURVEY, Control, MemoryLog
+from .memory_log import SURVEY, MemoryLog
 from .memory_redis import Lineage, MemoryRedis
 from .memory_topic import MemoryTopic
 
@@ -168,21 +168,17 @@ class Invariant:
         if checkpoint.log_id != self._log.log_id() or self._log.replaced(partition, checkpoint.next_offset):
             return  # the agents have not yet seen what the broker has lost
         below = self._log.records[partition][self._log.begins[partition] : checkpoint.next_offset]
-        if skipped := [record.offset for record in below if isinstance(record, Record) and record not in counted]:
+        if skipped := [record.offset for record in below if record is not None and record not in counted]:
             raise Violation(f"partition {partition}: skipped {skipped} below {checkpoint.next_offset}")
 
     def _missing(self) -> bool:
-        """True if records or transaction markers were lost before the stored counts included them.
-
-        Agents cannot know that an offset had only a transaction marker.
-        """
+        """True if records were lost before the stored counts included them."""
         lineages = self._redis.lineage
         expired = [
             entry
             for partition, begin in enumerate(self._log.begins)
             for entry in self._log.records[partition][:begin]
-            if (record := entry.record if isinstance(entry, Control) else entry) is not None
-            and record not in lineages.get(partition, Lineage()).records
+            if entry is not None and entry not in lineages.get(partition, Lineage()).records
         ]
         return bool(expired) or self._log.lost
 

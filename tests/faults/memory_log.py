@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,19 +36,7 @@ def spoilt_value(step: int, reason: int) -> bytes:
     return spoilt(SURVEY, np.random.default_rng((step, reason)), step, REASONS[reason])
 
 
-class Control(NamedTuple):
-    """A transaction marker, which has an offset and no record."""
-
-    offset: int
-    appended_ms: int
-
-    @property
-    def record(self) -> Record:
-        """A record that stands for the transaction marker, as in a chunk."""
-        return Record(self.offset, self.appended_ms, b"")
-
-
-Entry = Record | Control | None  # None: somebody has removed the record at this offset
+Entry = Record | None  # None: somebody has removed the record at this offset
 
 
 class MemoryLog:
@@ -60,7 +48,7 @@ class MemoryLog:
 
     Attributes:
         records: by partition and offset.
-        history: by partition, all records and transaction markers that were ever appended, in order.
+        history: by partition, all records that were ever appended, in order.
         lost: true if the broker ever lost a record, other than by retention.
         shortest: for each partition, the first offset whose record the broker ever lost at the end of the log.
         begins: for each partition, the first offset that has not expired.
@@ -104,17 +92,13 @@ class MemoryLog:
 
     # ---- events and faults
 
-    def append(self, partition: int, value: bytes | None, key: bytes = b"") -> None:
-        """Appends a record, or an offset without a record. An unreachable broker neither accepts nor acknowledges anything."""
+    def append(self, partition: int, value: bytes, key: bytes = b"") -> None:
+        """Appends a record. An unreachable broker neither accepts nor acknowledges anything."""
         if not self.away:
             partition %= PARTITIONS
             offset, appended_ms = len(self.records[partition]), self.now_ms() - self.behind_ms
-            if value is None:
-                self.records[partition].append(control := Control(offset, appended_ms))
-                self.history[partition].append(control.record)
-            else:
-                self.records[partition].append(record := Record(offset, appended_ms, value, key))
-                self.history[partition].append(record)
+            self.records[partition].append(record := Record(offset, appended_ms, value, key))
+            self.history[partition].append(record)
             self.moved()
 
     def produce(self, partition: int, n: int, seed: int) -> None:
@@ -144,7 +128,7 @@ class MemoryLog:
         """Appends n earlier records again: those before the last `back` records."""
         log = self.records[partition % PARTITIONS]
         for record in log[max(0, len(log) - back - n) : max(0, len(log) - back)]:
-            if isinstance(record, Record):
+            if record is not None:
                 self.append(partition, record.value, record.key)
 
     def expire(self, partition: int, n: int, counted: int | None) -> None:
@@ -187,17 +171,8 @@ class MemoryLog:
 
     # ---- requests of agents
 
-    def read(self, partition: int, position: int, length: int) -> tuple[list[Record], int]:
-        """Returns (records from the position on, 0). For a transaction marker, returns (one record, 1)."""
-        found: list[Record] = []
-        for entry in self.records[partition][position:]:
-            if isinstance(entry, Control):
-                return (found, 0) if found else ([entry.record], 1)
-            if entry is not None:
-                found.append(entry)
-            if len(found) == length:
-                break
-        return found, 0
+    def read(self, partition: int, position: int, length: int) -> list[Record]:
+        return [entry for entry in self.records[partition][position:] if entry is not None][:length]
 
     def later(self, times_ms: Mapping[int, int]) -> dict[int, Found | None]:
         """See `agents.log.CountedLog`."""

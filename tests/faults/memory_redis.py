@@ -22,7 +22,7 @@ READS = ("load", "positions", "heads")
 
 
 class Lineage(NamedTuple):
-    """The records that the counts of a partition include, and the transaction markers among them.
+    """The records that the counts of a partition include.
 
     Attributes:
         records: in the order of counting, of the present log.
@@ -186,13 +186,6 @@ class MemoryRedis:
                 redis.done["gaps noticed"] += result.gap is not None
                 counted = tuple(record for record in records if before <= record.offset < self.next_offset)
                 self.lineage = self.lineage._replace(records=self.lineage.records + counted)
-                return result
-
-            def pass_over(self, record: Record, n: int, reason: Any) -> Any:
-                before = self.next_offset
-                result = super().pass_over(record, n, reason)
-                if self.next_offset > before:
-                    self.lineage = self.lineage._replace(records=(*self.lineage.records, record))
                 return result
 
             def switch_log(self, *arguments: Any) -> None:

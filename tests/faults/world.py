@@ -171,7 +171,7 @@ class World:
             case op.Duplicate(partition, n, back):
                 log.repeat(partition, n, back)
             case op.Marker(partition):
-                log.append(partition, None)
+                log.append(partition, b"")
             case op.Expire(partition, n, blind):
                 partition %= PARTITIONS
                 log.expire(partition, n, None if blind else self.redis.store.positions().get(partition, 0))
