@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -38,19 +38,20 @@ DEFAULT_RECIPE_DAYS, MAX_RECIPE_DAYS = 7, 28  # of a window and of a step: the d
 OTHER, REFUSE = "other", "refuse"
 _OVERLAP = "The answers of many steps follow a habit, so they add up like answers about one value."
 _TIMES = "Somebody who links the reports of a device learns it from their times; the noise protects it from all others."
-_REPEATS = {
-    "active_days": _OVERLAP, "days_without": _OVERLAP, "uses_per_day": _OVERLAP, "seconds_per_day": _OVERLAP,
-    "age": _TIMES,
-    "absence": _TIMES,
-}  # fmt: skip
+_NOT_FOR = {  # the keys that an attribute with another key must not have
+    "values": ("outside", "unit"),
+    "size": ("unlisted", "choices"),
+    "bins": ("unlisted", "choices"),
+    "pair": ("unlisted", "outside", "unit", "ordered", "choices", "recipe"),
+    "choices": ("ordered",),
+    "recipe": ("unlisted", "outside", "choices"),
+}
 _NUMBER = re.compile(r" *[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)? *", re.ASCII | re.IGNORECASE)
 
 
-def distinct(what: str, names: list[str]) -> None:
-    """Raises ValueError if two names are equal."""
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise ValueError(f"two {what}s are named {name}")
+def _require_ascending(what: str, edges: Sequence[float]) -> None:
+    if not all(map(math.isfinite, edges)) or any(b <= a for a, b in pairwise(edges)):
+        raise ValueError(f"{what} must be finite and in ascending order")
 
 
 class Level(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,25 +84,6 @@ class Level(Struct, frozen=True, forbid_unknown_fields=True):
     every_steps: Annotated[int, Meta(ge=1, le=10_000)] | None = None
     lifetime_reports: Annotated[int, Meta(ge=1, le=10**9)] | None = None
 
-    def build(self, k: int, share: int, choices: int | None = None, window_steps: int = 1) -> Mechanism:
-        """The mechanism on k values (or on sets of at most `choices` of them), with the budget divided by `share`.
-
-        ``"auto"`` is chosen for windows of `window_steps`.
-
-        Raises:
-            ValueError: if there is no such mechanism, or the level's keys do not fit it.
-        """
-        from ldpstream.mechanisms import mechanism  # loads all mechanisms
-
-        eps, eps_inf, eps_1 = (None if budget is None else budget / share for budget in (self.eps, self.eps_inf, self.eps_1))
-        built = mechanism(
-            self.mechanism, k, eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=self.calibration, memo_size=self.memo_size,
-            choices=choices, steps=window_steps, reports=self.lifetime_reports, guess_at_most=self.guess_at_most,
-        )  # fmt: skip
-        if self.every_steps is not None or self.lifetime_reports is not None:
-            built = built.spaced(self.every_steps or 1, self.lifetime_reports)
-        return built
-
 
 class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A public fact about a device, such as its version, with a histogram of its own for each cohort.
@@ -119,7 +101,6 @@ class Cohort(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     least: Annotated[int, Meta(ge=1, le=10**9)]
 
     def __post_init__(self) -> None:
-        distinct("cohort", list(self.values))
         require_apart("values", self.values)
 
     def index(self, value: str | None) -> int:
@@ -156,14 +137,12 @@ class Recipe(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     edges: Annotated[tuple[float, ...], Meta(min_length=1, max_length=1000)] | None = None
 
     def __post_init__(self) -> None:
-        if self.of is not None and not self.windowed:
-            raise ValueError(f"recipe.of is not for {self.measure}")
+        for key in ("of", "days"):
+            if getattr(self, key) is not None and not self.windowed:
+                raise ValueError(f"recipe.{key} is not for {self.measure}")
         if self.of is None and self.windowed and self.measure != "active_days":
             raise ValueError(f"recipe.of is missing: {self.measure} counts an event")
-        if self.days is not None and not self.windowed:
-            raise ValueError(f"recipe.days is not for {self.measure}")
-        if self.edges is not None and not (all(map(math.isfinite, self.edges)) and all(b > a for a, b in pairwise(self.edges))):
-            raise ValueError("recipe.edges must be finite and in ascending order")
+        _require_ascending("recipe.edges", self.edges or ())
 
     @property
     def windowed(self) -> bool:
@@ -204,9 +183,9 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
     """
 
     name: Name
-    values: Annotated[tuple[Label, ...], Meta(max_length=MAX_VALUES)] | None = None
+    values: Annotated[tuple[Label, ...], Meta(min_length=2, max_length=MAX_VALUES)] | None = None
     size: Annotated[int, Meta(ge=2, le=MAX_VALUES)] | None = None
-    bins: Annotated[tuple[float, ...], Meta(max_length=MAX_VALUES + 1)] | None = None
+    bins: Annotated[tuple[float, ...], Meta(min_length=3, max_length=MAX_VALUES + 1)] | None = None
     pair: tuple[Name, Name] | None = None
     choices: Annotated[int, Meta(ge=1, le=MAX_SET_VALUES)] | Literal["any"] | None = None
     unlisted: Label | None = None
@@ -221,22 +200,28 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         given = [key for key in ("values", "size", "bins", "pair") if getattr(self, key) is not None]
         if len(given) != 1 and given != ["values", "pair"]:  # `of_pair` gives a pair its values
             raise ValueError(f"needs exactly one of values, size, bins and pair, got {' and '.join(given) or 'none'}")
-        if self.pair is not None:
-            self._check_pair()
-        if self.values is not None and len(self.values) < 2:
-            raise ValueError("values must be at least 2 different texts")
-        if self.values is not None and len(set(self.values)) < len(self.values):
-            twice = next(text for i, text in enumerate(self.values) if text in self.values[:i])
-            raise ValueError(f"values must be different texts, got {twice!r} twice")
-        if self.pair is None:
-            require_apart("values", self.values or ())
-        if self.bins is not None and (
-            len(self.bins) < 3 or not all(map(math.isfinite, self.bins)) or any(b <= a for a, b in pairwise(self.bins))
-        ):
-            raise ValueError("bins must be at least 3 finite edges in ascending order")
-        self._check_choices()
-        self._check_rest()
-        self._check_recipe()
+        for kind, keys in _NOT_FOR.items():
+            wrong = [key for key in keys if getattr(self, key)] if getattr(self, kind) is not None else []
+            if wrong:
+                raise ValueError(f"{wrong[0]} is not for an attribute with {kind}")
+        if self.values is not None:
+            require_apart("values", self.labels)
+        for text in self.values if self.values is not None and self.choices is not None else ():
+            if SEPARATOR in text or text != text.strip():
+                raise ValueError(
+                    f"with choices, values must not contain {SEPARATOR!r}, or begin or end with a space, got {text!r}"
+                )
+        _require_ascending("bins", self.bins or ())
+        if self.unlisted == REFUSE and REFUSE in (self.values or ()):
+            raise ValueError(f"unlisted: {REFUSE!r} must not be one of the values, since it means that devices refuse a text")
+        if self.unlisted not in (None, REFUSE, *(self.values or ())):
+            raise ValueError(f"unlisted must be one of the values, or {REFUSE!r}, got {self.unlisted!r}")
+        if self.recipe is not None:
+            n_edges, n_values = len(self.recipe.edges or ()), len(self.values or ())
+            if n_values != (n_edges + 1 if n_edges else 0):
+                raise ValueError(
+                    f"recipe.edges must be one less than values, or none without values, got {n_edges}, {n_values}"
+                )
         for old, new in self.aliases.items():
             if self.values is None or new not in self.values:
                 raise ValueError(f"aliases: {new!r} must be one of the values")
@@ -244,46 +229,7 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
                 raise ValueError(f"aliases: {old!r} is one of the values, so it has no other name here")
         if self.pair is None and len(set(self.aliases.values())) < len(self.aliases):
             raise ValueError("aliases must rename different values: two values cannot become one")
-        distinct("level", [level.name for level in self.levels])
-
-    def _check_choices(self) -> None:
-        if self.choices is None:
-            return
-        if self.values is None or self.pair is not None:
-            raise ValueError("choices needs values: a person chooses several of them")
-        if len(self.values) > MAX_SET_VALUES:
-            raise ValueError(f"choices needs at most {MAX_SET_VALUES} values, got {len(self.values)}")
-        if self.most is not None and self.most > len(self.values):
-            raise ValueError(
-                f'choices must be at most {len(self.values)}, the number of values, or "{ANY}", got {self.choices}'
-            )
-        if self.ordered:
-            raise ValueError("ordered is not for an attribute with choices: its values have no order")
-        for text in self.values:
-            if SEPARATOR in text or text != text.strip():
-                raise ValueError(
-                    f"with choices, values must not contain {SEPARATOR!r}, or begin or end with a space, got {text!r}"
-                )
-            if text in self.labels[len(self.values) :]:
-                raise ValueError(f"with choices, a value must not be the text of a number of choices, got {text!r}")
-
-    def _check_recipe(self) -> None:
-        if self.recipe is None:
-            return
-        given = [key for key in ("pair", "choices", "unlisted", "outside") if getattr(self, key) is not None]
-        if given:
-            raise ValueError(f"{given[0]} is not for an attribute with a recipe: a device always has one of its values")
-        edges = self.recipe.edges
-        if (self.values is None) != (edges is None):
-            raise ValueError("recipe.edges belong to values: give both, or size or bins without edges")
-        if self.values is not None and len(self.values) != len(edges or ()) + 1:
-            raise ValueError(f"values must be one more than recipe.edges, got {len(self.values)} and {len(edges or ())}")
-
-    def _check_pair(self) -> None:
-        given = [key for key in ("unlisted", "outside", "ordered") if getattr(self, key)]
-        given += ["aliases"] if self.aliases and self.values is None else []
-        if given:
-            raise ValueError(f"{given[0]} is not for a pair: its two attributes decide this")
+        require_apart("names of levels", [level.name for level in self.levels])
 
     def of_pair(self, first: Attribute, second: Attribute) -> Attribute:
         """This pair with its values: all combinations of the two attributes' values.
@@ -301,27 +247,12 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
             )
         first, second = (structs.replace(attribute, unit=None) for attribute in (first, second))
         values = tuple(PAIRED.format(one, other) for one in first.labels for other in second.labels)
-        if len(set(values)) < k:
-            twice = next(text for i, text in enumerate(values) if text in values[:i])
-            raise ValueError(f"pair: two combinations of values have the text {twice!r}; rename a value that contains ×")
         if self.values not in (None, values):
             raise ValueError("values must not be given for a pair: they follow from its two attributes")
         aliases = _paired_aliases(first, second)
         if self.aliases not in ({}, aliases):
             raise ValueError("aliases must not be given for a pair: they follow from those of its two attributes")
         return structs.replace(self, values=values, aliases=aliases)
-
-    def _check_rest(self) -> None:
-        if self.unit is not None and self.bins is None and self.size is None:
-            raise ValueError("unit is for numbers (size or bins)")
-        if self.values is not None and self.outside is not None:
-            raise ValueError("outside is for numbers (size or bins); for values give unlisted")
-        if self.values is None and self.unlisted is not None:
-            raise ValueError("unlisted is for values; for numbers (size or bins) give outside")
-        if self.unlisted == REFUSE and REFUSE in (self.values or ()):
-            raise ValueError(f"unlisted: {REFUSE!r} must not be one of the values, since it means that devices refuse a text")
-        if self.unlisted not in (None, REFUSE, *(self.values or ())):
-            raise ValueError(f"unlisted must be one of the values, or {REFUSE!r}, got {self.unlisted!r}")
 
     @property
     def catch_all(self) -> str | None:
@@ -340,8 +271,8 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         """A text about what a device does with a value outside the domain; for a pair, about the values that a report needs;
         for a recipe, about what the answers of several steps tell."""
         if self.recipe is not None:
-            measure = self.recipe.measure
-            return f"A device computes it from the use of the application ({measure}). {_REPEATS[measure]}"
+            repeats = _OVERLAP if self.recipe.windowed else _TIMES
+            return f"A device computes it from the use of the application ({self.recipe.measure}). {repeats}"
         if self.pair is not None:
             both = f"a value of {self.pair[0]} and of {self.pair[1]}"
             return f"A device makes this report only if it has {both}. Its silence can reveal that one is missing."
@@ -358,8 +289,23 @@ class Attribute(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, d
         return len(self.values or ()) if isinstance(self.choices, str) else self.choices
 
     def build(self, level: Level, share: int, window_steps: int) -> Mechanism:
-        """The mechanism of a level, with the budget divided by `share`; see `Level.build`."""
-        return level.build(self.k - (self.most or 0), share, self.most, window_steps)
+        """The mechanism of a level, with the budget divided by `share`. ``"auto"`` is chosen for windows of `window_steps`.
+
+        Raises:
+            ValueError: if there is no such mechanism, or the level's keys do not fit it.
+        """
+        from ldpstream.mechanisms import mechanism  # loads all mechanisms
+
+        budgets = (None if budget is None else budget / share for budget in (level.eps, level.eps_inf, level.eps_1))
+        eps, eps_inf, eps_1 = budgets
+        built = mechanism(
+            level.mechanism, self.k - (self.most or 0), eps=eps, eps_inf=eps_inf, eps_1=eps_1, calibration=level.calibration,
+            memo_size=level.memo_size, choices=self.most, steps=window_steps, reports=level.lifetime_reports,
+            guess_at_most=level.guess_at_most,
+        )  # fmt: skip
+        if level.every_steps is not None or level.lifetime_reports is not None:
+            built = built.spaced(level.every_steps or 1, level.lifetime_reports)
+        return built
 
     @cached_property
     def k(self) -> int:

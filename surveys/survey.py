@@ -98,7 +98,8 @@ from msgspec import Meta, Struct, field, structs
 from ldpstream.surveys.canonical import attribute_keys, text
 from ldpstream.surveys.device_survey import DeviceSurvey, Words
 from ldpstream.surveys.errors import UserError, did_you_mean
-from ldpstream.surveys.questions import DAY_S, LABEL, MAX_RECIPE_DAYS, Attribute, Cohort, Level, Name, distinct
+from ldpstream.surveys.questions import DAY_S, LABEL, MAX_RECIPE_DAYS, Attribute, Cohort, Level, Name
+from ldpstream.surveys.texts import require_apart
 
 if TYPE_CHECKING:
     from ldpstream.mechanisms import Mechanism
@@ -123,14 +124,11 @@ Text = Annotated[str, Meta(min_length=1, max_length=2000, pattern=LABEL)]
 
 
 def _of_pair(name: str, named: dict[str, Attribute]) -> Attribute:
-    attribute = named.get(name)
-    if attribute is not None and attribute.most is not None:
-        raise ValueError(f"pair must name attributes with one answer, got {name!r} (choices)")
-    if attribute is None or attribute.pair is not None:
-        single = [other.name for other in named.values() if other.pair is None]
-        why = " (a pair)" if attribute is not None else did_you_mean(name, single)
-        raise ValueError(f"pair must name two of the attributes {', '.join(single)}, got {name!r}{why}")
-    return attribute
+    single = [other.name for other in named.values() if other.pair is None and other.most is None]
+    if name not in single:
+        hint = did_you_mean(name, single)
+        raise ValueError(f"pair must name two attributes with one answer: {', '.join(single)}, got {name!r}{hint}")
+    return named[name]
 
 
 def _unix_ms(time: datetime) -> int:
@@ -167,13 +165,13 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     """
 
     name: Name
-    start: datetime
+    start: Annotated[datetime, Meta(tz=True)]
     step_seconds: Annotated[int, Meta(ge=1, le=10**9)]
     window_steps: Annotated[int, Meta(ge=1, le=10_000)]
     lateness_steps: Annotated[int, Meta(ge=0, le=10_000)]
     skew_seconds: Annotated[int, Meta(ge=0, le=10**9)] | None = None
     collection: Collection
-    ends: datetime | Annotated[int, Meta(ge=1)] | None = None
+    ends: Annotated[datetime, Meta(tz=True)] | Annotated[int, Meta(ge=1)] | None = None
     title: Text | None = None
     description: Text | None = None
     purpose: Text | None = None
@@ -190,8 +188,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
         from ldpstream.mechanisms import NUMERIC  # loads all mechanisms
 
         for key, time in (("start", self.start), ("ends", self.ends)):
-            if isinstance(time, datetime) and time.tzinfo is None:
-                raise ValueError(f"{key} must have a time zone, as in 2026-01-05T00:00:00Z")
             if isinstance(time, datetime) and not 1970 < time.year < 9000:
                 raise ValueError(f"{key} must be between the years 1971 and 8999, got {time.year}")
         if self.n_steps is not None and not (self.n_steps >= 1 and self.opens_ms(self.n_steps) < _unix_ms(END_OF_TIME)):
@@ -203,7 +199,7 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             )
         if self.crowd is not None and self.relay is None:
             raise ValueError(f'crowd needs relay = "required", got crowd = {self.crowd} without a relay')
-        distinct("attribute", [attribute.name for attribute in self.attributes])
+        require_apart("names of attributes", [attribute.name for attribute in self.attributes])
         structs.force_setattr(self, "attributes", self._with_pairs())
         tables_bytes = 0
         for i, attribute in enumerate(self.attributes):

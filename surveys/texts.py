@@ -40,8 +40,9 @@ def look(text: str) -> str:
 
 
 def require_apart(what: str, texts: Sequence[str]) -> None:
-    """Raises ValueError if two texts look alike. The message shows them in ASCII."""
+    """Raises ValueError if two texts are equal or look alike. The message shows them in ASCII."""
     seen: dict[str, str] = {}
     for text in texts:
-        if (twin := seen.setdefault(look(text), text)) != text:
-            raise ValueError(f"{what} must be texts that people can tell apart, got {twin!a} and {text!a}")
+        if (key := look(text)) in seen:
+            raise ValueError(f"{what} must be texts that people can tell apart, got {seen[key]!a} and {text!a}")
+        seen[key] = text

@@ -45,14 +45,14 @@ def test_the_canonical_text_has_the_number_of_answers() -> None:
 
 WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
     "zero": ({"choices": 0}, ["attribute[0].choices: must be an integer >= 1, got 0"]),
-    "too many": ({"choices": 6}, ['attribute[0]: choices must be at most 5, the number of values, or "any", got 6']),
+    "too many": ({"choices": 6}, ["attribute[0].level[0] (apps, standard): choices must be an integer in [1, 5], got 6"]),
     "another word": ({"choices": "all"}, ["attribute[0].choices: must be one of 'any', 'a whole number', got 'all'"]),
-    "size": ({"values": None, "size": 5}, ["attribute[0]", "choices needs values"]),
-    "many values": ({"values": [f"v{i}" for i in range(31)]}, ["choices needs at most 30 values, got 31"]),
-    "one value": ({"values": ["a"], "choices": 1}, ["values must be at least 2"]),
+    "size": ({"values": None, "size": 5}, ["attribute[0]: choices is not for an attribute with size"]),
+    "many values": ({"values": [f"v{i}" for i in range(31)]}, ["level[0]", "k must be an integer in [2, 30], got 31"]),
+    "one value": ({"values": ["a"], "choices": 1}, ["attribute[0].values: must be a list of length >= 2"]),
     "separator": ({"values": ["a;b", "c", "d"]}, ["values must not contain ';', or begin or end with a space, got 'a;b'"]),
     "space": ({"values": ["a", "b ", "c"]}, ["with choices, values must not", "or begin or end with a space, got 'b '"]),
-    "label": ({"values": ["a", "b", "none of these"]}, ["must not be the text of a number of choices, got 'none of these'"]),
+    "label": ({"values": ["a", "b", "none of these"]}, ["people can tell apart, got 'none of these' and"]),
     "ordered": ({"ordered": True}, ["ordered is not for an attribute with choices"]),
     "mechanism": (
         {"level": [{"name": "s", "mechanism": "GRR", "eps": 1.0}]},
@@ -74,7 +74,7 @@ def test_a_wrong_question_is_refused_in_one_line(keys: dict[str, Any], told: lis
 def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(SurveyError, match='choices needs collection = "smp" or "spl", got rs\\+fd'):
         set_survey(MODE, collection="rs+fd")
-    with pytest.raises(SurveyError, match=r"pair must name attributes with one answer, got 'apps' \(choices\)"):
+    with pytest.raises(SurveyError, match=r"pair must name two attributes with one answer: mode, got 'apps'"):
         set_survey(MODE, {"name": "both", "pair": ["apps", "mode"], "level": [LEVEL]})
     with pytest.raises(SurveyError, match="PS-GRR needs choices"):
         small_survey(MODE | {"level": [ONCE]})
