@@ -12,9 +12,7 @@ The program writes each line again, and adds `values` to the questions: numbers 
 """
 
 import math
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
@@ -25,8 +23,7 @@ from msgspec.structs import replace
 
 from devices.conformance.calls import ConformanceError
 from devices.conformance.rules import Fault, Faults
-from devices.vectors.recipes import HISTORIES, START, InMemory
-from ldpstream.device.activity import Activity
+from devices.vectors.recipes import HISTORIES, START, activity_in_memory
 from ldpstream.device.device import index_of
 from ldpstream.surveys import Survey
 
@@ -84,8 +81,7 @@ def _drawn(survey: Survey, events: list[str]) -> Iterator[tuple[str, list[Line]]
 
 
 def _answered(survey: Survey, device: str, calls: list[Line], steps: list[int]) -> Iterator[Line]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, mock.patch("time.time_ns") as clock:
-        activity = Activity(InMemory(db), consent="simulated")
+    with activity_in_memory() as activity, mock.patch("time.time_ns") as clock:
         for call in calls:
             clock.return_value = (call.ms or 0) * 1_000_000
             if call.event is None:

@@ -15,16 +15,14 @@ The file contains the true use. `forget` erases it.
 """
 
 import re
-import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from ldpstream.device.consent.consent import switched_off
 from ldpstream.device.device import Device
-from ldpstream.device.files.sqlite_file import ACTIVITY, BUSY_S, SQLiteFile, format_of
+from ldpstream.device.files.sqlite_file import ACTIVITY, BUSY_S, SQLiteFile
 from ldpstream.mechanisms.arguments import real
 from ldpstream.surveys import Survey
 from ldpstream.surveys.questions import DAY_S, NAME, Recipe
@@ -38,8 +36,10 @@ SEEN = ""  # the event that the application was used
 Log = Mapping[int, Mapping[str, tuple[int, int]]]  # day since 1970 -> event -> number, total duration in ms
 
 
-class LogFile(Protocol):
-    def connection(self) -> AbstractContextManager[sqlite3.Connection]: ...
+TABLES = (
+    "CREATE TABLE use (day INTEGER, event TEXT, n INTEGER NOT NULL, ms INTEGER NOT NULL, PRIMARY KEY (day, event))"
+    " WITHOUT ROWID",
+)
 
 
 class Activity:
@@ -56,13 +56,11 @@ class Activity:
         DeviceError: if the file is damaged, of another format, or cannot be written. The log stays as it is.
     """
 
-    def __init__(
-        self, path: str | Path | LogFile, *, consent: Literal["given", "simulated"] = "given", wait_s: float = BUSY_S
-    ) -> None:
+    def __init__(self, path: str | Path, *, consent: Literal["given", "simulated"] = "given", wait_s: float = BUSY_S) -> None:
         self._heeds_switches = consent != "simulated"
         off = self._heeds_switches and switched_off() is not None
-        self._file = SQLiteFile(Path(path), ACTIVITY, wait_s=wait_s, lazy=off) if isinstance(path, (str, Path)) else path
-        with self._transaction():
+        self._file = SQLiteFile(Path(path), ACTIVITY, TABLES, wait_s=wait_s, lazy=off)
+        with self._file.connection():
             pass
 
     def seen(self) -> None:
@@ -128,13 +126,13 @@ class Activity:
 
     def forget(self) -> None:
         """Erases the log permanently."""
-        with self._transaction() as db:
+        with self._file.connection() as db:
             db.execute("DELETE FROM use")
 
     def _record(self, event: str, duration_ms: int) -> None:
         if (day := time.time_ns() // (10**9 * DAY_S)) < FIRST_DAY or (self._heeds_switches and switched_off()):
             return
-        with self._transaction() as db:
+        with self._file.connection() as db:
             other = "SELECT count(*) FROM use WHERE day = ? AND event NOT IN ('', ?)"
             if event != SEEN and db.execute(other, (day, event)).fetchone()[0] >= MOST_EVENTS:
                 raise ValueError(f"event must be one of at most {MOST_EVENTS} names a day")
@@ -146,19 +144,10 @@ class Activity:
 
     def _read(self) -> Log:
         log: dict[int, dict[str, tuple[int, int]]] = {}
-        with self._transaction() as db:
+        with self._file.connection() as db:
             for day, event, n, ms in db.execute("SELECT day, event, n, ms FROM use ORDER BY day, event"):
                 log.setdefault(day, {})[event] = n, ms
         return log
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._file.connection() as db:
-            if format_of(db) == 0:
-                columns = "(day INTEGER, event TEXT, n INTEGER NOT NULL, ms INTEGER NOT NULL, PRIMARY KEY (day, event))"
-                db.execute(f"CREATE TABLE use {columns} WITHOUT ROWID")
-                db.execute(f"PRAGMA user_version = {ACTIVITY}")
-            yield db
 
 
 def in_step(log: Log, survey: Survey, step: int) -> bool:

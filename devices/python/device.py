@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ldpstream.device.claims import largest_loss
 from ldpstream.device.consent.consent import ConsentMode, Consents, NoConsent
@@ -41,14 +41,17 @@ from ldpstream.device.errors import (
     UnknownSurvey,
     WrongSurvey,
 )
-from ldpstream.device.files.memo_file import Enrolment, MemoFile, Store, Transaction
-from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S
+from ldpstream.device.files.memo_file import TABLES, Enrolment, Transaction
+from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, DEVICE, SQLiteFile
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.mechanisms.arguments import integer, real
 from ldpstream.mechanisms.devices import Parameters, Randomizer
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.envelope import seal_rows
 from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
+
+if TYPE_CHECKING:
+    from ldpstream.device.wallet import Wallet
 
 MAX_STEP = 2**62
 LATEST_MS = 2**62  # a later moment of sending is stored as this time
@@ -99,8 +102,8 @@ class Device(Consenting):
 
     Args:
         survey: the survey; a file made for another survey is an error.
-        path: the device's file. Do not derive the name from the survey's name: a renamed survey would get a new file and a
-            fresh budget.
+        path: the device's file, or the person's wallet. Do not derive the file's name from the survey's name: a renamed survey
+            would get a new file and a fresh budget.
         levels: attribute name -> name of the level that the participant chose. An attribute without an entry gets its first
             level. The first use fixes the levels permanently.
         expect_enrolled: true if the application knows that this device has enrolled before.
@@ -135,7 +138,7 @@ class Device(Consenting):
     def __init__(
         self,
         survey: Survey,
-        path: str | Path | Store,
+        path: "str | Path | Wallet",
         levels: Mapping[str, str] | None = None,
         *,
         expect_enrolled: bool = False,
@@ -176,10 +179,12 @@ class Device(Consenting):
         self._consents = Consents(survey, consent)
         if isinstance(path, (str, Path)):
             lazy = not expect_enrolled and (consent == "asked" or self._consents.off)
-            path = MemoFile(Path(path), not expect_enrolled, real("wait_s", wait_s, 0, DAY_S), lazy=lazy)
-        self._file, self._path = path, path.path
-        with self._file.transaction() as memory:
-            if expect_enrolled and memory.consent(survey.pin) is None:
+            wait_s = real("wait_s", wait_s, 0, DAY_S)
+            self._file = SQLiteFile(Path(path), DEVICE, TABLES, not expect_enrolled, wait_s, lazy=lazy)
+        else:
+            self._file = path.file
+        with self._transaction() as memory:
+            if expect_enrolled and memory.consent() is None:
                 self._require_this_survey(memory)
             muted = self._muted(memory, fresh=not expect_enrolled)
             if memory.enrolled():
@@ -254,7 +259,7 @@ class Device(Consenting):
         return StepForgotten, integer("step", step, 0, MAX_STEP)
 
     def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             if self._silence(memory, a, step) is not None:
                 return None
             return self._report_of(memory, a, index, step, too_old)
@@ -289,7 +294,7 @@ class Device(Consenting):
             DeviceError: as for `report`.
         """
         a, (_, step) = self.survey.index(attribute), self._at(step)
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             return self._silence(memory, a, step)
 
     def _silence(self, memory: Transaction, a: int, step: int) -> Silence | None:
@@ -319,17 +324,12 @@ class Device(Consenting):
             DeviceError: as for `report`.
         """
         names = [attribute.name for attribute in self.survey.attributes]
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             muted = self._muted(memory)
             if len(muted) == len(names):
                 return []
             rows = memory.waiting()
-            moments = memory.moments() if self.survey.relay is not None else {}
-        return [
-            Waiting(names[a], step, envelope, key, moments.get(key, 0))
-            for a, step, envelope, key in rows
-            if names[a] not in muted
-        ]
+        return [Waiting(names[a], *row) for a, row in rows if names[a] not in muted]
 
     def settle(self, report: Waiting) -> None:
         """Marks a report as settled: no further attempt is needed.
@@ -340,7 +340,7 @@ class Device(Consenting):
         Raises:
             DeviceError: as for `report`.
         """
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             if memory.enrolled():
                 memory.settle(report.key, self._n_kept)
@@ -358,7 +358,7 @@ class Device(Consenting):
             DeviceError: as for `report`.
         """
         a = self.survey.index(attribute)
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             if not memory.enrolled() or memory.counts(a)[0] == 0:
                 return Spent(0, 0.0, 0.0)
@@ -384,9 +384,9 @@ class Device(Consenting):
         row = randomizer.report(memo, self._random)
         envelope = seal_rows(self.survey, a, enrolment.level, step, 1, row, self._cohort)
         idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
-        memory.keep(a, step, envelope, key if randomizer.memoized else None, self._n_kept + AHEAD_REPORTS, idempotency_key)
-        if self.survey.relay is not None:
-            memory.keep_moment(idempotency_key, self._moment(step))
+        due_ms = 0 if self.survey.relay is None else self._moment(step)
+        memo_key = key if randomizer.memoized else None
+        memory.keep(a, step, envelope, memo_key, self._n_kept + AHEAD_REPORTS, idempotency_key, due_ms)
         return envelope
 
     def _moment(self, step: int) -> int:
@@ -396,7 +396,7 @@ class Device(Consenting):
     def _recall(self, memory: Transaction, randomizer: Randomizer, a: int, key: int, function: int) -> bytes:
         memo = memory.memo(a, key, lambda: randomizer.memoize(key, function, self._random))
         if not randomizer.is_memo(memo, function):
-            raise DeviceError(f"{self._path}: the memo of {self.survey.attributes[a].name} is damaged")
+            raise DeviceError(f"{self._file.path}: the memo of {self.survey.attributes[a].name} is damaged")
         return memo
 
     # ---- enrolment
@@ -434,7 +434,7 @@ class Device(Consenting):
             attribute, kept = self.survey.attributes[a], memory.enrolment(a).level
             if kept != level:
                 raise DeviceError(
-                    f"{self._path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
+                    f"{self._file.path}: the level of {attribute.name} is permanently {attribute.levels[kept].name}, got"
                     f" {attribute.levels[level].name}; a second level would need a second privacy budget"
                 )
 

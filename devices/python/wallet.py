@@ -1,28 +1,26 @@
 """The wallet: one file and one privacy budget of a person, for all surveys of an application.
 
     wallet = Wallet("person.wallet", per_window=4.0, window_s=86_400)
-    device = wallet.device(load_survey("commute.toml"))    # WalletFull if the survey does not fit the budget
+    device = Device(load_survey("commute.toml"), wallet)   # WalletFull if the survey does not fit the budget
     device.report("mode", "bicycle")
     wallet.spent()                                         # to show to the person
 
 The wallet admits a survey if the survey's claim (`claims`) and the present charges together fit the budget. The guarantees of
-`Device` also hold in a wallet.
+`Device` also hold in a wallet. The enrolment charges the claim. The device reports no step before that of its enrolment.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldpstream.device.claims import added
-from ldpstream.device.consent.consent import ConsentMode
-from ldpstream.device.device import Device
 from ldpstream.device.errors import DeviceError, StoreCleared
+from ldpstream.device.files.memo_file import TABLES
 from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
-from ldpstream.device.files.wallet_file import Accounts, Budget, Place, SurveySpent
+from ldpstream.device.files.wallet_file import Accounts, Budget, SurveySpent
 from ldpstream.mechanisms.arguments import integer, real
-from ldpstream.surveys import Survey
 
 MIN_BUDGET, MAX_BUDGET = 1e-9, 1e9  # nats
 MAX_WINDOW_S = 10**12
@@ -47,7 +45,7 @@ class WalletSpent:
 
 
 class Wallet:
-    """A person's budget for all surveys of an application, and the devices that answer them.
+    """A person's budget for all surveys of an application. ``Device(survey, wallet)`` is the device that answers a survey.
 
     Objects, processes and threads that share one file are one wallet. The budget does not include reports of devices outside
     the wallet.
@@ -81,58 +79,25 @@ class Wallet:
         wait_s: float = BUSY_S,
     ) -> None:
         budget = _budget(per_window, window_s, for_ever)
-        self._file = SQLiteFile(Path(path), WALLET, not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
-        with self._file.connection() as connection:
+        self.file = SQLiteFile(Path(path), WALLET, TABLES, not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
+        with self.file.connection() as connection:
             accounts = Accounts(connection)
             kept = accounts.budget()
             if kept is None and expect_enrolled:
-                raise StoreCleared(f"{self._file.path}: the file is empty, but the wallet had been made")
+                raise StoreCleared(f"{self.file.path}: the file is empty, but the wallet had been made")
             if kept is None:
                 accounts.create(budget)
             elif kept != budget:
-                raise DeviceError(f"{self._file.path}: the wallet's limits are permanently {kept}, got {budget}")
+                raise DeviceError(f"{self.file.path}: the wallet's limits are permanently {kept}, got {budget}")
 
     def __repr__(self) -> str:
         return "<Wallet>"
-
-    def device(
-        self,
-        survey: Survey,
-        levels: Mapping[str, str] | None = None,
-        *,
-        expect_enrolled: bool = False,
-        pin: str | None = None,
-        max_eps: float | None = None,
-        cohort: str | None = None,
-        signed_by: str | Sequence[str] | None = None,
-        also_signed_by: str | Sequence[str] | None = None,
-        signature: str | None = None,
-        consent: ConsentMode = "asked",
-    ) -> Device:
-        """Returns the device that answers a survey. The enrolment charges the survey's claim: `Device.give_consent` enrolls, or
-        this method if `consent` is not "asked".
-
-        The device reports no step before the step at which it enrolled.
-
-        Args:
-            expect_enrolled: true if the application knows that the person has enrolled in this survey before.
-
-        Raises:
-            WalletFull: if there is no enrolment, and the claim does not fit the budget.
-            ValueError, NotSigned, UnknownSurvey, StoreHeld, StoreFull, DeviceError: as for `Device`.
-            StoreCleared: if the wallet's file is missing or empty; or if `expect_enrolled` is true and there is no enrolment.
-        """
-        place = Place(self._file, survey, _now_ms, consent == "asked")
-        return Device(
-            survey, place, levels, expect_enrolled=expect_enrolled, pin=pin, max_eps=max_eps, cohort=cohort,
-            signed_by=signed_by, also_signed_by=also_signed_by, signature=signature, consent=consent,
-        )  # fmt: skip
 
     def leave(self, pin: str) -> None:
         """Erases the device's memos, envelopes and enrolment in a survey permanently.
 
         The wallet then charges the loss of the reports made, at most the survey's claim; without a report, nothing. A later
-        `device` for the survey is a new enrolment with a new claim.
+        `Device` for the survey is a new enrolment with a new claim.
 
         Args:
             pin: the survey's pin, as in `spent`.
@@ -142,11 +107,7 @@ class Wallet:
             StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
         with self._accounts() as accounts:
-            try:
-                number = accounts.enrolled(bytes.fromhex(pin))
-            except ValueError:
-                number = None
-            if number is None:
+            if (number := accounts.enrolled(pin)) is None:
                 raise ValueError(f"pin must be that of a survey in which the device is enrolled, got {pin!r}")
             accounts.leave(number)
             accounts.drop_consent(pin)
@@ -159,17 +120,17 @@ class Wallet:
         """
         with self._accounts() as accounts:
             rows = accounts.rows()
-            per_window, for_ever = accounts.charged(_now_ms())
+            per_window, for_ever = accounts.charged(time.time_ns() // 1_000_000)
             budget = accounts.budget()
         assert budget is not None
         return WalletSpent(rows, added(row.spent for row in rows), per_window, for_ever, budget)
 
     @contextmanager
     def _accounts(self) -> Iterator[Accounts]:
-        with self._file.connection() as connection:
+        with self.file.connection() as connection:
             accounts = Accounts(connection)
             if accounts.budget() is None:
-                raise StoreCleared(f"{self._file.path}: the file is empty; make a new Wallet to enroll again")
+                raise StoreCleared(f"{self.file.path}: the file is empty; make a new Wallet to enroll again")
             yield accounts
 
 
@@ -183,7 +144,3 @@ def _budget(per_window: float | None, window_s: int | None, for_ever: float | No
         None if window_s is None else integer("window_s", window_s, 1, MAX_WINDOW_S),
         None if for_ever is None else real("for_ever", for_ever, MIN_BUDGET, MAX_BUDGET),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,15 +2,16 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
 
 from msgspec.structs import replace
 
-from ldpstream.device.activity import Activity
+from ldpstream.device.activity import TABLES, Activity
 from ldpstream.device.device import index_of
+from ldpstream.device.files.sqlite_file import SQLiteFile
 from ldpstream.surveys import Survey
 
 Call = list[Any]  # time in ms since 1970, event ("" for `seen`), seconds (null for `used`)
@@ -25,15 +26,14 @@ def at(day: float, event: str = "", seconds: float | None = None) -> Call:
     return [round(moment.timestamp() * 1000), event, seconds]
 
 
-class InMemory:
-    """A log's file in memory: the disk would take most of the time."""
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        yield self._db
+@contextmanager
+def activity_in_memory() -> Iterator[Activity]:
+    """An activity log in memory: the disk would take most of the time."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, mock.patch.object(SQLiteFile, "_prepare"):
+        for statement in TABLES:
+            db.execute(statement)
+        with mock.patch.object(SQLiteFile, "connection", return_value=nullcontext(db)):
+            yield Activity("memory", consent="simulated")
 
 
 ONE_MS = 1 / 86_400_000
@@ -66,8 +66,7 @@ def recipes(survey: Survey) -> Iterator[dict[str, Any]]:
 
 
 def _steps(survey: Survey, calls: list[Call], steps: list[int]) -> Iterator[dict[str, Any]]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db, mock.patch("time.time_ns") as clock:
-        activity = Activity(InMemory(db), consent="simulated")
+    with activity_in_memory() as activity, mock.patch("time.time_ns") as clock:
         for ms, event, seconds in calls:
             clock.return_value = ms * 1_000_000
             if seconds is not None:

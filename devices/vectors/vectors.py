@@ -302,7 +302,7 @@ def clock_lives(survey: Survey, a: int) -> Iterator[Case]:
         random, rng = Recorded(f"clock {survey.name} {a} {number}"), np.random.default_rng([7, a, number])
         with tempfile.TemporaryDirectory() as folder:
             device = _Scripted(survey, folder, {}, random, None)
-            with device._file.transaction() as memory:
+            with device._transaction() as memory:
                 phase = memory.enrolment(a).phase
             ahead = range(1000, 1030 + survey.lateness_steps)
             reports = [*range(4), *ahead, *range(3, 8), *rng.choice([*range(10), *range(995, 1035)], 40).tolist()]

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from unittest.mock import patch
 
 from ldpstream.device import Device, StepForgotten, Wallet, WalletFull
-from ldpstream.device import wallet as wallet_module
 from ldpstream.surveys import Survey
 
 Case = dict[str, Any]
@@ -54,8 +53,7 @@ def wallet_lives(surveys: dict[str, Survey], randoms: Iterable[Recorded]) -> Ite
         randoms: the random bytes of each life.
     """
     for (limits, script), random in zip(LIVES, randoms):
-        scripted = type("_Scripted", (Device,), {"_random": random})
-        with tempfile.TemporaryDirectory() as folder, patch.object(wallet_module, "Device", scripted):
+        with tempfile.TemporaryDirectory() as folder, patch.object(Device, "_random", random):
             wallet, devices = Wallet(Path(folder) / "wallet", **limits), dict[str, Device]()
             calls = [_call(wallet, devices, surveys[line[2]], *line) for line in script]
         yield {"limits": limits, "random": random.drawn.hex(), "calls": calls}
@@ -65,10 +63,10 @@ def _call(wallet: Wallet, devices: dict[str, Device], survey: Survey, hours: flo
     now_ms = survey.start_ms + round(hours * HOUR_MS)
     called: Case = {"now_ms": now_ms, "call": what, "fingerprint": survey.fingerprint.hex()}
     called |= dict(zip(("attribute", "value", "step"), report))
-    with patch.object(wallet_module, "_now_ms", lambda: now_ms):
+    with patch("time.time_ns", lambda: now_ms * 1_000_000):
         try:
             if what == "join":
-                devices[name] = wallet.device(survey, consent="simulated")
+                devices[name] = Device(survey, wallet, consent="simulated")
             elif what == "leave":
                 wallet.leave(survey.pin)
             else:

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 from prometheus_client import CollectorRegistry
 
-from ldpstream.device import Wallet, WalletFull
+from ldpstream.device import Device, Wallet, WalletFull
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.summaries import Alert, alerts
@@ -69,14 +69,14 @@ def test_the_survey_of_the_document_needs_no_fresh_budget(tmp_path: Path, monkey
     assert join(old, later, "mode").joined
     hurried = candidates(start=datetime(2026, 1, 5, 12, tzinfo=UTC))
     now = old.start_ms
-    monkeypatch.setattr("ldpstream.device.wallet._now_ms", lambda: now)
+    monkeypatch.setattr("time.time_ns", lambda: now * 1_000_000)
     wallet = Wallet(tmp_path / "wallet", per_window=4.0, window_s=4 * 3600)  # its window touches five steps: two reports
-    wallet.device(old, consent="simulated")
+    Device(old, wallet, consent="simulated")
     now = hurried.start_ms
     with pytest.raises(WalletFull):
-        wallet.device(hurried, consent="simulated")
+        Device(hurried, wallet, consent="simulated")
     now = later.start_ms
-    wallet.device(later, consent="simulated")
+    Device(later, wallet, consent="simulated")
 
 
 def test_the_request_of_the_document_finds_the_value() -> None:

@@ -52,9 +52,9 @@ def test_a_wallet_checks_before_it_charges(tmp_path: Path) -> None:
     wallet = Wallet(tmp_path / "wallet", per_window=100.0, window_s=60)
     survey, keys = survey_of(CASES[0]), CASES[0]["signed_by"]
     with pytest.raises(NotSigned, match=f"survey {survey.name} with the fingerprint {survey.fingerprint.hex()} is not signed"):
-        wallet.device(survey, signed_by=keys, consent="simulated")
+        Device(survey, wallet, signed_by=keys, consent="simulated")
     assert wallet.spent().surveys == ()
-    wallet.device(survey, signed_by=keys[0], signature=json.dumps(CASES[0]["signature"]), consent="simulated")
+    Device(survey, wallet, signed_by=keys[0], signature=json.dumps(CASES[0]["signature"]), consent="simulated")
     assert len(wallet.spent().surveys) == 1
 
 
@@ -67,7 +67,7 @@ def test_two_signatures_can_both_be_required(tmp_path: Path) -> None:
             Device(survey, tmp_path / "device", **keys, signature=refused)
     Device(survey, tmp_path / "device", **keys, signature=f"{ours}\n{theirs}")
     wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
-    wallet.device(survey, **keys, signature=f"{theirs}\n{ours}")
+    Device(survey, wallet, **keys, signature=f"{theirs}\n{ours}")
     wrong: dict[str, Any]
     for wrong in ({"also_signed_by": public(LATER)}, keys | {"also_signed_by": public(OWNER)}):
         with pytest.raises(ValueError, match="also_signed_by"):

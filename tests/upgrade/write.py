@@ -29,7 +29,6 @@ import redis
 
 from ldpstream.agents import PartitionFold, Record
 from ldpstream.device import Device, Wallet
-from ldpstream.device import wallet as wallets
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
@@ -139,10 +138,10 @@ def _text(raw: bytes) -> str:
 def sqlite_files(survey: Survey, folder: Path) -> Files:
     """The files of a device and of a wallet that have reported three steps, as format and statements."""
     levels = {"zone": "cautious"}
-    with patch.object(wallets, "_now_ms", lambda: survey.start_ms):
+    with patch("time.time_ns", lambda: survey.start_ms * 1_000_000):
         device = Device(survey, folder / "device", levels=levels, consent="simulated")
         wallet = Wallet(folder / "wallet", for_ever=1000.0)
-        for each in (device, wallet.device(survey, levels=levels, consent="simulated")):
+        for each in (device, Device(survey, wallet, levels=levels, consent="simulated")):
             for step in range(3):
                 for attribute, value in (("mode", "bus"), ("zone", 7), ("speed", 12.5), ("set", 3)):
                     each.report(attribute, value, step)

@@ -79,7 +79,7 @@ class Consents:
         return self.mode != "simulated" and (self._starts_off or switched_off() is not None)
 
     def _kept(self, memory: Transaction) -> dict[str, Answer]:
-        kept = memory.consent(self._survey.pin)
+        kept = memory.consent()
         try:
             return {} if kept is None else _answers.decode(kept)
         except msgspec.DecodeError:
@@ -113,5 +113,5 @@ class Consents:
     def keep(self, memory: Transaction, state: Literal["given", "withdrawn"], names: list[str]) -> bool:
         """Keeps the answer for some attributes. Returns true if the person has then withdrawn all attributes."""
         answers = self._kept(memory) | dict.fromkeys(names, self._now if state == "given" else Answer("withdrawn"))
-        memory.keep_consent(self._survey.pin, msgspec.json.encode(answers).decode())
+        memory.keep_consent(msgspec.json.encode(answers).decode())
         return len(answers) == len(self.names) and all(answer.state == "withdrawn" for answer in answers.values())

@@ -1,16 +1,16 @@
 """The part of a device that asks the person: consent."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 
 from ldpstream.device.consent.consent import Consent, Consents, NoConsent
 from ldpstream.device.consent.preview import Preview
 from ldpstream.device.consent.words import question
 from ldpstream.device.errors import StepForgotten, StoreCleared, WrongSurvey
-from ldpstream.device.files.memo_file import Enrolment, Left, Store, Transaction
+from ldpstream.device.files.memo_file import Enrolment, Left, Transaction
+from ldpstream.device.files.sqlite_file import SQLiteFile
 from ldpstream.surveys import Survey
 
 Values = Mapping[str, str | float | Sequence[str | float]]
@@ -24,8 +24,7 @@ class Consenting:
     """A device without its reports. `Device` is the only subclass."""
 
     survey: Survey
-    _file: Store
-    _path: Path
+    _file: SQLiteFile
     _levels: list[int]
     _consents: Consents
     _choices: Callable[[list[int]], list[Enrolment]]
@@ -33,6 +32,11 @@ class Consenting:
     _at: Callable[[int | None], tuple[type[StepForgotten], int]]
     _own_silence: Callable[[Transaction, int, int], str | None]
     _report_of: Callable[[Transaction, int, int, int, type[StepForgotten]], bytes]
+
+    @contextmanager
+    def _transaction(self, create: bool = False) -> Iterator[Transaction]:
+        with self._file.connection(create) as connection:
+            yield Transaction(connection, self._file, self.survey)
 
     def question(self) -> str:
         """Returns the text by which the application asks for consent, as plain text in several lines (`consent.words`)."""
@@ -47,7 +51,7 @@ class Consenting:
             ValueError: if there is no such attribute.
             DeviceError: as for `report`.
         """
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             states = self._consents.states(memory)
         if attribute is not None:
@@ -62,7 +66,7 @@ class Consenting:
         """
         if self._consents.off:
             return []
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             return [name for name, state in self._consents.states(memory).items() if state == "unknown"]
 
@@ -79,7 +83,7 @@ class Consenting:
         names = [self.survey.attributes[self.survey.index(name)].name for name in attributes] or self._consents.names
         if self._consents.off:
             return
-        with self._file.transaction(create=True) as memory:
+        with self._transaction(create=True) as memory:
             self._muted(memory, fresh=True)
             if not memory.enrolled():
                 self._enroll(memory)
@@ -98,7 +102,7 @@ class Consenting:
         """
         names = [self.survey.attributes[self.survey.index(name)].name for name in attributes] or self._consents.names
         self._consents.stopped.update(names)
-        with self._file.transaction(create=True) as memory:
+        with self._transaction(create=True) as memory:
             self._muted(memory, fresh=True)
             if self._consents.keep(memory, "withdrawn", names):
                 memory.erase()
@@ -122,7 +126,7 @@ class Consenting:
         """
         if confirm != self.survey.name:
             raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             memory.forget()
 
@@ -138,10 +142,10 @@ class Consenting:
         Raises:
             DeviceError: as for `report`.
         """
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             if attribute in self._muted(memory):
                 return False
-            return memory.leaves(key, time.time_ns() // 1_000_000, self.survey.name, attribute, local)
+            return memory.leaves(key, time.time_ns() // 1_000_000, attribute, local)
 
     def preview(self, values: Values, step: int | None = None) -> list[Preview]:
         """Returns what `answer` would make and send now, and what each part can reveal. Keeps nothing, and sends nothing.
@@ -154,12 +158,12 @@ class Consenting:
         """
         indices = self._indices(values)
         too_old, step = self._at(step)
-        with suppress(_NotKept), self._file.transaction() as memory:
+        with suppress(_NotKept), self._transaction() as memory:
             muted, fresh = self._muted(memory, fresh=True), not memory.enrolled()
-            waiting = set[tuple[int, int]]() if fresh else {(a, step) for a, step, *_ in memory.waiting()}
+            waiting = set[tuple[int, int]]() if fresh else {(a, row[0]) for a, row in memory.waiting()}
             if fresh:
                 shown = [replace(c, answers=True) for c in self._choices(self._levels)]
-                memory.enroll(self.survey.pin, self._levels, lambda: shown)
+                memory.enroll(self._levels, shown)
             found = list[Preview]()
             for a, index in indices:
                 name, envelope = self.survey.attributes[a].name, None
@@ -179,7 +183,7 @@ class Consenting:
         Raises:
             DeviceError: as for `report`.
         """
-        with self._file.transaction() as memory:
+        with self._transaction() as memory:
             self._muted(memory)
             return memory.journal()
 
@@ -196,14 +200,14 @@ class Consenting:
         return muted
 
     def _enroll(self, memory: Transaction) -> None:
-        memory.enroll(self.survey.pin, self._levels, lambda: self._choices(self._levels))
+        memory.enroll(self._levels, self._choices(self._levels))
 
     def _require_this_survey(self, memory: Transaction) -> None:
         kept = memory.pin()
         if kept is None:
-            raise StoreCleared(f"{self._path}: the enrolment was erased; make a new Device to enroll again")
+            raise StoreCleared(f"{self._file.path}: the enrolment was erased; make a new Device to enroll again")
         if kept != self.survey.pin:
             raise WrongSurvey(
-                f"{self._path}: belongs to the survey with the pin {kept}, not to {self.survey.name} with the pin"
+                f"{self._file.path}: belongs to the survey with the pin {kept}, not to {self.survey.name} with the pin"
                 f" {self.survey.pin}; each survey needs its own file and its own budget"
             )

@@ -12,20 +12,19 @@ from pathlib import Path
 
 from ldpstream.device.errors import DeviceError
 from ldpstream.device.files.memo_file import Left, journal_of
-from ldpstream.device.files.sqlite_file import DEVICE, FORMER, WALLET, format_of
+from ldpstream.device.files.sqlite_file import DEVICE, WALLET, format_of
 
 
 def read_journal(path: Path) -> list[Left]:
-    """Returns the journal of a device's or wallet's file, by survey, without changing the file.
+    """Returns the journal of a device's or wallet's file, without changing the file.
 
     Raises:
         DeviceError: if the file is missing, is of another kind or format, or cannot be read.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-            if (found := format_of(connection)) not in (0, DEVICE, WALLET, *FORMER.values()):
+            if (found := format_of(connection)) not in (0, DEVICE, WALLET):
                 raise DeviceError(f"{path}: has format {found}, this program needs format {DEVICE} or {WALLET}")
-            named = "SELECT name FROM sqlite_master WHERE name = 'journal' OR name LIKE 'survey%journal' ORDER BY rowid"
-            return [left for (table,) in connection.execute(named).fetchall() for left in journal_of(connection, table)]
+            return journal_of(connection) if found else []
     except sqlite3.Error as error:
         raise DeviceError(f"{path}: {error}") from None

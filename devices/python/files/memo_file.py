@@ -1,39 +1,51 @@
-"""A device's memory: tables of one SQLite file (`sqlite_file`).
+"""A person's memory: the tables of one SQLite file (`sqlite_file`), of one device or of a wallet.
 
-    survey       in the column `fingerprint`, the 32 bytes of the survey's pin
+    budget       only in a wallet: its limits, stored by the first use; NULL for no limit
+    survey       for every enrolment: the survey's pin and name, and the charges (`wallet_file`)
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
-                 number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`)
+                 number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`); the loss of
+                 a report (`eps`)
     memo         for every attribute and memo key: the memo, never changed, and the number of steps reported from it
     sent         the reported steps that are remembered, each with its envelope, and its idempotency key until the envelope is
-                 settled or dropped; a dropped envelope is empty
-    moment       only for a survey that requires a relay: the time from which each unsettled envelope may leave, by its key
-    consent      the survey's pin, and the person's answers (`consent`); after a withdrawal, the only table
+                 settled or dropped; a dropped envelope is empty. `due_ms` is the time from which it may leave
+    consent      for every survey, by its pin: the person's answers (`consent`)
     journal      the latest reports that left or may have left; the key until the report is settled
 
-A wallet's file has one `consent` for all surveys, and for each survey one set of the other tables, without the first one
-(`wallet_file`).
+The rows of an enrolment have its number in the column `survey`. A withdrawal erases them.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from ldpstream.device.files.sqlite_file import BUSY_S, DEVICE, SQLiteFile, format_of
+from ldpstream.device.errors import StoreCleared
+from ldpstream.device.files.sqlite_file import WALLET, SQLiteFile
+from ldpstream.device.files.wallet_file import Accounts
+from ldpstream.surveys import Survey
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
-MAX_JOURNAL = 200  # reports in a journal
+MAX_JOURNAL = 200  # reports of a survey in a journal
 
-_TABLES = {
-    "enrolment": "(attribute INTEGER PRIMARY KEY, level INTEGER NOT NULL, answers INTEGER NOT NULL, function INTEGER NOT NULL,"
-    " fake INTEGER NOT NULL, phase INTEGER NOT NULL, reports INTEGER NOT NULL DEFAULT 0, forgotten INTEGER NOT NULL)",
-    "memo": "(attribute INTEGER, key INTEGER, memo BLOB NOT NULL, reports INTEGER NOT NULL DEFAULT 0,"
-    " PRIMARY KEY (attribute, key)) WITHOUT ROWID",
-    "sent": "(attribute INTEGER, step INTEGER, envelope BLOB NOT NULL, key TEXT, PRIMARY KEY (attribute, step)) WITHOUT ROWID",
-}
+TABLES = (
+    "CREATE TABLE budget (per_window REAL, window_s INTEGER, for_ever REAL)",
+    "CREATE TABLE survey (number INTEGER PRIMARY KEY AUTOINCREMENT, pin TEXT NOT NULL, name TEXT NOT NULL,"
+    " adds_up INTEGER NOT NULL, start_ms INTEGER NOT NULL, step_ms INTEGER NOT NULL,"
+    " per_window REAL NOT NULL, for_ever REAL NOT NULL, reports INTEGER, until_ms INTEGER)",
+    "CREATE UNIQUE INDEX enrolled ON survey (pin) WHERE reports IS NULL",
+    "CREATE TABLE enrolment (survey INTEGER, attribute INTEGER, level INTEGER NOT NULL, answers INTEGER NOT NULL,"
+    " function INTEGER NOT NULL, fake INTEGER NOT NULL, phase INTEGER NOT NULL, eps REAL NOT NULL, forgotten INTEGER NOT NULL,"
+    " reports INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (survey, attribute)) WITHOUT ROWID",
+    "CREATE TABLE memo (survey INTEGER, attribute INTEGER, key INTEGER, memo BLOB NOT NULL, reports INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (survey, attribute, key)) WITHOUT ROWID",
+    "CREATE TABLE sent (survey INTEGER, attribute INTEGER, step INTEGER, envelope BLOB NOT NULL, key TEXT,"
+    " due_ms INTEGER NOT NULL, PRIMARY KEY (survey, attribute, step)) WITHOUT ROWID",
+    "CREATE TABLE consent (pin TEXT PRIMARY KEY, answers TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE journal (number INTEGER PRIMARY KEY, survey INTEGER, at_ms INTEGER, attribute TEXT, step INTEGER,"
+    " envelope BLOB, local INTEGER, key TEXT UNIQUE)",
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -81,167 +93,140 @@ class Left(NamedTuple):
         return f"{time:%Y-%m-%d %H:%M:%S}  {self.survey}  {self.attribute}  step {self.step}  {self.how}  {self.envelope.hex()}"
 
 
-def journal_of(connection: sqlite3.Connection, table: str) -> list[Left]:
+def journal_of(connection: sqlite3.Connection, survey: int | None = None) -> list[Left]:
+    """Returns the journal, the latest report last.
+
+    Args:
+        survey: number of the enrolment; None for all.
+    """
     how = "CASE WHEN local THEN 'local' WHEN key IS NULL THEN 'answered' ELSE 'sent' END"
-    rows = connection.execute(f"SELECT at_ms, survey, attribute, step, envelope, {how} FROM {table} ORDER BY number")
+    rows = connection.execute(
+        f"SELECT at_ms, name, attribute, step, envelope, {how} FROM journal JOIN survey ON survey.number = journal.survey"
+        " WHERE ifnull(survey.number = ?, true) ORDER BY journal.number", (survey,)
+    )  # fmt: skip
     return [Left(*row) for row in rows]
 
 
-class Store(Protocol):
-    """The memory of one device: a file of its own (`MemoFile`), or a part of a wallet (`wallet_file.Place`)."""
-
-    @property
-    def path(self) -> Path: ...
-
-    def transaction(self, create: bool = False) -> AbstractContextManager["Transaction"]: ...
-
-
-class MemoFile(SQLiteFile):
-    def __init__(self, path: Path, create: bool = True, wait_s: float = BUSY_S, *, lazy: bool = False) -> None:
-        super().__init__(path, DEVICE, create, wait_s, lazy=lazy)
-
-    @contextmanager
-    def transaction(self, create: bool = False) -> Iterator["Transaction"]:
-        """Runs one transaction; with `create`, a lazy file is created if it is missing."""
-        if create and self.lazy:
-            self.prepare(True)
-        with self.connection() as connection:
-            yield Transaction(connection)
-
-
 class Transaction:
-    _format = DEVICE
+    """The memory of a survey's device during one transaction.
 
-    def __init__(self, connection: sqlite3.Connection, prefix: str = "") -> None:
-        self._db = connection
-        self._name_tables(prefix)
+    Raises:
+        StoreCleared: if the file is a wallet's and has no budget.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, file: SQLiteFile, survey: Survey) -> None:
+        self._db, self._survey, self._in_wallet = connection, survey, file.format == WALLET
+        self._accounts = Accounts(connection)
+        if self._in_wallet and self._accounts.budget() is None:
+            raise StoreCleared(f"{file.path}: the file is empty; make a new Wallet to enroll again")
+        self._number = self._accounts.enrolled(survey.pin)
+
+    def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
+        """Runs a statement whose first parameter is the enrolment's number."""
+        return self._db.execute(statement, (self._number, *values))
 
     # ---- enrolment
 
-    def enroll(self, pin: str, levels: list[int], draw: Callable[[], list[Enrolment]]) -> None:
-        """Creates the tables and stores the device's choices, one per attribute."""
-        self._db.execute("CREATE TABLE survey (fingerprint BLOB NOT NULL)")
-        self._db.execute("INSERT INTO survey VALUES (?)", (bytes.fromhex(pin),))
-        self._create(draw())
-        self._db.execute(f"PRAGMA user_version = {DEVICE}")
+    def enroll(self, levels: list[int], choices: list[Enrolment]) -> None:
+        """Stores the device's choices, one per attribute. In a wallet, charges the survey's claim.
 
-    def pin(self) -> str | None:
-        """Returns the pin of the survey to which the file belongs; None for an empty file, or without a place in a wallet."""
-        if format_of(self._db) == 0:
-            return None
-        if not self._has("survey"):
-            return str(self._db.execute("SELECT pin FROM consent").fetchone()[0])
-        return bytes(self._db.execute("SELECT fingerprint FROM survey").fetchone()[0]).hex()
-
-    def enrolled(self) -> bool:
-        return self._has(self._enrolment)
-
-    def erase(self) -> None:
-        """Erases everything but the consent."""
-        self.drop()
-        self._db.execute("DROP TABLE IF EXISTS survey")
-
-    def forget(self) -> None:
-        """Erases everything."""
-        self.erase()
-        self._db.execute("DROP TABLE IF EXISTS consent")
-        self._db.execute("PRAGMA user_version = 0")
+        Raises:
+            WalletFull: if the claim does not fit the budget.
+        """
+        first = self._first_step()
+        self._number, losses = self._accounts.admit(self._survey, levels, first)
+        for a, (choice, eps) in enumerate(zip(choices, losses, strict=True)):
+            columns = "survey, attribute, level, answers, function, fake, phase, eps, forgotten"
+            insert = f"INSERT INTO enrolment ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self._run(insert, a, *astuple(choice), eps, first - 1)
 
     def require_room(self, levels: list[int]) -> None:
-        """In a wallet: requires that the survey's claim fits the budget."""
+        """Requires that the survey's claim fits the budget of a wallet."""
+        self._accounts.fitting_claim(self._survey, levels, self._first_step())
 
-    def _has(self, table: str) -> bool:
-        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
+    def _first_step(self) -> int:
+        return max(0, self._survey.step_at(time.time_ns() // 1_000_000)) if self._in_wallet else 0
 
-    def _name_tables(self, prefix: str) -> None:
-        self._enrolment, self._memo, self._sent = (prefix + table for table in _TABLES)
-        self._moment, self._journal = f"{prefix}moment", f"{prefix}journal"
+    def pin(self) -> str | None:
+        """Returns the pin of the survey to which the memory belongs; None for an empty file, or without a place in a wallet."""
+        if self._in_wallet:
+            return None if self._number is None else self._survey.pin
+        row = self._db.execute("SELECT pin FROM survey UNION SELECT pin FROM consent").fetchone()
+        return None if row is None else str(row[0])
 
-    def _tables(self) -> tuple[str, ...]:
-        return self._enrolment, self._memo, self._sent
+    def enrolled(self) -> bool:
+        return self._number is not None
 
-    def _create(self, choices: list[Enrolment], forgotten: int = -1) -> None:
-        """Creates the tables of one device, which reports no step up to `forgotten`."""
-        for name, columns in zip(self._tables(), _TABLES.values(), strict=True):
-            self._db.execute(f"CREATE TABLE {name} {columns}")
-        self._db.executemany(
-            f"INSERT INTO {self._enrolment} (attribute, level, answers, function, fake, phase, forgotten)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [(a, c.level, c.answers, c.function, c.fake, c.phase, forgotten) for a, c in enumerate(choices)],
-        )
+    def erase(self) -> None:
+        """Erases everything but the consent, and in a wallet the charge of the reports."""
+        if self._number is not None:
+            self._accounts.leave(self._number, charge=self._in_wallet)
 
-    def drop(self) -> None:
-        for name in (*self._tables(), self._moment, self._journal):
-            self._db.execute(f"DROP TABLE IF EXISTS {name}")
+    def forget(self) -> None:
+        """Erases everything, as `erase`, and the consent."""
+        self.erase()
+        self._accounts.drop_consent(self._survey.pin)
 
     def enrolment(self, attribute: int) -> Enrolment:
-        read = f"SELECT level, answers, function, fake, phase FROM {self._enrolment} WHERE attribute = ?"
-        level, answers, function, fake, phase = self._db.execute(read, (attribute,)).fetchone()
+        read = "SELECT level, answers, function, fake, phase FROM enrolment WHERE survey = ? AND attribute = ?"
+        level, answers, function, fake, phase = self._run(read, attribute).fetchone()
         return Enrolment(level, bool(answers), function, fake, phase)
 
     # ---- consent
 
-    def consent(self, pin: str) -> str | None:
-        """Returns the kept answers to a survey, as JSON; None without an answer."""
-        if not self._has("consent"):
-            return None
-        row = self._db.execute("SELECT answers FROM consent WHERE pin = ?", (pin,)).fetchone()
+    def consent(self) -> str | None:
+        """Returns the kept answers to the survey, as JSON; None without an answer."""
+        row = self._db.execute("SELECT answers FROM consent WHERE pin = ?", (self._survey.pin,)).fetchone()
         return None if row is None else str(row[0])
 
-    def keep_consent(self, pin: str, answers: str) -> None:
-        self._db.execute("CREATE TABLE IF NOT EXISTS consent (pin TEXT PRIMARY KEY, answers TEXT NOT NULL) WITHOUT ROWID")
-        self._db.execute("INSERT OR REPLACE INTO consent VALUES (?, ?)", (pin, answers))
-        self._db.execute(f"PRAGMA user_version = {self._format}")
+    def keep_consent(self, answers: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO consent VALUES (?, ?)", (self._survey.pin, answers))
 
     def withdraw(self, attribute: int, name: str) -> None:
         """Erases an attribute's memos, envelopes and journal. The reported steps stay, so that none gets a second report."""
-        self._db.execute(f"DELETE FROM {self._memo} WHERE attribute = ?", (attribute,))
-        self._db.execute(f"UPDATE {self._sent} SET envelope = x'', key = NULL WHERE attribute = ?", (attribute,))
-        if self._has(self._journal):
-            self._db.execute(f"DELETE FROM {self._journal} WHERE attribute = ?", (name,))
+        self._run("DELETE FROM memo WHERE survey = ? AND attribute = ?", attribute)
+        self._run("UPDATE sent SET envelope = x'', key = NULL WHERE survey = ? AND attribute = ?", attribute)
+        self._run("DELETE FROM journal WHERE survey = ? AND attribute = ?", name)
 
     # ---- journal
 
-    def leaves(self, key: str, at_ms: int, survey: str, attribute: str, local: bool) -> bool:
+    def leaves(self, key: str, at_ms: int, attribute: str, local: bool) -> bool:
         """Writes a report into the journal, before its first attempt. Returns false if the report does not wait any more."""
-        row = self._db.execute(f"SELECT step, envelope FROM {self._sent} WHERE key = ?", (key,)).fetchone()
+        row = self._run("SELECT step, envelope FROM sent WHERE survey = ? AND key = ?", key).fetchone()
         if row is None:
             return False
-        columns = "number INTEGER PRIMARY KEY, at_ms, survey, attribute, step, envelope, local, key UNIQUE"
-        self._db.execute(f"CREATE TABLE IF NOT EXISTS {self._journal} ({columns})")
-        insert = f"INSERT INTO {self._journal} VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
+        insert = "INSERT INTO journal (survey, at_ms, attribute, step, envelope, local, key) VALUES (?, ?, ?, ?, ?, ?, ?)"
         again = "ON CONFLICT DO UPDATE SET local = min(local, excluded.local)"
-        self._db.execute(f"{insert} {again}", (at_ms, survey, attribute, *row, local, key))
-        oldest = f"SELECT max(number) - {MAX_JOURNAL} FROM {self._journal}"
-        self._db.execute(f"DELETE FROM {self._journal} WHERE number <= ({oldest})")
+        self._run(f"{insert} {again}", at_ms, attribute, *row, local, key)
+        oldest = "SELECT number FROM journal WHERE survey = ? ORDER BY number DESC LIMIT -1 OFFSET ?"
+        self._run(f"DELETE FROM journal WHERE number IN ({oldest})", MAX_JOURNAL)
         return True
 
     def journal(self) -> list[Left]:
         """Returns the journal, the latest report last."""
-        return journal_of(self._db, self._journal) if self._has(self._journal) else []
+        return [] if self._number is None else journal_of(self._db, self._number)
 
     # ---- memos
 
     def memo(self, attribute: int, key: int, draw: Callable[[], bytes]) -> bytes:
         """Returns the memo of a key; draws and stores a memo if the key has none."""
-        read = f"SELECT memo FROM {self._memo} WHERE attribute = ? AND key = ?"
-        if self._db.execute(read, (attribute, key)).fetchone() is None:
-            insert = f"INSERT INTO {self._memo} (attribute, key, memo) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-            self._db.execute(insert, (attribute, key, draw()))
-        return bytes(self._db.execute(read, (attribute, key)).fetchone()[0])
+        read = "SELECT memo FROM memo WHERE survey = ? AND attribute = ? AND key = ?"
+        if self._run(read, attribute, key).fetchone() is None:
+            insert = "INSERT INTO memo (survey, attribute, key, memo) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            self._run(insert, attribute, key, draw())
+        return bytes(self._run(read, attribute, key).fetchone()[0])
 
     # ---- envelopes
 
     def sent(self, attribute: int, step: int) -> bytes | None:
         """Returns the step's envelope; empty if it was dropped; None if the file does not remember the step."""
-        row = self._db.execute(
-            f"SELECT envelope FROM {self._sent} WHERE attribute = ? AND step = ?", (attribute, step)
-        ).fetchone()
+        read = "SELECT envelope FROM sent WHERE survey = ? AND attribute = ? AND step = ?"
+        row = self._run(read, attribute, step).fetchone()
         return None if row is None else bytes(row[0])
 
     def forgotten(self, attribute: int) -> int:
         """Returns the latest forgotten step: no step up to this one gets a new report; -1 if no step is forgotten."""
-        return int(self._db.execute(f"SELECT forgotten FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0])
+        return int(self._run("SELECT forgotten FROM enrolment WHERE survey = ? AND attribute = ?", attribute).fetchone()[0])
 
     def earliest(self, attribute: int, step: int, every_steps: int) -> int:
         """Returns the first step after `step`, in the same phase, that is neither reported nor forgotten."""
@@ -250,46 +235,29 @@ class Transaction:
             step += every_steps
         return step
 
-    def waiting(self) -> list[tuple[int, int, bytes, str]]:
-        """Returns (attribute, step, envelope, idempotency key) of each envelope that may need another attempt, by step."""
-        read = f"SELECT attribute, step, envelope, key FROM {self._sent} WHERE key IS NOT NULL ORDER BY step, attribute"
-        return [(attribute, step, bytes(envelope), key) for attribute, step, envelope, key in self._db.execute(read)]
-
-    def moments(self) -> dict[str, int]:
-        """Returns the time from which each report may leave, in ms since 1970, by idempotency key."""
-        self._create_moments()
-        return dict(self._db.execute(f"SELECT key, due_ms FROM {self._moment}"))
-
-    def keep_moment(self, key: str, due_ms: int) -> None:
-        """Stores the time from which a report may leave, and drops the times of settled and dropped reports."""
-        self._create_moments()
-        unsettled = f"SELECT key FROM {self._sent} WHERE key IS NOT NULL"
-        self._db.execute(f"DELETE FROM {self._moment} WHERE key NOT IN ({unsettled})")
-        self._db.execute(f"INSERT INTO {self._moment} VALUES (?, ?)", (key, due_ms))
-
-    def _create_moments(self) -> None:
-        columns = "(key TEXT PRIMARY KEY, due_ms INTEGER NOT NULL) WITHOUT ROWID"
-        self._db.execute(f"CREATE TABLE IF NOT EXISTS {self._moment} {columns}")
+    def waiting(self) -> list[tuple[int, tuple[int, bytes, str, int]]]:
+        """Returns the attribute and (step, envelope, idempotency key, `due_ms`) of each envelope that may need another attempt,
+        by step."""
+        columns = "attribute, step, envelope, key, due_ms"
+        read = f"SELECT {columns} FROM sent WHERE survey = ? AND key IS NOT NULL ORDER BY step, attribute"
+        return [(attribute, tuple(row)) for attribute, *row in self._run(read)]
 
     def settle(self, key: str, n_kept: int) -> None:
         """Marks the envelope with this key as settled, and forgets the steps before the n_kept latest settled ones."""
-        db = self._db
-        found = db.execute(f"SELECT attribute FROM {self._sent} WHERE key = ?", (key,)).fetchone()
+        found = self._run("SELECT attribute FROM sent WHERE survey = ? AND key = ?", key).fetchone()
         if found is None:
             return
-        db.execute(f"UPDATE {self._sent} SET key = NULL WHERE key = ?", (key,))
-        if self._has(self._journal):
-            db.execute(f"UPDATE {self._journal} SET key = NULL WHERE key = ?", (key,))
-        oldest = db.execute(
-            f"SELECT step FROM {self._sent} WHERE attribute = ? AND key IS NULL AND envelope != x''"
-            " ORDER BY step DESC LIMIT 1 OFFSET ?",
-            (found[0], n_kept - 1),
-        ).fetchone()
+        for table in ("sent", "journal"):
+            self._run(f"UPDATE {table} SET key = NULL WHERE survey = ? AND key = ?", key)
+        settled = "SELECT step FROM sent WHERE survey = ? AND attribute = ? AND key IS NULL AND envelope != x''"
+        oldest = self._run(f"{settled} ORDER BY step DESC LIMIT 1 OFFSET ?", *found, n_kept - 1).fetchone()
         if oldest is not None:
-            db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND step < ?", (found[0], oldest[0]))
+            self._run("DELETE FROM sent WHERE survey = ? AND attribute = ? AND step < ?", *found, *oldest)
             self._forget_up_to(found[0], oldest[0] - 1)
 
-    def keep(self, attribute: int, step: int, envelope: bytes, key: int | None, n_waiting: int, idempotency_key: str) -> None:
+    def keep(
+        self, attribute: int, step: int, envelope: bytes, key: int | None, n_waiting: int, idempotency_key: str, due_ms: int
+    ) -> None:
         """Counts a step's report and stores its envelope.
 
         If more than n_waiting envelopes are not settled, drops the one whose step is farthest from the new step. If more than
@@ -298,28 +266,25 @@ class Transaction:
         Args:
             key: key of the memo behind the report; None for a one-time mechanism.
         """
-        db = self._db
-        db.execute(f"INSERT INTO {self._sent} VALUES (?, ?, ?, ?)", (attribute, step, envelope, idempotency_key))
-        db.execute(f"UPDATE {self._enrolment} SET reports = reports + 1 WHERE attribute = ?", (attribute,))
-        if key is not None:
-            db.execute(f"UPDATE {self._memo} SET reports = reports + 1 WHERE attribute = ? AND key = ?", (attribute, key))
-        surplus = (
-            f"SELECT step FROM {self._sent} WHERE attribute = ? AND key IS NOT NULL"
-            " ORDER BY abs(step - ?), step DESC LIMIT -1 OFFSET ?"
-        )
-        for (dropped,) in db.execute(surplus, (attribute, step, n_waiting)).fetchall():
-            drop = f"UPDATE {self._sent} SET envelope = x'', key = NULL WHERE attribute = ? AND step = ?"
-            db.execute(drop, (attribute, dropped))
-        steps = f"SELECT step FROM {self._sent} WHERE attribute = ? AND envelope = x'' ORDER BY step DESC LIMIT 1 OFFSET ?"
-        if (earliest := db.execute(steps, (attribute, MAX_DROPPED)).fetchone()) is not None:
-            db.execute(f"DELETE FROM {self._sent} WHERE attribute = ? AND envelope = x'' AND step <= ?", (attribute, *earliest))
-            self._forget_up_to(attribute, *earliest)
+        self._run("INSERT INTO sent VALUES (?, ?, ?, ?, ?, ?)", attribute, step, envelope, idempotency_key, due_ms)
+        self._run("UPDATE enrolment SET reports = reports + 1 WHERE survey = ? AND attribute = ?", attribute)
+        self._run("UPDATE memo SET reports = reports + 1 WHERE survey = ? AND attribute = ? AND key = ?", attribute, key)
+        unsettled = "SELECT step FROM sent WHERE survey = ?1 AND attribute = ?2 AND key IS NOT NULL"
+        surplus = f"{unsettled} ORDER BY abs(step - ?3), step DESC LIMIT -1 OFFSET ?4"
+        drop = f"UPDATE sent SET envelope = x'', key = NULL WHERE survey = ?1 AND attribute = ?2 AND step IN ({surplus})"
+        self._run(drop, attribute, step, n_waiting)
+        dropped = "FROM sent WHERE survey = ? AND attribute = ? AND envelope = x''"
+        earliest = self._run(f"SELECT step {dropped} ORDER BY step DESC LIMIT 1 OFFSET ?", attribute, MAX_DROPPED).fetchone()
+        if earliest is not None:
+            self._run(f"DELETE {dropped} AND step <= ?", attribute, *earliest)
+            self._forget_up_to(attribute, earliest[0])
 
     def _forget_up_to(self, attribute: int, step: int) -> None:
-        self._db.execute(f"UPDATE {self._enrolment} SET forgotten = max(forgotten, ?) WHERE attribute = ?", (step, attribute))
+        forget = "UPDATE enrolment SET forgotten = max(forgotten, ?3) WHERE survey = ?1 AND attribute = ?2"
+        self._run(forget, attribute, step)
 
     def counts(self, attribute: int) -> tuple[int, int, int]:
         """Returns the number of distinct steps reported, of memos used, and of steps reported from these memos."""
-        reports = self._db.execute(f"SELECT reports FROM {self._enrolment} WHERE attribute = ?", (attribute,)).fetchone()[0]
-        used = f"SELECT count(*), ifnull(sum(reports), 0) FROM {self._memo} WHERE attribute = ? AND reports > 0"
-        return reports, *self._db.execute(used, (attribute,)).fetchone()
+        [reports] = self._run("SELECT reports FROM enrolment WHERE survey = ? AND attribute = ?", attribute).fetchone()
+        used = "FROM memo WHERE survey = ? AND attribute = ? AND reports > 0"
+        return reports, *self._run(f"SELECT count(*), ifnull(sum(reports), 0) {used}", attribute).fetchone()

@@ -9,14 +9,13 @@ POSIX, closing a second descriptor would drop SQLite's locks.
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ldpstream.device.errors import DeviceError, StoreCleared, StoreFull, StoreHeld
 
-DEVICE, WALLET, ACTIVITY = 5, 1003, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
-FORMER = {DEVICE: 4, WALLET: 1002}  # without consent and journal; the first transaction raises the number
+DEVICE, WALLET, ACTIVITY = 6, 1004, 2001  # formats of the kinds of files (SQLite's user_version); 0: empty
 BUSY_S = 60.0  # longest wait for another process's transaction, unless the application gives another one
 DAY_S = 86_400
 
@@ -27,8 +26,9 @@ class SQLiteFile:
     Args:
         path: the file; its folder must exist.
         file_format: `DEVICE`, `WALLET` or `ACTIVITY`.
+        tables: the statements that make the tables of an empty file.
         wait_s: longest wait for another transaction, in seconds.
-        lazy: true to create a missing file only by `prepare`. Until then, the file is empty, and keeps nothing.
+        lazy: true to create a missing file only by `connection`. Until then, the file is empty, and keeps nothing.
 
     Raises:
         StoreCleared: if the file is missing, and `create` and `lazy` are false.
@@ -37,13 +37,13 @@ class SQLiteFile:
     """
 
     def __init__(
-        self, path: Path, file_format: int, create: bool = True, wait_s: float = BUSY_S, *, lazy: bool = False
-    ) -> None:
-        self.path, self.format, self.wait_s, self.lazy = path.absolute(), file_format, wait_s, lazy
-        self.prepare(create and not lazy)
+        self, path: Path, file_format: int, tables: Sequence[str], create: bool = True, wait_s: float = BUSY_S, *,
+        lazy: bool = False,
+    ) -> None:  # fmt: skip
+        self.path, self.format, self._tables, self._wait_s, self._lazy = path.absolute(), file_format, tables, wait_s, lazy
+        self._prepare(create and not lazy)
 
-    def prepare(self, create: bool) -> None:
-        """Creates a missing file if `create` is true, and lets only its owner read and write it. Raises as the constructor."""
+    def _prepare(self, create: bool) -> None:
         try:
             if self.path.is_dir():
                 raise DeviceError(f"{self.path}: is a folder, not a file")
@@ -53,16 +53,19 @@ class SQLiteFile:
             self.path.chmod(0o600)
         except OSError as error:
             if not create and isinstance(error, FileNotFoundError):
-                if self.lazy:
+                if self._lazy:
                     return
                 raise StoreCleared(f"{self.path}: the file is missing, but the device had enrolled") from None
             kind = StoreFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DeviceError
             raise kind(f"{self.path}: cannot be created: {error.strerror}") from None
 
     @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
+    def connection(self, create: bool = False) -> Iterator[sqlite3.Connection]:
         """Runs one immediate transaction. All its writes are on the disk when the transaction ends, or are undone if an
         exception occurs.
+
+        Args:
+            create: true to create a lazy file if it is missing.
 
         Raises:
             StoreHeld: if another transaction holds the file for longer than `wait_s`.
@@ -70,17 +73,19 @@ class SQLiteFile:
             StoreCleared: if the file is missing.
             DeviceError: if the file is not an SQLite database, is of another format, or cannot be written for another reason.
         """
+        if create and self._lazy:
+            self._prepare(True)
         connection = None
         try:
-            database = ":memory:" if self.lazy and not self.path.exists() else f"{self.path.as_uri()}?mode=rw"
-            connection = sqlite3.connect(database, uri=True, timeout=self.wait_s, isolation_level=None)
+            database = ":memory:" if self._lazy and not self.path.exists() else f"{self.path.as_uri()}?mode=rw"
+            connection = sqlite3.connect(database, uri=True, timeout=self._wait_s, isolation_level=None)
             for pragma in ("synchronous=EXTRA", "fullfsync=ON", "secure_delete=ON"):
                 connection.execute(f"PRAGMA {pragma}")
             connection.execute("BEGIN IMMEDIATE")
-            found = format_of(connection)
-            if found == FORMER.get(self.format):
-                connection.execute(f"PRAGMA user_version = {self.format}")
-            elif found not in (0, self.format):
+            if (found := format_of(connection)) == 0:
+                for statement in (*self._tables, f"PRAGMA user_version = {self.format}"):
+                    connection.execute(statement)
+            elif found != self.format:
                 raise DeviceError(f"{self.path}: has format {found}, this program needs format {self.format}")
             yield connection
             connection.execute("COMMIT")
@@ -93,7 +98,7 @@ class SQLiteFile:
     def _explained(self, error: sqlite3.Error) -> DeviceError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the details of an extended code
         if code == sqlite3.SQLITE_BUSY:
-            return StoreHeld(f"{self.path}: another process holds the file for more than {self.wait_s:g} s")
+            return StoreHeld(f"{self.path}: another process holds the file for more than {self._wait_s:g} s")
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(f"{self.path}: the disk is full")
         try:

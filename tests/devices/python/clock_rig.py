@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ldpstream.device import Device, StepForgotten
-from ldpstream.device.files.memo_file import Transaction
+from ldpstream.device.files.memo_file import TABLES
+from ldpstream.device.files.sqlite_file import SQLiteFile
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
 
@@ -21,18 +23,15 @@ def survey(level: dict[str, Any], lateness_steps: int, ends: int | None = None) 
 
 
 class Memory:
-    """A device's store in memory, which can return to an earlier state. The database is closed with the store."""
+    """A database in memory in place of a file, which can return to an earlier state. It is closed with the object."""
 
-    path = Path("memory")
-
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
         weakref.finalize(self, self.db.close)
-
-    @contextmanager
-    def transaction(self, create: bool = False) -> Iterator[Transaction]:
-        with self.connection() as connection:
-            yield Transaction(connection)
+        for statement in TABLES:
+            self.db.execute(statement)
+        patch.setattr(SQLiteFile, "_prepare", lambda *_: None)
+        patch.setattr(SQLiteFile, "connection", lambda *_: self.connection())
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
@@ -78,10 +77,11 @@ class Rig:
     """A device and a gateway with the true time. Each call is at the next true step, or later."""
 
     asked: Survey
-    store: Memory = field(default_factory=Memory)
+    patch: pytest.MonkeyPatch
 
     def __post_init__(self) -> None:
-        self.device = Device(self.asked, self.store, consent="simulated")
+        self.store = Memory(self.patch)
+        self.device = Device(self.asked, "memory", consent="simulated")
         self.level = self.asked.device_survey.mechanisms[0][0]
         self.phase = 9 % self.level.every_steps
         self.store.db.execute("UPDATE enrolment SET phase = ?", (self.phase,))
@@ -112,7 +112,7 @@ class Rig:
 
     def charged(self) -> int:
         """Returns the number of reports that the device has charged."""
-        with self.store.transaction() as memory:
+        with self.device._transaction() as memory:
             return memory.counts(0)[0]
 
     def _sent(self, true: int) -> tuple[set[int], set[str]]:

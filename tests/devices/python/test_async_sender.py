@@ -1,6 +1,7 @@
 """The sender for an event loop: nothing blocks the loop, no thread stays, and a cancelled call loses and doubles no report."""
 
 import asyncio
+import sqlite3
 import sys
 import threading
 import time
@@ -13,7 +14,6 @@ import pytest
 
 from ldpstream.device import AsyncSender, Attempt, Device, RelayRequired, Sender, routes
 from ldpstream.device.device import Waiting
-from ldpstream.device.files.memo_file import Transaction
 from ldpstream.runtime.clock import now_ms
 from tests.gateway.gateway_rig import Served
 from tests.producers.relay_rig import relay_site, relay_survey
@@ -59,7 +59,7 @@ class Cuts:
 
     def __init__(self, at: int, device: Device) -> None:
         self.at, self.seen, self.posts, self.late = at, 0, list[Waiting](), 0
-        self.loop, self.begin = asyncio.get_running_loop(), device._file.transaction
+        self.loop, self.begin = asyncio.get_running_loop(), device._file.connection
         self.task: asyncio.Task[None] | None = None
 
     async def _cancel(self) -> None:
@@ -84,10 +84,10 @@ class Cuts:
         return routes.Answer(202) if self.posts.count(report) > 1 else routes.Answer(0)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def connection(self, create: bool) -> Iterator[sqlite3.Connection]:
         self.moment()
-        with self.begin() as memory:
-            yield memory
+        with self.begin(create) as connection:
+            yield connection
         self.moment()
 
 
@@ -99,7 +99,7 @@ async def test_a_call_that_is_cancelled_anywhere_loses_and_doubles_no_report(
     while not finished:
         cuts = Cuts(at, device := Device(survey, tmp_path / f"{at}", consent="simulated"))
         monkeypatch.setattr(routes.Direct, "post", cuts.post)
-        monkeypatch.setattr(device._file, "transaction", cuts.transaction)
+        monkeypatch.setattr(device._file, "connection", cuts.connection)
 
         async def use(device: Device = device) -> None:
             async with AsyncSender(device, "http://127.0.0.1:9") as sender:

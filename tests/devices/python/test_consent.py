@@ -131,7 +131,7 @@ SILENT: dict[str, Callable[[Device], Any]] = {
         device.to_ask() == ([A, B] if device.consent() == "unknown" and device.silence(A) != "switched off" else [])
     ),
     "journal": lambda device: device.journal() == [],
-    "another device": lambda device: Device(SURVEY, device._path).waiting() == [],
+    "another device": lambda device: Device(SURVEY, device._file.path).waiting() == [],
 }
 
 
@@ -160,7 +160,8 @@ def test_given_consent_is_kept_and_a_withdrawal_keeps_nothing_else(file: Path) -
     device.withdraw_consent()
     assert (other.consent(), other.silence(A), other.waiting()) == ("withdrawn", "consent withdrawn", [])
     with closing(sqlite3.connect(file)) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("consent",)]
+        for table in ("budget", "survey", "enrolment", "memo", "sent", "journal"):
+            assert not connection.execute(f"SELECT * FROM {table}").fetchall()
         kept = f'{{"{A}":{{"state":"withdrawn"}},"{B}":{{"state":"withdrawn"}}}}'
         assert connection.execute("SELECT * FROM consent").fetchall() == [(SURVEY.pin, kept)]
     with pytest.raises(WrongSurvey):
@@ -210,18 +211,18 @@ def test_worse_terms_of_the_same_survey_ask_again(changed: dict[str, Any], asked
 
 
 def test_a_wallet_charges_only_with_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ldpstream.device.wallet._now_ms", lambda: SURVEY.start_ms)
+    monkeypatch.setattr("time.time_ns", lambda: SURVEY.start_ms * 1_000_000)
     wallet = Wallet(tmp_path / "wallet", for_ever=500.0)
-    device = wallet.device(SURVEY)
+    device = Device(SURVEY, wallet)
     assert wallet.spent().surveys == ()
     device.give_consent()
-    assert wallet.device(SURVEY).answer(VALUES, 1)
+    assert Device(SURVEY, wallet).answer(VALUES, 1)
     with pytest.raises(WalletFull):
-        wallet.device(replace(SURVEY, name="second", ends=50_000))  # before anybody is asked
+        Device(replace(SURVEY, name="second", ends=50_000), wallet)  # before anybody is asked
     device.withdraw_consent()
-    ((row,), silence) = (wallet.spent().surveys, wallet.device(SURVEY).silence(A))
+    ((row,), silence) = (wallet.spent().surveys, Device(SURVEY, wallet).silence(A))
     assert (row.left, silence) == (True, "consent withdrawn")
-    wallet.device(SURVEY).give_consent()
+    Device(SURVEY, wallet).give_consent()
     assert device.answer(VALUES, 2)
     wallet.leave(SURVEY.pin)
     assert device.consent() == "unknown"
@@ -371,7 +372,7 @@ def test_the_journal_has_what_left_and_no_true_value(file: Path, monkeypatch: py
     assert told == "".join(f"{left}\n" for left in journal)
     assert "bus" not in told
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 6")
+        connection.execute("PRAGMA user_version = 5")
     for other in (file, file / "missing"):
         assert subprocess.run([*command, str(other)], capture_output=True, check=False).returncode == 2
 
@@ -384,16 +385,6 @@ def test_the_local_mode_sends_nothing(file: Path, monkeypatch: pytest.MonkeyPatc
     assert Sender(device, LOCAL).attempt()[:3] == (2, 0, 0)
     assert {(left.at_ms, left.how) for left in device.journal()} == {(0, "local")}
     assert device.waiting() == []
-
-
-def test_a_file_of_the_former_format_asks_and_keeps_its_memos(file: Path) -> None:
-    made = Device(SURVEY, file, consent="given").answer(VALUES, 1)
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 4")
-    device = Device(SURVEY, file)
-    assert (device.silence(A), device.waiting()) == ("consent unknown", [])
-    device.give_consent()
-    assert device.answer(VALUES, 1) == made
 
 
 # ---- random lives

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from ldpstream.device import Device, DeviceError, Spent, StoreCleared
-from ldpstream.device.files.memo_file import MemoFile
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.gateway.http.bodies import KEY
 from ldpstream.mechanisms import Longitudinal
@@ -278,7 +277,8 @@ def test_the_file_is_private_and_synced(tmp_path: Path) -> None:
     try:
         Device(survey((LONG,)), tmp_path / "study.device", consent="simulated")
         file = tmp_path / "study.device"
-        with MemoFile(file).transaction() as memory:
+        device = Device(survey((LONG,)), file, consent="simulated")
+        with device._transaction() as memory:
             memory.memo(0, 0, lambda: b"\0")
             assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
                 "study.device": 0o600,

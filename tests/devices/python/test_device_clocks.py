@@ -39,8 +39,10 @@ def recovers(rig: Rig, seen: Seen, true: int) -> Seen:
 
 @pytest.mark.parametrize("lateness", [0, 2])
 @pytest.mark.parametrize(("level", "ends"), LEVELS, ids=["memo", "lifetime", "spaced", "spaced lifetime", "ends"])
-def test_the_laws_hold_in_every_history_of_the_clock(level: dict[str, Any], ends: int | None, lateness: int) -> None:
-    rig, lives = Rig(survey(level, lateness, ends)), 0
+def test_the_laws_hold_in_every_history_of_the_clock(
+    level: dict[str, Any], ends: int | None, lateness: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig, lives = Rig(survey(level, lateness, ends), monkeypatch), 0
     for online in ONLINE:
         for seen in rig.histories(CLOCKS, CALLS, online):
             with rig.store.returning():
@@ -58,7 +60,7 @@ def test_a_device_that_must_drop_envelopes_keeps_the_other_laws(
     """The device keeps two envelopes and is offline, so it drops others. It recovers while it remembers the dropped steps."""
     monkeypatch.setattr(device, "AHEAD_REPORTS", 0)
     monkeypatch.setattr(memo_file, "MAX_DROPPED", n_dropped)
-    rig, dropped = Rig(survey(level, 0, ends)), 0
+    rig, dropped = Rig(survey(level, 0, ends), monkeypatch), 0
     for seen in rig.histories(CLOCKS, CALLS, (False,) * CALLS):
         with rig.store.returning():
             if n_dropped > CALLS:
@@ -67,9 +69,9 @@ def test_a_device_that_must_drop_envelopes_keeps_the_other_laws(
     assert dropped > 0
 
 
-def test_a_device_recovers_from_a_clock_that_was_far_ahead_for_long() -> None:
+def test_a_device_recovers_from_a_clock_that_was_far_ahead_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock shows 10⁹ steps too many during 40 reports. The device is online all the time."""
-    rig, seen, ahead = Rig(survey(MEMO, 1)), Seen(), 10**9
+    rig, seen, ahead = Rig(survey(MEMO, 1), monkeypatch), Seen(), 10**9
     for true in range(5):
         seen = rig.call(seen, true, true, online=True)
     for true in range(5, 45):
@@ -82,8 +84,8 @@ def test_a_device_recovers_from_a_clock_that_was_far_ahead_for_long() -> None:
     assert late.counted - seen.counted == {ahead + 43}  # a report of a future step counts when the step has come
 
 
-def test_a_device_that_was_offline_drops_the_oldest_reports() -> None:
-    rig, seen = Rig(survey(ONCE, 1)), Seen()
+def test_a_device_that_was_offline_drops_the_oldest_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, seen = Rig(survey(ONCE, 1), monkeypatch), Seen()
     for true in range(60):
         seen = rig.call(seen, true, true, online=False)
     assert [report.step for report in rig.device.waiting()] == list(range(60 - KEPT, 60))

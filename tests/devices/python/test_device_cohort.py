@@ -58,6 +58,6 @@ def test_a_wallet_passes_the_cohort_on(tmp_path: Path, monkeypatch: pytest.Monke
     Clock(monkeypatch)
     wallet = Wallet(tmp_path / "wallet", for_ever=1e9)
     step = SURVEY.step_at(time.time_ns() // 1_000_000)
-    assert cohort_of(wallet.device(SURVEY, cohort="other", consent="simulated").report("q", 3, step), step) == 2
+    assert cohort_of(Device(SURVEY, wallet, cohort="other", consent="simulated").report("q", 3, step), step) == 2
     with pytest.raises(ValueError, match=ALLOWED):
-        wallet.device(SURVEY, consent="simulated")
+        Device(SURVEY, wallet, consent="simulated")

@@ -45,7 +45,7 @@ def test_a_survey_that_may_cost_more_is_refused(asked: Survey, levels: dict[str,
     assert caught.value.allowed == less
     wallet = Wallet(tmp_path / "wallet", for_ever=1e9, per_window=1e9, window_s=60)
     with pytest.raises(CostlySurvey):
-        wallet.device(asked, levels, max_eps=less, consent="simulated")
+        Device(asked, wallet, levels, max_eps=less, consent="simulated")
     assert wallet.spent().surveys == ()
     if loss < math.inf:
         Device(asked, file, levels, max_eps=loss, consent="simulated")  # the refusal has enrolled nothing
@@ -79,14 +79,14 @@ def test_a_twin_with_the_same_fingerprint_is_another_survey(tmp_path: Path) -> N
     asked, answers, purse = survey(MEMOIZED, ends=9), tmp_path / "answers", tmp_path / "wallet"
     Device(asked, answers, pin=asked.pin, consent="simulated")
     other = (
-        Wallet(purse, for_ever=100.0).device(asked, consent="simulated").report("q0", 3, 10**6) is None
+        Device(asked, Wallet(purse, for_ever=100.0), consent="simulated").report("q0", 3, 10**6) is None
     )  # the survey has ended
     twin, wallet = twin_of(asked), Wallet(purse, for_ever=100.0)
     for refused in (answers, tmp_path / "new"):
         with pytest.raises(WrongSurvey, match=twin.pin):
             Device(twin, refused, pin=asked.pin if refused.name == "new" else None, consent="simulated")
     with pytest.raises(StoreCleared):
-        wallet.device(twin, expect_enrolled=True, consent="simulated")
+        Device(twin, wallet, expect_enrolled=True, consent="simulated")
     assert other
     assert [row.pin for row in wallet.spent().surveys] == [asked.pin]
 

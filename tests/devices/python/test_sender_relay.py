@@ -94,7 +94,7 @@ def test_the_moment_outlives_a_restart_and_also_in_a_wallet(tmp_path: Path) -> N
     wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
     for device, again in (
         (device_with_reports(tmp_path, 5), Device(SURVEY, tmp_path / "one.device", consent="simulated")),
-        (wallet.device(replaced := relay_survey("OUE"), consent="simulated"), wallet.device(replaced, consent="simulated")),
+        (Device(replaced := relay_survey("OUE"), wallet, consent="simulated"), Device(replaced, wallet, consent="simulated")),
     ):
         step = device.survey.step_at(2**41)
         device.report("zone", 1, step)
@@ -103,7 +103,7 @@ def test_the_moment_outlives_a_restart_and_also_in_a_wallet(tmp_path: Path) -> N
         assert device.survey.step_at(due[step]) == step + 1
         again.forget(confirm="relayed")
     assert Device(SURVEY, tmp_path / "one.device", consent="simulated").waiting() == []
-    assert wallet.device(replaced, consent="simulated").waiting() == []
+    assert Device(replaced, wallet, consent="simulated").waiting() == []
 
 
 def test_a_survey_without_a_relay_draws_and_stores_no_moment(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ survey = load_survey(sys.argv[1])
 device = Device(survey, sys.argv[2], consent="simulated")
 sent = [device.report(a.name, [3] if a.most else 3, step).hex() for step in range(9) for a in survey.attributes]
 wallet = Wallet(sys.argv[2] + ".wallet", per_window=1e9, window_s=60)
-sent.append(wallet.device(survey, consent="simulated").report("GRR", 3, 10**9).hex())
+sent.append(Device(survey, wallet, consent="simulated").report("GRR", 3, 10**9).hex())
 
 class Gateway(BaseHTTPRequestHandler):
     def do_POST(self):

@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from ldpstream.device import Budget, DeviceError, StepForgotten, StoreCleared, SurveySpent, Wallet, WalletFull, WalletSpent
+from ldpstream.device import (
+    Budget,
+    Device,
+    DeviceError,
+    StepForgotten,
+    StoreCleared,
+    SurveySpent,
+    Wallet,
+    WalletFull,
+    WalletSpent,
+)
 
 from .test_device import rows
 from .wallet_rig import MEMO, ONCE, TWICE, Clock, survey
@@ -30,29 +40,29 @@ def charges(wallet: Wallet) -> tuple[float, float]:
 
 def test_surveys_are_admitted_until_the_budget_is_used(path: Path, clock: Clock) -> None:
     wallet = Wallet(path, for_ever=5.0)
-    first = wallet.device(survey("first", TWICE), consent="simulated")
-    wallet.device(survey("second", TWICE, ONCE), levels={"q0": "a"}, consent="simulated")
+    first = Device(survey("first", TWICE), wallet, consent="simulated")
+    Device(survey("second", TWICE, ONCE), wallet, levels={"q0": "a"}, consent="simulated")
     before = wallet.spent()
     with pytest.raises(WalletFull) as caught:
-        wallet.device(survey("third", TWICE), consent="simulated")
+        Device(survey("third", TWICE), wallet, consent="simulated")
     assert str(caught.value) == "third asks 2 nats for ever; the wallet has 1 nat left"
     assert (caught.value.survey, caught.value.window_s, caught.value.asked, caught.value.left) == ("third", None, 2.0, 1.0)
     assert wallet.spent() == before
     assert [row.survey for row in before.surveys] == ["first", "second"]
     assert first.report("q0", 3)
-    wallet.device(survey("fourth", ONCE | {"lifetime_reports": 1}), consent="simulated")
+    Device(survey("fourth", ONCE | {"lifetime_reports": 1}), wallet, consent="simulated")
     assert charges(wallet) == (0.0, 5.0)
 
 
 def test_a_window_holds_the_reports_of_all_steps_that_it_touches(path: Path, clock: Clock) -> None:
     wallet = Wallet(path, per_window=6.0, window_s=120)
-    wallet.device(survey("minutes", ONCE), consent="simulated")  # three steps of a minute
-    wallet.device(survey("hours", ONCE, step_seconds=3600), consent="simulated")  # two steps of an hour
+    Device(survey("minutes", ONCE), wallet, consent="simulated")  # three steps of a minute
+    Device(survey("hours", ONCE, step_seconds=3600), wallet, consent="simulated")  # two steps of an hour
     with pytest.raises(WalletFull) as caught:
-        wallet.device(survey("days", ONCE, step_seconds=86_400), consent="simulated")
+        Device(survey("days", ONCE, step_seconds=86_400), wallet, consent="simulated")
     assert str(caught.value) == "days asks 2 nats within 120 s; the wallet has 1 nat left"
     assert caught.value.window_s == 120
-    wallet.device(survey("spaced", ONCE | {"every_steps": 3}), consent="simulated")
+    Device(survey("spaced", ONCE | {"every_steps": 3}), wallet, consent="simulated")
     assert charges(wallet) == (6.0, float("inf"))
 
 
@@ -60,7 +70,7 @@ def test_a_level_without_a_limit_does_not_fit_a_budget_for_ever(path: Path) -> N
     wallet = Wallet(path, per_window=100.0, window_s=1, for_ever=1000.0)
     for level in (ONCE, MEMO):
         with pytest.raises(WalletFull) as caught:
-            wallet.device(survey("endless", level), consent="simulated")
+            Device(survey("endless", level), wallet, consent="simulated")
         assert str(caught.value) == (
             "endless asks inf nats for ever: its level has no lifetime_reports and the survey has no end; the wallet has 1000 "
             "nats left"
@@ -69,14 +79,14 @@ def test_a_level_without_a_limit_does_not_fit_a_budget_for_ever(path: Path) -> N
 
 def test_a_second_call_for_a_survey_is_the_same_device(path: Path, clock: Clock) -> None:
     asked = survey("study", TWICE, MEMO)
-    envelope = Wallet(path, for_ever=3.0).device(asked, consent="simulated").report("q0", 1)
-    again = Wallet(path, for_ever=3.0, expect_enrolled=True).device(
-        asked, {"q0": "a"}, expect_enrolled=True, consent="simulated"
+    envelope = Device(asked, Wallet(path, for_ever=3.0), consent="simulated").report("q0", 1)
+    again = Device(
+        asked, Wallet(path, for_ever=3.0, expect_enrolled=True), {"q0": "a"}, expect_enrolled=True, consent="simulated"
     )
     assert again.report("q0", 2) == envelope
     assert charges(Wallet(path, for_ever=3.0)) == (0.0, 2.0)
     with pytest.raises(DeviceError, match="a second level would need a second privacy budget"):
-        Wallet(path, for_ever=3.0).device(asked, {"q0": "b"}, consent="simulated")
+        Device(asked, Wallet(path, for_ever=3.0), {"q0": "b"}, consent="simulated")
 
 
 # ---- what the person sees
@@ -87,7 +97,7 @@ def test_spent_lists_every_survey_and_the_total(path: Path, clock: Clock) -> Non
     split = survey("split", {"mechanism": "GRR", "eps": 1.0, "lifetime_reports": 4}, collection="spl", n_attributes=2)
     sampled = survey("sampled", TWICE, n_attributes=3)
     fake = survey("fake", TWICE, collection="rs+fd", n_attributes=2)
-    devices = [wallet.device(asked, consent="simulated") for asked in (split, sampled, fake)]
+    devices = [Device(asked, wallet, consent="simulated") for asked in (split, sampled, fake)]
     for step, names in enumerate((("q0", "q1", "q2"), ("q0", "q1"))):
         for device, asked in zip(devices, (split, sampled, fake), strict=True):
             for attribute in asked.attributes:
@@ -107,7 +117,7 @@ def test_spent_does_not_depend_on_the_values(tmp_path: Path, clock: Clock) -> No
     found = []
     for number, values in enumerate(((1, 1, 1, 1), (0, 1, 2, 3), (4, 4, 0, 0))):
         wallet = Wallet(tmp_path / str(number), per_window=1000.0, window_s=60)
-        device = wallet.device(survey("study", MEMO), consent="simulated")
+        device = Device(survey("study", MEMO), wallet, consent="simulated")
         for step, value in enumerate(values):
             device.report("q0", value, step)
         found.append(wallet.spent())
@@ -121,28 +131,25 @@ def test_spent_does_not_depend_on_the_values(tmp_path: Path, clock: Clock) -> No
 @pytest.mark.parametrize("by_device", [False, True])
 def test_leaving_charges_what_was_spent(by_device: bool, path: Path, clock: Clock) -> None:
     wallet, asked = Wallet(path, for_ever=5.0), survey("study", ONCE | {"lifetime_reports": 4})
-    device = wallet.device(asked, consent="simulated")
+    device = Device(asked, wallet, consent="simulated")
     device.report("q0", 1, 0)
     device.forget(confirm="study") if by_device else wallet.leave(asked.pin)
     [row] = wallet.spent().surveys
     assert row == SurveySpent("study", asked.pin, True, 1, 1.0, 0.0, 1.0)
-    assert not [name for (name,) in rows(path, "SELECT name FROM sqlite_master") if name.startswith("survey_")]
+    assert not any(rows(path, f"SELECT * FROM {table}") for table in ("enrolment", "memo", "sent", "journal"))
     for use in (lambda: device.report("q0", 1, 1), device.waiting, lambda: device.spent("q0")):
         with pytest.raises(StoreCleared):
             use()
-    again = wallet.device(asked, consent="simulated")
-    with pytest.raises(StoreCleared):  # the first device does not answer for the new enrolment
-        device.report("q0", 1, 1)
-    assert again.report("q0", 1, 1)
+    assert Device(asked, wallet, consent="simulated").report("q0", 1, 1)
     assert charges(wallet) == (0.0, 5.0)
     with pytest.raises(WalletFull):
-        wallet.device(survey("other", TWICE), consent="simulated")
+        Device(survey("other", TWICE), wallet, consent="simulated")
 
 
 def test_a_survey_left_without_a_report_costs_nothing(path: Path) -> None:
     wallet, asked = Wallet(path, for_ever=2.0), survey("study", TWICE)
     for _ in range(3):
-        wallet.device(asked, consent="simulated")
+        Device(asked, wallet, consent="simulated")
         wallet.leave(asked.pin)
     assert wallet.spent().surveys == ()
     for unknown in (asked.pin, "", "zz"):
@@ -153,31 +160,31 @@ def test_a_survey_left_without_a_report_costs_nothing(path: Path) -> None:
 def test_a_window_is_charged_until_no_window_touches_the_reports(path: Path, clock: Clock) -> None:
     wallet = Wallet(path, per_window=3.0, window_s=120)
     old, new = survey("old", ONCE), survey("new", ONCE)
-    device = wallet.device(old, consent="simulated")
+    device = Device(old, wallet, consent="simulated")
     for step in range(8):
         device.report("q0", 1, step)
     wallet.leave(old.pin)
     for clock.seconds in (480, 599):  # the last report is of the minute that ends at 480 s
         assert wallet.spent().charged_per_window == 3.0
         with pytest.raises(WalletFull):
-            wallet.device(new, consent="simulated")
+            Device(new, wallet, consent="simulated")
     clock.seconds = 600
     assert wallet.spent().charged_per_window == 0.0
-    assert wallet.device(new, consent="simulated").report("q0", 1)
+    assert Device(new, wallet, consent="simulated").report("q0", 1)
     assert wallet.spent().charged_per_window == 3.0
 
 
 def test_a_survey_with_an_end_has_a_bound_for_ever_and_frees_the_window(path: Path, clock: Clock) -> None:
     wallet = Wallet(path, per_window=3.0, window_s=120, for_ever=100.0)
     asked = survey("ending", ONCE, ends=10)
-    device = wallet.device(asked, consent="simulated")
+    device = Device(asked, wallet, consent="simulated")
     assert charges(wallet) == (3.0, 10.0)
     assert [device.report("q0", 1, step) is not None for step in (9, 10)] == [True, False]
     clock.seconds = 719
     with pytest.raises(WalletFull):
-        wallet.device(survey("next", ONCE, ends=20), consent="simulated")
+        Device(survey("next", ONCE, ends=20), wallet, consent="simulated")
     clock.seconds = 720
-    wallet.device(survey("next", ONCE, ends=20), consent="simulated")
+    Device(survey("next", ONCE, ends=20), wallet, consent="simulated")
     assert charges(wallet) == (3.0, 30.0)
     wallet.leave(asked.pin)
     assert charges(wallet) == (3.0, 21.0)
@@ -185,7 +192,7 @@ def test_a_survey_with_an_end_has_a_bound_for_ever_and_frees_the_window(path: Pa
 
 def test_a_device_reports_no_step_before_its_enrolment(path: Path, clock: Clock) -> None:
     clock.seconds = 330
-    device = Wallet(path, per_window=2.0, window_s=60).device(survey("study", ONCE), consent="simulated")
+    device = Device(survey("study", ONCE), Wallet(path, per_window=2.0, window_s=60), consent="simulated")
     with pytest.raises(StepForgotten) as caught:
         device.report("q0", 1, 4)
     assert caught.value.earliest == 5

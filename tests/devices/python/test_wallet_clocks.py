@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ldpstream.device import ClockWentBack, Device, Wallet, WalletFull
-from ldpstream.device.files.sqlite_file import SQLiteFile
 from tests.devices.python.clock_rig import Memory
 from tests.devices.python.wallet_rig import ONCE, Clock, survey
 
@@ -31,9 +30,7 @@ class Life:
 
 class Rig:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
-        store = Memory()
-        self.returning: Callable[[], AbstractContextManager[None]] = store.returning
-        patch.setattr(SQLiteFile, "connection", lambda _: store.connection())
+        self.returning: Callable[[], AbstractContextManager[None]] = Memory(patch).returning
         self.clock = Clock(patch)
         self.wallet = Wallet(path, per_window=PER_WINDOW, window_s=WINDOW_S, for_ever=FOR_EVER)
 
@@ -52,7 +49,7 @@ class Rig:
 
     def join(self, life: Life, which: int) -> Life:
         try:
-            device = self.wallet.device(SURVEYS[which], consent="simulated")
+            device = Device(SURVEYS[which], self.wallet, consent="simulated")
         except WalletFull:
             return life
         return replace(life, devices=tuple(device if i == which else old for i, old in enumerate(life.devices)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.device import SurveySpent, Wallet, WalletFull
+from ldpstream.device import Device, SurveySpent, Wallet, WalletFull
 
 from .test_device import rows
 from .test_device_crashes import crashing, folder  # noqa: F401  # a fixture
@@ -23,14 +23,14 @@ Emitted = dict[tuple[str, int], bytes | None]
 def life(file: Path, emitted: Emitted) -> None:
     """Joins two surveys, leaves one of them, joins the third survey, and is refused by the wallet."""
     wallet = Wallet(file, **LIMITS)
-    emitted["a", STEP] = wallet.device(SURVEYS["a"], consent="simulated").report("q0", 1, STEP)
-    device = wallet.device(SURVEYS["b"], consent="simulated")
+    emitted["a", STEP] = Device(SURVEYS["a"], wallet, consent="simulated").report("q0", 1, STEP)
+    device = Device(SURVEYS["b"], wallet, consent="simulated")
     for step in (STEP, STEP + 1):
         emitted["b", step] = device.report("q0", 2, step)
     device.forget(confirm="b")
-    wallet.device(SURVEYS["c"], consent="simulated")
+    Device(SURVEYS["c"], wallet, consent="simulated")
     with pytest.raises(WalletFull):
-        wallet.device(SURVEYS["b"], consent="simulated")
+        Device(SURVEYS["b"], wallet, consent="simulated")
 
 
 def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
@@ -42,16 +42,13 @@ def require_whole(file: Path, emitted: Emitted) -> tuple[SurveySpent, ...]:
         assert row.reports >= sum(name == row.survey for name, _ in emitted)
     assert sum(row.for_ever for row in accounts) <= 8.5
     assert {name for name, _ in emitted} <= {row.survey for row in accounts}
-    tables = {name for (name,) in rows(file, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    enrolled = [number for (number,) in rows(file, "SELECT number FROM survey WHERE reports IS NULL")]
-    assert {name for name in tables if name.startswith("survey_")} == {
-        f"survey_{number}_{table}" for number in enrolled for table in ("enrolment", "memo", "sent")
-    }
-    assert {survey for (survey,) in rows(file, "SELECT survey FROM loss")} == set(enrolled)
+    enrolled = rows(file, "SELECT number FROM survey WHERE reports IS NULL ORDER BY number")
+    assert rows(file, "SELECT survey FROM enrolment ORDER BY survey") == enrolled
+    assert {*rows(file, "SELECT survey FROM memo"), *rows(file, "SELECT survey FROM sent")} <= {*enrolled}
     left = {row.survey for row in accounts if row.left}
     for (name, step), envelope in emitted.items():
         if name not in left:
-            assert wallet.device(SURVEYS[name], expect_enrolled=True, consent="simulated").report("q0", 4, step) == envelope
+            assert Device(SURVEYS[name], wallet, expect_enrolled=True, consent="simulated").report("q0", 4, step) == envelope
     return accounts
 
 

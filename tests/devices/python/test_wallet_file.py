@@ -44,11 +44,11 @@ def test_limits_are_checked_and_permanent(path: Path) -> None:
 
 def test_a_wallet_and_a_device_do_not_share_a_file(tmp_path: Path) -> None:
     asked = survey("study", TWICE)
-    Wallet(tmp_path / "wallet", for_ever=9.0).device(asked, consent="simulated")
-    with pytest.raises(DeviceError, match="has format 1003, this program needs format 5"):
+    Device(asked, Wallet(tmp_path / "wallet", for_ever=9.0), consent="simulated")
+    with pytest.raises(DeviceError, match="has format 1004, this program needs format 6"):
         Device(asked, tmp_path / "wallet", consent="simulated")
     Device(asked, tmp_path / "device", consent="simulated")
-    with pytest.raises(DeviceError, match="has format 5, this program needs format 1003"):
+    with pytest.raises(DeviceError, match="has format 6, this program needs format 1004"):
         Wallet(tmp_path / "device", for_ever=9.0)
 
 
@@ -65,12 +65,12 @@ def test_a_missing_or_empty_wallet_is_noticed(path: Path) -> None:
         Wallet(path, for_ever=9.0, expect_enrolled=True)
     wallet, asked = Wallet(path, for_ever=9.0), survey("study", TWICE)
     with pytest.raises(StoreCleared, match="the enrolment was erased"):  # as if an older copy of the file were restored
-        wallet.device(asked, expect_enrolled=True, consent="simulated")
-    device = wallet.device(asked, consent="simulated")
+        Device(asked, wallet, expect_enrolled=True, consent="simulated")
+    device = Device(asked, wallet, consent="simulated")
     path.write_bytes(b"")
     for use in (
         wallet.spent,
-        lambda: wallet.device(asked, consent="simulated"),
+        lambda: Device(asked, wallet, consent="simulated"),
         lambda: wallet.leave("00"),
         lambda: device.report("q0", 1, 0),
         device.withdraw_consent,
@@ -91,20 +91,20 @@ def test_an_older_copy_of_the_file_costs_at_most_a_second_budget(
     again afterwards."""
     Clock(monkeypatch)
     wallet = Wallet(path, for_ever=4.0)
-    wallet.device(survey("a", TWICE), consent="simulated").report("q0", 1)
+    Device(survey("a", TWICE), wallet, consent="simulated").report("q0", 1)
     shutil.copy(path, tmp_path / "copy")
-    wallet.device(survey("b", TWICE), consent="simulated").report("q0", 1)
+    Device(survey("b", TWICE), wallet, consent="simulated").report("q0", 1)
     shutil.copy(tmp_path / "copy", path)
     with pytest.raises(StoreCleared):
-        wallet.device(survey("b", TWICE), expect_enrolled=True, consent="simulated")
-    wallet.device(survey("c", TWICE), consent="simulated")
+        Device(survey("b", TWICE), wallet, expect_enrolled=True, consent="simulated")
+    Device(survey("c", TWICE), wallet, consent="simulated")
     with pytest.raises(WalletFull):
-        wallet.device(survey("b", TWICE), consent="simulated")
+        Device(survey("b", TWICE), wallet, consent="simulated")
 
 
 def test_the_latest_time_fits_the_file(path: Path) -> None:
     wallet, asked = Wallet(path, per_window=2.0, window_s=1), survey("study", ONCE)
-    wallet.device(asked, consent="simulated").report("q0", 1, 2**62)
+    Device(asked, wallet, consent="simulated").report("q0", 1, 2**62)
     wallet.leave(asked.pin)
     assert rows(path, "SELECT until_ms FROM survey") == [(wallet_file.LATEST_MS,)]
     assert wallet.spent().charged_per_window == 1.0
