@@ -16,9 +16,9 @@ from ldpstream.publishing.api.app import create_api, create_surveys_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.engine import Engine
 from ldpstream.publishing.page.server import PageServer
+from ldpstream.publishing.process.prometheus_publisher import SurveyMetrics
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
-from ldpstream.publishing.process.survey_metrics import SurveyMetrics
-from ldpstream.runtime.clock import ClockJumped, now_ms
+from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings, cannot_listen
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.folder import SurveyFolder
@@ -41,7 +41,7 @@ class EstimatorLoop:
 
     Args:
         watch, stop, settings: as for `estimator_process.serve`.
-        clock: returns the present time in Unix ms, or raises `ClockJumped`; then no survey has a turn.
+        clock: returns the present time in Unix ms, or raises `ClockJumped`; then no step is estimated.
         largest_client: returns `Status.largest_client` of the survey with this name.
     """
 
@@ -118,10 +118,7 @@ class EstimatorLoop:
 
     def _turn(self, estimator: SurveyEstimator) -> None:
         self._turn_began_ms = _ticks_ms()
-        try:
-            pause_ms = estimator.turn(self._clock(), self._stop.is_set, len(self._estimators))
-        except ClockJumped as error:
-            pause_ms = estimator.delay(error)
+        pause_ms = estimator.turn(self._clock, self._stop.is_set, len(self._estimators))
         self._turn_began_ms = None
         estimator.next_turn_ms = _ticks_ms() + pause_ms
 
@@ -142,8 +139,7 @@ class EstimatorLoop:
                 self._add(text.survey, text.path)
 
     def _add(self, survey: Survey, path: Path) -> None:
-        registry = self._metrics.add()
-        estimator = SurveyEstimator(survey, self._engine, registry, self._alone)
+        estimator = SurveyEstimator(survey, self._engine, self._metrics, self._alone)
         self._estimators[survey.fingerprint] = estimator
         self.served[survey.name] = Served(
             survey,
@@ -161,7 +157,7 @@ class EstimatorLoop:
 
     def _remove(self, estimator: SurveyEstimator) -> None:
         del self._estimators[estimator.survey.fingerprint], self.served[estimator.survey.name]
-        self._metrics.remove(estimator.registry)
+        self._metrics.unregister(estimator.prometheus)
         with suppress(StoreUnavailable):
             estimator.results.store.resign()
         estimator.close()

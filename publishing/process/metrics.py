@@ -1,4 +1,4 @@
-"""The table of the metrics of publications."""
+"""The table of the estimator's metrics: of publications, and of a survey's state."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,13 +36,14 @@ class Metric(NamedTuple):
         name: without the prefix ``ldpstream_``, and without the ``_total`` of a counter.
         labels: names of the labels after `survey`. Only metrics with the label `cohort` show the publications of cohorts.
         of: the labels and the numbers of a publication. None becomes NaN. With `UNSET`, a series becomes NaN if it exists.
+            A metric of the survey's state has none: `PrometheusPublisher.set` sets it.
         counter: true to add the numbers of all publications made; false to show the number of the latest step.
     """
 
     name: str
     text: str
     labels: Labels
-    of: Callable[[ShownPublication], Numbers]
+    of: Callable[[ShownPublication], Numbers] = lambda _: ()
     counter: bool = False
 
 
@@ -125,6 +126,7 @@ def _assumed(shown: ShownPublication, field: str) -> Numbers:
 # ---- the table
 
 ATTRIBUTE, SPAN, LEVEL = ("attribute",), ("attribute", "span"), ("attribute", "level")
+PERIOD, STEPS = ("period",), ("steps",)
 VALUE, COHORT = (*SPAN, "estimator", "index", "value"), (*SPAN, "cohort")
 QUANTILE = (*SPAN, "percentile")  # Prometheus reserves the label "quantile" for its summaries
 
@@ -181,4 +183,16 @@ METRICS: Final = (
            lambda shown: [((shown.p.attribute,), shown.p.change is not None)], counter=True),
     Metric("estimates_failed", "Parts of publications, such as an estimator, that could not be calculated and were left out.",
            ATTRIBUTE, lambda shown: [((shown.p.attribute,), len(shown.p.diagnostics.failed))], counter=True),
+    Metric("lag_records", "Records in the log that are not counted yet.", ()),
+    Metric("next_estimate_due_timestamp_seconds",
+           "Earliest time to estimate the next step, Unix time; infinite after the last step.", ()),
+    Metric("estimate_load_ratio", "Time to estimate the last step, divided by the step's duration.", ()),
+    Metric("survey_working", "1 if the survey's last turn had no error, else 0.", ()),
+    Metric("unlisted_growth_ratio", "Clear growth of the share of the value for texts that are not listed, else 0.", ATTRIBUTE),
+    Metric("people", "People who used the application in the period.", PERIOD),
+    Metric("people_low", "Lower end of the 95 % interval of these people.", PERIOD),
+    Metric("people_high", "Upper end of the 95 % interval of these people.", PERIOD),
+    Metric("returned_ratio", "Share of the new people who came back after so long.", STEPS),
+    Metric("returned_ratio_low", "Lower end of the 95 % interval of this share.", STEPS),
+    Metric("returned_ratio_high", "Upper end of the 95 % interval of this share.", STEPS),
 )  # fmt: skip

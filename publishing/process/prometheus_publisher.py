@@ -1,4 +1,4 @@
-"""Prometheus metrics of the latest estimates and of the last jump (`publishing.process.metrics`), and counters."""
+"""The metrics of the surveys of an estimator for Prometheus (`publishing.process.metrics`)."""
 
 import math
 from collections.abc import Iterable
@@ -22,8 +22,20 @@ COUNTERS = [metric for metric in METRICS if metric.counter]
 GAUGES = [metric for metric in METRICS if not metric.counter]
 
 
+class SurveyMetrics(CollectorRegistry):
+    """The metrics of all surveys of a process. Metrics of one name become one family."""
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for metric in super().collect():
+            family = families.setdefault(metric.name, metric)
+            if family is not metric:
+                family.samples += metric.samples
+        return families.values()
+
+
 class PrometheusPublisher(Collector):
-    """Has the gauges and counters of a survey's estimates.
+    """Has the gauges and counters of a survey.
 
     A frequency or a crowd that the latest estimate lacks is NaN. Listed values or bins, at most 256, have a time series each.
     Of other attributes only the 20 most frequent values of the first estimate shown have one. A cohort has a time series of its
@@ -45,6 +57,10 @@ class PrometheusPublisher(Collector):
                 self._series["changes"][attribute.name,] = 0, 0
                 self._series["change_size_ratio"][attribute.name,] = math.nan, -1
         registry.register(self)
+
+    def set(self, name: str, number: float | None, *labels: str) -> None:
+        """Sets a gauge of the survey's state."""
+        self._series[name][labels] = math.nan if number is None else number, 0
 
     def publish(self, publications: list[Publication]) -> None:
         self.show(publications)

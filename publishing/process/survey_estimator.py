@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.publishing.engine import Engine
@@ -38,11 +38,10 @@ class SurveyEstimator:
     """
 
     def __init__(self, survey: Survey, engine: Engine, registry: CollectorRegistry, alone: bool) -> None:
-        self.survey, self.registry = survey, registry
-        self._engine, self._alone = engine, alone
+        self.survey, self._engine, self._alone = survey, engine, alone
         self.store = engine.count_store(survey)
         self.results = engine.results(survey)
-        self._prometheus = PrometheusPublisher(survey, registry, brief=not alone)
+        self.prometheus = PrometheusPublisher(survey, registry, brief=not alone)
         self._topic: EstimatesTopic | None = None
         self._vitals: Vitals | None = None
         self._schedule: Schedule | None = None
@@ -50,22 +49,21 @@ class SurveyEstimator:
         self._warned, self._warned_s = "", 0.0
         self.trouble: str | None = "starting"  # the reason why the last turn failed; None if it did not
         self._topic_lost = False
+        self.prometheus.set("estimate_load_ratio", 0)
+        self.prometheus.set("survey_working", 0)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"ldpstream_{name}", text, ["survey"], registry=registry).labels(survey.name)
-
-        self._load = gauge("estimate_load_ratio", "Time to estimate the last step, divided by the step's duration.")
-        self._working = gauge("survey_working", "1 if the survey's last turn had no error, else 0.")
-
-    def turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+    def turn(self, clock: Callable[[], int], stop: Callable[[], bool], n_surveys: int) -> int:
         """Publishes at most one step, if a step is due. If Kafka lacks publications, also sends those that are kept in Redis.
+
+        Args:
+            clock: returns the present time in Unix ms, or raises `ClockJumped`; then nothing is done.
 
         Returns:
             The number of milliseconds until the next turn.
         """
         began_s, trouble = monotonic(), "failed"
         try:
-            pause = self._turn(now_ms, stop, n_surveys)
+            pause = self._turn(clock(), stop, n_surveys)
             trouble, self._warned = "", ""
             return pause
         except (LogUnavailable, StoreUnavailable, Unreachable) as error:
@@ -84,14 +82,7 @@ class SurveyEstimator:
             return REFUSED_MS
         finally:
             self.trouble = trouble or None
-            self._working.set(not trouble)
-
-    def delay(self, error: Exception) -> int:
-        """Takes no turn, because of this error. Returns the number of milliseconds until the next turn."""
-        self.trouble = str(error)
-        self._working.set(False)
-        self._warn(error)
-        return RETRY_MS
+            self.prometheus.set("survey_working", not trouble)
 
     def _warn(self, error: Exception) -> None:
         why = str(error)
@@ -109,9 +100,9 @@ class SurveyEstimator:
         once = _OneStep(stop)
         began_s = monotonic()
         if self._schedule.run(now_ms, once):
-            self._load.set((monotonic() - began_s) * 1000 / self.survey.step_ms)
+            self.prometheus.set("estimate_load_ratio", (monotonic() - began_s) * 1000 / self.survey.step_ms)
         if not self._schedule.leads:  # another estimator works on this survey
-            self._load.set(0)
+            self.prometheus.set("estimate_load_ratio", 0)
             if self._topic is not None:
                 self._topic.close()
         return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
@@ -127,8 +118,8 @@ class SurveyEstimator:
 
     def _open(self) -> None:
         position, self._topic = self._engine.open(self.survey)
-        self._vitals = Vitals(self.survey, self.store, position, self.results, self._prometheus, self.registry)
-        publishers: list[Publisher] = [self._prometheus, _Told()]
+        self._vitals = Vitals(self.survey, self.store, position, self.results, self.prometheus)
+        publishers: list[Publisher] = [self.prometheus, _Told()]
         steps = self._engine.deadline_steps
         self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, self._topic, steps)
 

@@ -116,7 +116,7 @@ def gauge_of(survey: Survey, demo: Demo) -> float | None:
     """The gauge of an estimator that sees the demo's publications."""
     registry = CollectorRegistry()
     service, shown = demo.service, PrometheusPublisher(survey, registry)
-    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.now_ms)
+    Vitals(survey, service.store, service.log, service.results, shown).look(service.now_ms)
     labels = {"survey": survey.name, "attribute": "mode"}
     return registry.get_sample_value("ldpstream_unlisted_growth_ratio", labels)
 

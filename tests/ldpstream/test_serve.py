@@ -27,7 +27,7 @@ from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.publishing.process.estimator_loop import EstimatorLoop
-from ldpstream.publishing.process.survey_metrics import SurveyMetrics
+from ldpstream.publishing.process.prometheus_publisher import SurveyMetrics
 from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.runtime.clock import now_ms

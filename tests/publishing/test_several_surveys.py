@@ -1,5 +1,6 @@
 """The parts of an estimator with several surveys: turns and metrics."""
 
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,8 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.publishing.process import estimator_loop
 from ldpstream.publishing.process.estimator_loop import next_turn
-from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher
+from ldpstream.publishing.process.prometheus_publisher import BRIEF_VALUES, PrometheusPublisher, SurveyMetrics
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
-from ldpstream.publishing.process.survey_metrics import SurveyMetrics
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
@@ -70,7 +70,7 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     runs = []
     for fault in (None, LogUnavailable("no broker answers"), None):
         vitals.look.side_effect = fault
-        estimator.turn(SURVEY.opens_ms(1), lambda: False, 2)
+        estimator.turn(lambda: SURVEY.opens_ms(1), lambda: False, 2)
         runs.append(schedule.run.call_count)  # each run renews the lease
     assert runs == [1, 1, 2]
 
@@ -106,8 +106,8 @@ def test_a_progress_that_the_page_reads_meanwhile_does_not_pass_the_fence() -> N
 def test_the_turns_go_on_after_the_wall_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, stop, hour_ms, set_back = list[int](), Event(), 3_600_000, Event()
 
-    def turn(at_ms: int, *_: object) -> int:
-        turns.append(at_ms)
+    def turn(clock: Callable[[], int], *_: object) -> int:
+        turns.append(clock())
         set_back.set()
         if len(turns) == 3:
             stop.set()
@@ -140,20 +140,20 @@ def test_the_metrics_of_many_surveys_are_bounded_and_end_with_a_survey() -> None
     """A survey of four attributes with 100 values has less than 700 lines, and no line after its removal."""
     page, top = SurveyMetrics(), CollectorRegistry()
     top.register(page)
-    registries, lines = [], [0]
+    publishers, lines = [], [0]
     for i in range(3):
         survey, results = many(100, attributes=4, steps=1)
         survey = replace(survey, name=f"many-{i}")
-        publisher = PrometheusPublisher(survey, registry := page.add(), brief=True)
+        publisher = PrometheusPublisher(survey, page, brief=True)
         publisher.publish([replace(p, survey=survey.name) for p in results.history()])
-        registries.append(registry)
+        publishers.append(publisher)
         lines.append(len(metrics(top)))
     assert all(0 < after - before < 700 for before, after in pairwise(lines))
     shares = [line for line in metrics(top) if line.startswith("ldpstream_frequency_ratio")]
     assert len(shares) == 3 * 4 * 3 * BRIEF_VALUES  # surveys, attributes, spans
     text = generate_latest(top).decode()
     assert text.count("# TYPE ldpstream_frequency_ratio gauge") == 1
-    page.remove(registries[1])
+    page.unregister(publishers[1])
     assert not any('survey="many-1"' in line for line in metrics(top))
     assert any('survey="many-2"' in line for line in metrics(top))
     full = PrometheusPublisher(survey, alone := CollectorRegistry())

@@ -75,7 +75,7 @@ def test_the_gauges_have_the_latest_people_and_the_latest_known_returns() -> Non
     survey, source, client = exact()
     service, registry = demo_of(survey, source).service, CollectorRegistry()
     shown = PrometheusPublisher(survey, registry)
-    Vitals(survey, service.store, service.log, service.results, shown, registry).look(service.now_ms)
+    Vitals(survey, service.store, service.log, service.results, shown).look(service.now_ms)
     usage = client.get("/api/v1/usage").json()
     for period, line in (("day", "a_day"), ("step", "people"), ("4 steps", "in_steps")):
         for end, part in (("", "values"), ("_low", "low"), ("_high", "high")):

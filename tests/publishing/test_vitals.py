@@ -47,7 +47,7 @@ class Watched:
     def __init__(self, store: MemoryCountStore, log: Ends, results: Results) -> None:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
-        self.vitals = Vitals(SURVEY, store, log, results, prometheus, self.registry)
+        self.vitals = Vitals(SURVEY, store, log, results, prometheus)
         self.schedule = Schedule(SURVEY, store, log, results, [prometheus])
 
     def gauge(self, name: str, **labels: str) -> float | None:
@@ -86,7 +86,7 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
 def test_an_ended_survey_is_never_overdue() -> None:
     ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
     results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
-    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, prometheus, registry)
+    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, prometheus)
     due = []
     for next_step in (3, 4):
         assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
