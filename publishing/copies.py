@@ -6,7 +6,8 @@ import msgspec
 import structlog
 
 from ldpstream.publishing.estimates.publication import Publication, publication_keys
-from ldpstream.publishing.progress import EstimatesTopic, Progress, PublicationSummary, Results
+from ldpstream.publishing.progress import EstimatesTopic, Progress, PublicationSummary
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import Survey
 
 log = structlog.get_logger("ldpstream.estimator")
@@ -22,7 +23,7 @@ class Copies:
         leads: renews the lease, and returns False if another estimator leads.
     """
 
-    def __init__(self, survey: Survey, results: Results, topic: EstimatesTopic | None, leads: Callable[[], bool]) -> None:
+    def __init__(self, survey: Survey, results: KeptResults, topic: EstimatesTopic | None, leads: Callable[[], bool]) -> None:
         self._survey, self._results, self._topic, self._leads = survey, results, topic, leads
         self._compared_ms: int | None = None
         self._in_neither: set[str] = set()  # keys of publications that could not be restored

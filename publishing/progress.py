@@ -45,36 +45,6 @@ def begun(survey: Survey, begin_ms: int) -> Progress:
     return Progress(first_step=first, next_step=first)
 
 
-class Source(Protocol):
-    """Reader of saved publications."""
-
-    def progress(self) -> Progress | None:
-        """Returns the progress last saved; None before the first save."""
-
-    def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """Returns the last saved publication of each key (`Publication.key`); None for a missing publication."""
-
-
-class Results(Source, Protocol):
-    """Store that saves publications and progress together."""
-
-    def filters(self) -> dict[str, bytes]:
-        """Returns the last saved state of every filter, by attribute."""
-
-    def save(
-        self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
-    ) -> bool:
-        """Saves the publications, the progress, and the states of the filters by attribute, in one atomic step. Replaces
-        publications with the same keys. With None, the saved states of the filters stay.
-
-        Returns:
-            False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
-        """
-
-    def lead(self, for_ms: int | None = None) -> bool:
-        """Acquires or renews the leader's lease, by default for a few seconds. False if another estimator has the lease."""
-
-
 class PublicationSummary(msgspec.Struct, frozen=True):
     """Summary of a publication in the topic; `offset` is the offset of its record."""
 

@@ -46,7 +46,12 @@ class KeptResults:
     def save(
         self, publications: list[Publication], before: Progress | None, progress: Progress, filters: Filters | None = None
     ) -> bool:
-        """See `publishing.progress.Results`."""
+        """Saves the publications, the progress, and the states of the filters by attribute, in one atomic step. Replaces
+        publications with the same keys. With None, the saved states of the filters stay.
+
+        Returns:
+            False, and nothing is saved, if the stored progress is no longer `before`: another estimator has continued.
+        """
         kept = self._survey.retention_steps
         rows = [
             Row(p.key, p.step, msgspec.json.encode(p), msgspec.structs.replace(p, step=p.step - kept).key) for p in publications
@@ -59,7 +64,7 @@ class KeptResults:
     # ---- reading
 
     def progress(self) -> Progress | None:
-        """See `publishing.progress.Results`."""
+        """Returns the progress last saved; None before the first save."""
         raw = self.store.progress()
         self._seen = seen = (None if raw is None else self._decode_progress(raw), raw)
         return seen[0]
@@ -73,14 +78,14 @@ class KeptResults:
             raise StoreDamaged(f"{what} cannot be decoded: {error}; {self.store.damaged}") from None
 
     def filters(self) -> dict[str, bytes]:
-        """See `publishing.progress.Results`."""
+        """Returns the last saved state of every filter, by attribute."""
         states = self.store.filters()
         for state in states.values():
             check_format(self.store.filters_name, state_format(state), FILTER_FORMAT, self.store.filters_remedy)
         return states
 
     def get(self, keys: Sequence[str]) -> list[Publication | None]:
-        """See `publishing.progress.Results`."""
+        """Returns the last saved publication of each key (`Publication.key`); None for a missing publication."""
         return [self._decoded(key, value) for key, value in zip(keys, self.store.get(keys), strict=True)] if keys else []
 
     def history(self) -> list[Publication]:

@@ -42,7 +42,8 @@ from ldpstream.publishing.estimates.cohorts import conclude_cohort, crowd_of
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.filtering import conclude_filtered, replay
 from ldpstream.publishing.estimates.publication import Publication, edges_of, publication_key, publication_keys, spans
-from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, Results, begun
+from ldpstream.publishing.progress import EstimatesTopic, Filters, Progress, PublicationSummary, begun
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 
@@ -90,7 +91,7 @@ class Schedule:
         survey: Survey,
         store: CountStore,
         position: LogPosition,
-        results: Results,
+        results: KeptResults,
         publishers: list[Publisher],
         topic: EstimatesTopic | None = None,
         deadline_steps: int = 1,

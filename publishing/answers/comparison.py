@@ -1,20 +1,25 @@
-"""The differences of two estimates of an attribute, with their intervals."""
+"""The differences of two estimates of an attribute, with their intervals, and the growth of texts that are not listed."""
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from scipy.special import ndtri
 
-from ldpstream.estimators.differences import chances, evidence, unchanged_errors
+from ldpstream.estimators.differences import chances, difference_errors, evidence, separate_errors, unchanged_errors
+from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.publishing.answers.shares import JOINT
+from ldpstream.publishing.answers.shares import JOINT, people_of, result_of
 from ldpstream.publishing.estimates.catalogue import FILTER, INVERSION
 from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate
-from ldpstream.publishing.estimates.growth import Basis, errors_of, people_of
-from ldpstream.publishing.estimates.publication import Publication
+from ldpstream.publishing.estimates.publication import Publication, publication_key
+from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, GROWTH_PEOPLE
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import Survey
 
 Numbers = dict[str, NumberEstimate]
+Basis = Literal["inversion", "separate", "any"]
 
 
 class Differences(NamedTuple):
@@ -32,6 +37,20 @@ class Differences(NamedTuple):
     high: FloatArray
     p: FloatArray
     clearest: IntArray
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """Growth of the share of the value that devices report for texts that are not listed, such as "other".
+
+    `difference` is the growth from the first kept whole window, which ends with `before_step`, to the latest window. `low` and
+    `high` are the ends of its 95 % interval.
+    """
+
+    label: str
+    before_step: int
+    difference: float
+    low: float
+    high: float
 
 
 def differences_of(
@@ -54,7 +73,15 @@ def differences_of(
     first, second = (one, other) if unbiased else raw
     mechanisms = survey.mechanisms[survey.index(sides[0].attribute)]
     people = people_of(survey, sides[0]), people_of(survey, sides[1])
-    basis, errors = errors_of(mechanisms, sides[0].span, (first, second), max(people), raw=not unbiased, apart=apart)
+    basis: Basis = "any"
+    if apart and sides[0].span == "step":  # a device reports in one cohort
+        basis, errors = "separate", separate_errors(first, second)
+    elif not unbiased and len(mechanisms) == 1 and mechanisms[0].reading.unbiased and max(people):
+        m, most = mechanisms[0], mechanisms[0].choices or 1  # one of `most` members is drawn: times this, people
+        drawn = [replace(e, frequencies=e.frequencies / most, standard_errors=e.standard_errors / most) for e in raw]
+        basis, errors = "inversion", most * difference_errors(drawn[0], drawn[1], m, max(people))
+    else:
+        errors = difference_errors(first, second)
     errors = np.where(np.isnan(one.standard_errors + other.standard_errors), np.nan, errors)
     differences, centres = other.frequencies - one.frequencies, second.frequencies - first.frequencies
     half = float(-ndtri((1 - confidence) / 2)) * errors
@@ -75,3 +102,27 @@ def number_differences(first: Numbers, second: Numbers) -> Numbers:
             low, high = (None if one is None or other is None else one - other for one, other in ends)
             found[name] = NumberEstimate(value=after.value - before.value, low=low, high=high)
     return found
+
+
+def growth_of(survey: Survey, source: KeptResults, name: str, step: int) -> Growth | None:
+    """Compares the window that ends with a step with the first kept whole window, if both have no step in common.
+
+    Returns:
+        None unless the share of the value for texts that are not listed has clearly grown.
+    """
+    attribute, width, progress = survey.attributes[survey.index(name)], survey.window_steps, source.progress()
+    if attribute.catch_all is None or progress is None:
+        return None
+    before = max(progress.first_step, step - survey.retention_steps + 1) + width - 1
+    if before > step - width:
+        return None
+    first, second = source.get([publication_key(name, "window", at) for at in (before, step)])
+    if first is None or second is None or min(people_of(survey, first), people_of(survey, second)) < GROWTH_PEOPLE:
+        return None
+    results = result_of(first, INVERSION, attribute.k), result_of(second, INVERSION, attribute.k)
+    of = differences_of(survey, (first, second), results, INVERSION, PUBLISHED_LEVEL, apart=False)
+    v = attribute.labels.index(attribute.catch_all)
+    difference, low, high = (float(numbers[v]) for numbers in (of.differences, of.low, of.high))
+    if not (difference > 0 and of.p[v] <= ALARM_CHANCE):  # NaN without intervals
+        return None
+    return Growth(label=attribute.catch_all, before_step=before, difference=difference, low=low, high=high)

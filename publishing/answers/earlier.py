@@ -11,7 +11,8 @@ from ldpstream.publishing.answers.schema import EarlierPart, Line
 from ldpstream.publishing.answers.shares import ends_ms, names_of, result_of
 from ldpstream.publishing.estimates.frequencies import Frequencies, plain_number
 from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
-from ldpstream.publishing.progress import Progress, Source
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.lineage import join
 
@@ -22,7 +23,7 @@ class Replaced(NamedTuple):
     """A survey that another survey replaces, and the reader of its saved publications."""
 
     survey: Survey
-    source: Source
+    source: KeptResults
 
 
 class Shown(NamedTuple):

@@ -18,7 +18,7 @@ from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
 from ldpstream.publishing.answers import queries, schema, sentences
-from ldpstream.publishing.answers.comparison import differences_of, number_differences
+from ldpstream.publishing.answers.comparison import differences_of, growth_of, number_differences
 from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, of_steps
 from ldpstream.publishing.answers.overview import Card, Changes, cards_of, present, shown
 from ldpstream.publishing.answers.shares import (
@@ -31,12 +31,12 @@ from ldpstream.publishing.answers.shares import (
     shares_of,
     too_few,
 )
+from ldpstream.publishing.answers.summaries import SurveySummary, summary_of
 from ldpstream.publishing.answers.survey_info import SurveyInfo, survey_info
 from ldpstream.publishing.answers.tables import by_cohort, of_pair
 from ldpstream.publishing.answers.usage import Usage, read_usage, recipes_of
 from ldpstream.publishing.estimates.catalogue import INVERSION, MAX_FILTERED, estimators, is_numeric
 from ldpstream.publishing.estimates.frequencies import UNKNOWN, TrueAnswers, plain, plain_number
-from ldpstream.publishing.estimates.growth import growth_of
 from ldpstream.publishing.estimates.publication import (
     COHORT_SPANS,
     LevelEstimate,
@@ -46,7 +46,8 @@ from ldpstream.publishing.estimates.publication import (
     publication_key,
     spans,
 )
-from ldpstream.publishing.progress import Progress, Source
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import Attribute, Reason, Survey
 from ldpstream.surveys.life.notes import Note
 
@@ -76,11 +77,12 @@ class ApiResponses:
     """
 
     def __init__(
-        self, survey: Survey, source: Source, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
+        self, survey: Survey, source: KeptResults, truth: Truths | None, replaced: Callable[[], Sequence[Replaced]] = tuple
     ) -> None:
         self._survey, self._source, self._truth, self._replaced = survey, source, truth, replaced
         self._attributes = {attribute.name: attribute for attribute in survey.attributes}
         self._cards = lru_cache(maxsize=4)(self._read_cards)
+        self._brief = lru_cache(maxsize=1)(lambda _, now_ms: self.status("window", {}, now_ms, outlook=False))
 
     def survey_info(self, signed: datetime | None = None, notes: Sequence[Note] = ()) -> SurveyInfo:
         return survey_info(self._survey, simulated=self._truth is not None, signed=signed, notes=notes)
@@ -103,6 +105,11 @@ class ApiResponses:
             now_ms=now_ms,
             due_ms=None if self._truth or s.ended(due) else s.closes_ms(due),
         )
+
+    def summary(self, now_ms: int) -> SurveySummary:
+        """Reads the estimates only if the progress has changed. Before the first publication, the status follows the clock."""
+        progress = self._source.progress()
+        return summary_of(self._survey, self._brief(progress, now_ms if progress is None else 0), now_ms)
 
     def _overviews(self, span: Span, step: int, outlook: bool) -> list[schema.AttributeStatus]:
         counted: Span = "window" if span == "filtered" else span  # the filter has no counts of its own to compare levels

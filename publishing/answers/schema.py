@@ -5,9 +5,9 @@ from typing import Literal
 import msgspec
 
 from ldpstream.promises.outlook import Outlook, Privacy
+from ldpstream.publishing.answers.comparison import Basis, Growth
 from ldpstream.publishing.estimates.cross_table import IndependenceTest, TableShares
 from ldpstream.publishing.estimates.frequencies import NumberEstimate, Withheld
-from ldpstream.publishing.estimates.growth import Basis, Growth
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Jump, LevelEstimate, Span
 from ldpstream.surveys import Reason
 

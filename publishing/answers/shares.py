@@ -10,7 +10,6 @@ from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.cross_table import joint_shares
 from ldpstream.publishing.estimates.frequencies import Frequencies, plain, plain_number
-from ldpstream.publishing.estimates.growth import people_of
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Attribute, Survey
 
@@ -47,6 +46,13 @@ def ends_ms(survey: Survey, p: Publication) -> tuple[int, int]:
     """Returns the beginning and the end of a publication's span."""
     width = survey.window_steps if p.span == "window" else 1
     return survey.opens_ms(max(0, p.step - width + 1)), survey.opens_ms(p.step + 1)
+
+
+def people_of(survey: Survey, p: Publication) -> float:
+    """Returns reports divided by the most reports of one person: a lower bound of the number of people who reported."""
+    width = survey.window_steps if p.span == "window" else 1
+    most = max(m.reports_in(width) for m in survey.mechanisms[survey.index(p.attribute)])
+    return p.reports / max(1, min(most, p.panes))
 
 
 def of_span(survey: Survey, p: Publication) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from typing import Literal, get_args
 
 import msgspec
 
-from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.schema import AttributeStatus, Status
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, FIT_LIMIT, OVERDUE_MS
-from ldpstream.publishing.progress import Progress, Source
 from ldpstream.surveys import Survey
 
 Kind = Literal["late", "silent", "fit", "incomplete", "levels", "jump", "other", "drift"]
@@ -53,35 +51,20 @@ class Surveys(msgspec.Struct, frozen=True):
     surveys: list[SurveySummary]
 
 
-class Summarizer:
-    """Makes the summary of a survey. Reads the estimates only if the survey's progress has changed since the last summary.
-
-    Before the first publication, each summary has a new status: until then, the step that is due follows the clock.
-    """
-
-    def __init__(self, survey: Survey, source: Source, responses: ApiResponses) -> None:
-        self._survey, self._source, self._responses = survey, source, responses
-        self._seen: tuple[Progress | None, Status] | None = None
-
-    def summary(self, now_ms: int) -> SurveySummary:
-        """Raises StoreUnavailable or StoreDamaged if the store of results does not answer, or is damaged."""
-        survey, responses = self._survey, self._responses
-        progress = self._source.progress()
-        if self._seen is None or progress is None or self._seen[0] != progress:
-            self._seen = progress, responses.status("window", {}, now_ms, outlook=False)
-        status = self._seen[1]
-        people = [overview.people_at_least for overview in status.attributes]
-        losses = [loss for overview in status.attributes for loss in overview.privacy.values()]
-        latest = status.latest_step
-        return SurveySummary(
-            name=survey.name, title=survey.title, fingerprint=survey.fingerprint.hex(), path=f"/surveys/{survey.name}/",
-            latest_step=latest, end_ms=None if latest is None else survey.opens_ms(latest + 1), due_ms=status.due_ms,
-            reports=sum(overview.reports for overview in status.attributes),
-            people_at_least=sum(people) if survey.collection == "smp" else max(people, default=0),
-            eps_t=max((loss.eps_t for loss in losses), default=0.0),
-            eps_sequence=max((loss.eps_sequence for loss in losses), default=0.0),
-            alerts=list(alerts(status, now_ms)),
-        )  # fmt: skip
+def summary_of(survey: Survey, status: Status, now_ms: int) -> SurveySummary:
+    """Returns the summary of a survey from its status for the span "window"."""
+    people = [overview.people_at_least for overview in status.attributes]
+    losses = [loss for overview in status.attributes for loss in overview.privacy.values()]
+    latest = status.latest_step
+    return SurveySummary(
+        name=survey.name, title=survey.title, fingerprint=survey.fingerprint.hex(), path=f"/surveys/{survey.name}/",
+        latest_step=latest, end_ms=None if latest is None else survey.opens_ms(latest + 1), due_ms=status.due_ms,
+        reports=sum(overview.reports for overview in status.attributes),
+        people_at_least=sum(people) if survey.collection == "smp" else max(people, default=0),
+        eps_t=max((loss.eps_t for loss in losses), default=0.0),
+        eps_sequence=max((loss.eps_sequence for loss in losses), default=0.0),
+        alerts=list(alerts(status, now_ms)),
+    )  # fmt: skip
 
 
 def alerts(status: Status, now_ms: int) -> Iterator[Alert]:

@@ -18,7 +18,7 @@ from ldpstream.publishing.answers.earlier import kept_steps, of_steps
 from ldpstream.publishing.answers.schema import OfSteps
 from ldpstream.publishing.estimates.catalogue import INVERSION
 from ldpstream.publishing.estimates.publication import Publication, publication_key
-from ldpstream.publishing.progress import Source
+from ldpstream.publishing.results import KeptResults
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.questions import DAY_S
 
@@ -98,7 +98,7 @@ class Number(NamedTuple):
 Found = Mapping[tuple[str, int], Publication]  # by attribute and step, for the span "step"
 
 
-def read_usage(survey: Survey, source: Source, step: int, last: int) -> Usage:
+def read_usage(survey: Survey, source: KeptResults, step: int, last: int) -> Usage:
     """Returns the answer for the last `last` kept steps up to `step`."""
     steps = kept_steps(survey, source.progress(), step, last)
     places = [(attribute.name, step) for step in steps for attribute in recipes_of(survey)]

@@ -96,7 +96,7 @@ def create_surveys_api(all_served: Mapping[str, Served], clock: Callable[[], int
     @api.get("/api/v1/surveys", responses=describe(Surveys))
     def get_surveys() -> Response:
         found, at_ms = sorted(all_served.items()), clock()
-        made = Surveys([served.summarizer.summary(at_ms) for _, served in found])
+        made = Surveys([served.responses.summary(at_ms) for _, served in found])
         return Response(msgspec.json.encode(made), media_type="application/json")
 
     @api.get("/", include_in_schema=False)

@@ -27,13 +27,12 @@ from ldpstream.publishing.answers.queries import (
 )
 from ldpstream.publishing.answers.responses import ApiResponses, NotFound, Truths
 from ldpstream.publishing.answers.schema import Comparison, Histogram, NumberSeries, Overview, Series, Status, Table
-from ldpstream.publishing.answers.summaries import Summarizer
 from ldpstream.publishing.answers.survey_info import SurveyInfo
 from ldpstream.publishing.answers.usage import Usage
 from ldpstream.publishing.api.card import card
 from ldpstream.publishing.api.csv_answers import Csv, Estimates, changes_csv, csv_of, file_name
 from ldpstream.publishing.api.errors import FAILURES, describe
-from ldpstream.publishing.progress import Source
+from ldpstream.publishing.results import KeptResults
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.versions import running_version
 from ldpstream.surveys import Reason, Survey
@@ -85,7 +84,7 @@ class Served:
     def __init__(
         self,
         survey: Survey,
-        source: Source,
+        source: KeptResults,
         rejected: Callable[[], dict[Reason, int]],
         truth: Truths | None = None,
         clock: Callable[[], int] = now_ms,
@@ -97,7 +96,6 @@ class Served:
         self.largest_client, self.signed, self.notes = largest_client, signed, notes
         self.survey, self.source, self.rejected, self.clock = survey, source, rejected, clock
         self.responses = ApiResponses(survey, source, truth, replaced)
-        self.summarizer = Summarizer(survey, source, self.responses)
 
 
 def routes(served: Callable[..., Awaitable[Served]], home: bool = False) -> APIRouter:

@@ -3,11 +3,12 @@
 import math
 
 from ldpstream.engines.count_store import CountStore
-from ldpstream.publishing.estimates.growth import growth_of
+from ldpstream.publishing.answers.comparison import growth_of
 from ldpstream.publishing.answers.usage import People, read_usage, recipes_of
 from ldpstream.publishing.estimates.publication import publication_keys
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
-from ldpstream.publishing.progress import Progress, Results
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, LogPosition
 from ldpstream.surveys import Survey
 
@@ -20,7 +21,7 @@ class Vitals:
     and the people who use an application."""
 
     def __init__(
-        self, survey: Survey, store: CountStore, position: LogPosition, results: Results, prometheus: PrometheusPublisher
+        self, survey: Survey, store: CountStore, position: LogPosition, results: KeptResults, prometheus: PrometheusPublisher
     ) -> None:
         self._survey, self._store, self._position, self._results = survey, store, position, results
         self._looked_ms, self._prometheus = -LAG_EVERY_MS, prometheus

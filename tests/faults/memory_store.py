@@ -10,7 +10,7 @@ from ldpstream.engines.count_store import CountStore
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.progress import Filters, Progress
-from ldpstream.publishing.results import in_order
+from ldpstream.publishing.results import KeptResults, in_order
 from ldpstream.surveys import Survey
 
 
@@ -88,7 +88,7 @@ def _changed_keys(stored: dict[int, bytes], change: Checkpoint) -> dict[int, byt
     return keys
 
 
-class MemoryResults:
+class MemoryResults(KeptResults):
     """The results of one survey in this process's memory."""
 
     def __init__(self) -> None:

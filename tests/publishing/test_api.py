@@ -341,7 +341,7 @@ def test_the_status_is_empty_before_the_first_step() -> None:
         assert client.get("/api/v1/attributes/screen/series").status_code == 404
 
 
-class _Away:
+class _Away(MemoryResults):
     def progress(self) -> Progress | None:
         raise StoreUnavailable("Redis at secret-host does not answer")
 

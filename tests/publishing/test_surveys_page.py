@@ -81,12 +81,12 @@ def test_a_summary_reads_the_estimates_only_after_a_publication(surveys: dict[st
             return results.progress()
 
     served = Served(survey, Source(), dict)
-    first = served.summarizer.summary(late_ms(survey))
+    first = served.responses.summary(late_ms(survey))
     after_first = reads
-    assert served.summarizer.summary(late_ms(survey)) == first
+    assert served.responses.summary(late_ms(survey)) == first
     assert reads == after_first > 0
     extend(survey, results, 1, np.random.default_rng(2), replace(HONEST, fit_z={"standard": 9.0}))
-    assert served.summarizer.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
+    assert served.responses.summary(late_ms(survey)).alerts == [Alert("fit", "a00")]
 
 
 def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Served]) -> None:
@@ -94,7 +94,7 @@ def test_a_summary_does_not_compute_the_losses_in_a_year(surveys: dict[str, Serv
     calm = surveys["calm"]
     made = Served(calm.survey, calm.source, dict)
     with patch.object(made.responses, "outlook", wraps=made.responses.outlook) as outlook:
-        assert made.summarizer.summary(late_ms(calm.survey)).eps_sequence > 0
+        assert made.responses.summary(late_ms(calm.survey)).eps_sequence > 0
         outlook.assert_not_called()
         made.responses.status("window", {}, late_ms(calm.survey))
         assert outlook.call_count == len(calm.survey.attributes)

@@ -15,7 +15,8 @@ from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing.estimates.publication import Jump, Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import LAG_EVERY_MS, Vitals
-from ldpstream.publishing.progress import Progress, Results
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
@@ -44,7 +45,7 @@ class Ends:
 class Watched:
     """An estimator with its gauges; the estimator works or is on standby."""
 
-    def __init__(self, store: MemoryCountStore, log: Ends, results: Results) -> None:
+    def __init__(self, store: MemoryCountStore, log: Ends, results: KeptResults) -> None:
         self.registry = CollectorRegistry()
         prometheus = PrometheusPublisher(SURVEY, self.registry)
         self.vitals = Vitals(SURVEY, store, log, results, prometheus)

@@ -21,7 +21,8 @@ from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import Frequencies
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Jump, Publication, Span, spans
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.publishing.progress import Progress, Source
+from ldpstream.publishing.progress import Progress
+from ldpstream.publishing.results import KeptResults
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Reason, Survey, load_survey
 from tests.faults.memory_store import MemoryResults
@@ -38,7 +39,11 @@ OpenPage = Callable[..., Page]
 
 @contextmanager
 def served(
-    survey: Survey, results: Source, rejected: dict[Reason, int] | None = None, late_ms: int = 0, truth: Truths | None = None
+    survey: Survey,
+    results: KeptResults,
+    rejected: dict[Reason, int] | None = None,
+    late_ms: int = 0,
+    truth: Truths | None = None,
 ) -> Iterator[str]:
     """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
