@@ -29,7 +29,7 @@ reads the publications:
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 import msgspec
@@ -102,22 +102,30 @@ class Schedule:
         self._marked_ms, self._mark_again_ms = 0, 0
         self._log: tuple[str, Collection[int]] = ("", ())  # the id and the partitions of the log that `_passed` last saw
         self._renewed_s = -math.inf
-        self._leads = False  # True after a run without conflict: then the store has `_saved`, and we own the topic
+        self._leads = False  # True after a turn without conflict: then the store has `_saved`, and we own the topic
         self._saved: Progress | None = None
         self._in_topic: dict[str, PublicationSummary] = {}
         self._copies = Copies(survey, results, topic, self._still_leads)
         self._next_step: int | None = None
 
-    def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
-        """Publishes all steps that are due, oldest first.
+    def run(self, now_ms: int) -> list[Publication]:
+        """Publishes all steps that are due, oldest first, and returns the publications made."""
+        made: list[Publication] = []
+        while (of_step := self.turn(now_ms)) is not None:
+            made += of_step
+        return made
+
+    def turn(self, now_ms: int) -> list[Publication] | None:
+        """Publishes the oldest step that is due.
 
         Returns:
-            The publications made.
+            The publications made, none for a step that was restored from the topic. None if no step was due, or if another
+            estimator works.
         """
         if not self._lead():
             self._leads = False
             self._next_step = None
-            return []
+            return None
         saved = self._results.progress()
         taken_over = self._topic is not None and not (self._leads and saved == self._saved)
         if self._topic is not None and taken_over:
@@ -126,48 +134,40 @@ class Schedule:
             if saved is not None:
                 owned = msgspec.structs.replace(saved, owner=secrets.token_hex(8))
                 if not self._results.save([], saved, owned):
-                    return []  # another estimator has continued
+                    return None  # another estimator has continued
                 saved = owned
-        self._leads = False  # stays False until this run finishes or is stopped
+        self._leads = False  # stays False until this turn ends without conflict
         if saved is not None and (saved := self._copies.compare(saved, now_ms, taken_over)) is None:
-            return []  # another estimator has continued
+            return None  # another estimator has continued
         progress = saved or self._begin()
-        made: list[Publication] = []
-        while True:
-            if stop():
-                self._leads, self._saved = True, saved
-                break
-            if restored := self._restored(progress):
-                step, publications = restored
-                after = _without(progress, step)
-                filters = self._replayed(step, publications, saved) if self._is_final(step, after) else None
-                if not self._save(publications, saved, after, filters):
-                    break
-                saved = progress = after
-                continue
-            due = self._due(progress, now_ms)
-            if due is None:
-                self._leads, self._saved = True, saved
-                break
+        made: list[Publication] | None = None
+        if restored := self._restored(progress):
+            step, publications = restored
+            after, made = _without(progress, step), []
+            filters = self._replayed(step, publications, saved) if self._is_final(step, after) else None
+            if not self._save(publications, saved, after, filters):
+                return None
+            saved = progress = after
+        elif due := self._due(progress, now_ms):
             step, passed, after = due
             first = max(progress.first_step, step - self._survey.window_steps + 1)
             held = range(max(progress.first_step, min(first, step - 1)), step + 1)  # includes the previous step, for the drift
             checkpoints = self._store.checkpoints(held)
             if passed and not self._counted(step, checkpoints):
-                break  # the store has lost writes since the last read
+                return None  # the store has lost writes since the last read
             final = self._is_final(step, after)
             concluded = self._conclude(checkpoints, first, step, after.incomplete, final, self._states(saved))
             if concluded is None or self._results.progress() != saved:
-                break  # another estimator leads or has continued
-            publications = self._best(concluded[0])
-            after = self._copies.publish(publications, after, self._in_topic.values())
+                return None  # another estimator leads or has continued
+            made = self._best(concluded[0])
+            after = self._copies.publish(made, after, self._in_topic.values())
             for publisher in self._publishers:
-                publisher.publish(publications)
-            if not self._save(publications, saved, after, concluded[1] if final else None):
-                break  # another estimator has continued, or the store was restored from an older copy
+                publisher.publish(made)
+            if not self._save(made, saved, after, concluded[1] if final else None):
+                return None  # another estimator has continued, or the store was restored from an older copy
             self._prune(after, checkpoints)
             saved = progress = after
-            made += publications
+        self._leads, self._saved = True, saved
         self._next_step = None if self._survey.ended(progress.next_step) else progress.next_step
         return made
 
@@ -184,13 +184,13 @@ class Schedule:
 
     @property
     def leads(self) -> bool:
-        """True if the last run ended without conflict."""
+        """True if the last turn ended without conflict."""
         return self._leads
 
     def due_ms(self) -> int | None:
         """Returns the earliest time to estimate the next step.
 
-        Returns None before `run`, while another estimator works, and after the survey's last step.
+        Returns None before the first turn, while another estimator works, and after the survey's last step.
         """
         return None if self._next_step is None else self._survey.closes_ms(self._next_step) + MARGIN_MS
 

@@ -63,7 +63,7 @@ def bench(folder: Path, devices: int, days: int, seen: Callable[[str], None] = l
             now_ms += HOUR_MS
             for _ in range(3):  # connect, append a marker, publish
                 counting.count()
-                estimator.turn(clock, lambda: False, 1)
+                estimator.turn(clock, 1)
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             result.memory_mib.append(pages * 4096 / 2**20)
             result.disk_mib.append(sum(file.stat().st_size for file in data.path.iterdir()) / 2**20)

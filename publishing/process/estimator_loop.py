@@ -118,7 +118,7 @@ class EstimatorLoop:
 
     def _turn(self, estimator: SurveyEstimator) -> None:
         self._turn_began_ms = _ticks_ms()
-        pause_ms = estimator.turn(self._clock, self._stop.is_set, len(self._estimators))
+        pause_ms = estimator.turn(self._clock, len(self._estimators))
         self._turn_began_ms = None
         estimator.next_turn_ms = _ticks_ms() + pause_ms
 

@@ -8,11 +8,10 @@ from prometheus_client import CollectorRegistry
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.publishing.engine import Engine
-from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.publishing.progress import EstimatesTopic, TopicUnavailable
-from ldpstream.publishing.schedule import Publisher, Schedule
+from ldpstream.publishing.schedule import Schedule
 from ldpstream.runtime.errors import LogUnavailable
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable, UserError
@@ -52,7 +51,7 @@ class SurveyEstimator:
         self.prometheus.set("estimate_load_ratio", 0)
         self.prometheus.set("survey_working", 0)
 
-    def turn(self, clock: Callable[[], int], stop: Callable[[], bool], n_surveys: int) -> int:
+    def turn(self, clock: Callable[[], int], n_surveys: int) -> int:
         """Publishes at most one step, if a step is due. If Kafka lacks publications, also sends those that are kept in Redis.
 
         Args:
@@ -63,7 +62,7 @@ class SurveyEstimator:
         """
         began_s, trouble = monotonic(), "failed"
         try:
-            pause = self._turn(clock(), stop, n_surveys)
+            pause = self._turn(clock(), n_surveys)
             trouble, self._warned = "", ""
             return pause
         except (LogUnavailable, StoreUnavailable, Unreachable) as error:
@@ -90,22 +89,26 @@ class SurveyEstimator:
             log.warning("estimate delayed", survey=self.survey.name, error=why)
             self._warned, self._warned_s = why, monotonic()
 
-    def _turn(self, now_ms: int, stop: Callable[[], bool], n_surveys: int) -> int:
+    def _turn(self, now_ms: int, n_surveys: int) -> int:
         if self._schedule is None or self._vitals is None:
             self._open()
             return 0
         if self._topic_lost:
             self._create_topics()
         self._vitals.look(now_ms)
-        once = _OneStep(stop)
         began_s = monotonic()
-        if self._schedule.run(now_ms, once):
+        made = self._schedule.turn(now_ms)
+        if made:
             self.prometheus.set("estimate_load_ratio", (monotonic() - began_s) * 1000 / self.survey.step_ms)
+            for p in made:
+                if p.span == "step" and p.cohort is None:
+                    told = {"step": p.step, "reports": p.reports, "complete": p.complete}
+                    log.info("published", survey=p.survey, attribute=p.attribute, **told)
         if not self._schedule.leads:  # another estimator works on this survey
             self.prometheus.set("estimate_load_ratio", 0)
             if self._topic is not None:
                 self._topic.close()
-        return 0 if once.more else pause_ms(self._schedule.due_ms(), now_ms, n_surveys)
+        return pause_ms(self._schedule.due_ms(), now_ms, n_surveys) if made is None else 0
 
     def _create_topics(self) -> None:
         try:
@@ -119,31 +122,12 @@ class SurveyEstimator:
     def _open(self) -> None:
         position, self._topic = self._engine.open(self.survey)
         self._vitals = Vitals(self.survey, self.store, position, self.results, self.prometheus)
-        publishers: list[Publisher] = [self.prometheus, _Told()]
         steps = self._engine.deadline_steps
-        self._schedule = Schedule(self.survey, self.store, position, self.results, publishers, self._topic, steps)
+        self._schedule = Schedule(self.survey, self.store, position, self.results, [self.prometheus], self._topic, steps)
 
     def close(self) -> None:
         if self._topic is not None:
             self._topic.close()
-
-
-class _OneStep:
-    def __init__(self, stop: Callable[[], bool]) -> None:
-        self._stop, self._began, self.more = stop, False, False
-
-    def __call__(self) -> bool:
-        self.more, self._began = self._began, True
-        return self.more or self._stop()
-
-
-class _Told:
-    def publish(self, publications: list[Publication]) -> None:
-        for p in publications:
-            if p.span == "step" and p.cohort is None:
-                log.info(
-                    "published", survey=p.survey, attribute=p.attribute, step=p.step, reports=p.reports, complete=p.complete
-                )
 
 
 def pause_ms(due_ms: int | None, now_ms: int, n_surveys: int) -> int:

@@ -1,7 +1,7 @@
 """An in-memory log, an in-memory publisher and small count tables, for the tests of the schedule."""
 
 import pickle
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -54,11 +54,11 @@ class ScheduleLog:
 class Schedule(schedule.Schedule):
     """A schedule of a log whose partitions have a marker at the present time, once agents have counted their records."""
 
-    def run(self, now_ms: int, stop: Callable[[], bool] = lambda: False) -> list[Publication]:
+    def turn(self, now_ms: int) -> list[Publication] | None:
         log = cast(ScheduleLog, self._position)
         log.now_ms = now_ms
         count_markers(log, log.store or self._store)
-        return super().run(now_ms, stop)
+        return super().turn(now_ms)
 
 
 def count_markers(log: ScheduleLog, store: CountStore) -> None:

@@ -84,7 +84,7 @@ def test_a_lease_is_renewed_before_an_attribute_if_the_last_one_took_long(
     monkeypatch.setattr(module, "time", Mock(monotonic=lambda: next(clock)))
     store.commit(0, None, Checkpoint(1, SURVEY.start_ms, pane(0)))
     schedule = Schedule(SURVEY, store, ScheduleLog([SURVEY.start_ms]), results, [])
-    assert schedule.run(SURVEY.closes_ms(0) + MARGIN_MS)
+    assert schedule.turn(SURVEY.closes_ms(0) + MARGIN_MS)
     assert results.lead.call_count == 1 + renewals
 
 

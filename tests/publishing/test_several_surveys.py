@@ -1,7 +1,6 @@
 """The parts of an estimator with several surveys: turns and metrics."""
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -48,7 +47,7 @@ def test_a_slow_survey_delays_every_other_survey_by_at_most_one_turn() -> None:
     assert next_turn([]) is None
 
 
-def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
+def test_the_turns_of_several_steps_keep_the_topic() -> None:
     store, results = MemoryCountStore(SURVEY), MemoryResults()
     topic = Mock(wraps=TopicClient(MemoryTopic(lambda: 0)))
     store.commit(0, None, Checkpoint(4, SURVEY.opens_ms(4), {key: t for s in range(4) for key, t in pane(s).items()}))
@@ -56,8 +55,7 @@ def test_a_run_that_stops_after_one_step_keeps_the_topic() -> None:
     schedule = Schedule(SURVEY, store, log, results, [], topic=topic)
     made = []
     for _ in range(4):
-        calls = iter([False])
-        made += keys(schedule.run(SURVEY.closes_ms(3) + MARGIN_MS, partial(next, calls, True)))
+        made += keys(schedule.turn(SURVEY.closes_ms(3) + MARGIN_MS) or [])
     assert made == [(step, True) for step in range(4)]
     assert (topic.take_over.call_count, topic.publish.call_count) == (1, 4)
 
@@ -70,8 +68,8 @@ def test_an_estimator_that_cannot_reach_kafka_lets_its_lease_expire() -> None:
     runs = []
     for fault in (None, LogUnavailable("no broker answers"), None):
         vitals.look.side_effect = fault
-        estimator.turn(lambda: SURVEY.opens_ms(1), lambda: False, 2)
-        runs.append(schedule.run.call_count)  # each run renews the lease
+        estimator.turn(lambda: SURVEY.opens_ms(1), 2)
+        runs.append(schedule.turn.call_count)  # each turn of the schedule renews the lease
     assert runs == [1, 1, 2]
 
 
