@@ -48,12 +48,12 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Independence:
-    """Result of `independence`.
+    """A χ² test of the hypothesis that the two attributes are independent.
 
     Attributes:
         statistic: X², approximately χ² with `degrees` degrees of freedom if the attributes are independent.
         degrees: (k₁ - 1)(k₂ - 1).
-        p: p-value of the statistic.
+        p: probability of a statistic at least this large if they are.
     """
 
     statistic: float

@@ -4,9 +4,10 @@ from typing import Literal
 
 import msgspec
 
+from ldpstream.estimators.pairs import Independence
 from ldpstream.promises.outlook import Outlook, Privacy
 from ldpstream.publishing.answers.comparison import Basis, Growth
-from ldpstream.publishing.estimates.cross_table import IndependenceTest, TableShares
+from ldpstream.publishing.estimates.cross_table import TableShares
 from ldpstream.publishing.estimates.frequencies import NumberEstimate, Withheld
 from ldpstream.publishing.estimates.publication import Crowd, Diagnostics, Jump, LevelEstimate, Span
 from ldpstream.surveys import Reason
@@ -388,5 +389,5 @@ class Table(OfSpan, frozen=True, kw_only=True):
     cells: TableShares
     within_rows: TableShares
     within_columns: TableShares
-    independence: IndependenceTest | None
+    independence: Independence | None
     truth: list[float] | None

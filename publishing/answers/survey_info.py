@@ -14,7 +14,7 @@ from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.catalogue import INVERSION, estimators
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Span, number_names, spans
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE, CLIENT_LIMIT, FIT_LIMIT, OVERDUE_MS
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Cohort, Survey
 from ldpstream.surveys.life.notes import Note
 from ldpstream.surveys.questions import Recipe
 
@@ -80,14 +80,6 @@ class EstimatorInfo(msgspec.Struct, frozen=True, kw_only=True):
     post_processed: bool
 
 
-class CohortInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The name of the survey's cohorts, such as "country", their values, and the least number of people for a histogram."""
-
-    name: str
-    values: list[str]
-    least: int
-
-
 class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """The limits at which the page warns: `publishing.estimates.thresholds`."""
 
@@ -127,7 +119,7 @@ class SurveyInfo(msgspec.Struct, frozen=True, kw_only=True):
     collection: str
     relay: str | None
     crowd: int | None
-    cohort: CohortInfo | None
+    cohort: Cohort | None
     attributes: list[AttributeInfo]
     estimators: list[EstimatorInfo]
     post_methods: list[str]
@@ -167,8 +159,7 @@ def survey_info(s: Survey, *, simulated: bool, signed: datetime | None = None, n
         name=s.name, title=s.title, description=s.description, purpose=s.purpose, owner=s.owner, contact=s.contact,
         fingerprint=s.fingerprint.hex(), start_ms=s.start_ms, step_seconds=s.step_seconds,
         window_steps=s.window_steps, lateness_steps=s.lateness_steps, retention_steps=s.retention_steps,
-        collection=s.collection, relay=s.relay, crowd=s.crowd, attributes=attributes,
-        cohort=None if (c := s.cohort) is None else CohortInfo(name=c.name, values=list(c.values), least=c.least),
+        collection=s.collection, relay=s.relay, crowd=s.crowd, cohort=s.cohort, attributes=attributes,
         estimators=[
             EstimatorInfo(
                 name=row.name, label=row.label, meaning=row.meaning, post_processed=row.name == INVERSION,

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ldpstream.estimators.estimate import PUBLISHED_LEVEL
-from ldpstream.estimators.pairs import Shares
+from ldpstream.estimators.pairs import Independence, Shares
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.publishing.answers.schema import TableSide
 from ldpstream.publishing.answers.shares import JOINT
-from ldpstream.publishing.estimates.cross_table import CrossTable, IndependenceTest, TableShares
+from ldpstream.publishing.estimates.cross_table import CrossTable, TableShares
 from ldpstream.publishing.estimates.frequencies import Frequencies, Withheld, plain
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.surveys import Attribute, Cohort
@@ -25,7 +25,7 @@ class Parts(NamedTuple):
     cells: TableShares
     within_rows: TableShares
     within_columns: TableShares
-    independence: IndependenceTest | None
+    independence: Independence | None
     interval_withheld: Withheld | None
 
 

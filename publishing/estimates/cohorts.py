@@ -7,6 +7,7 @@ its sender has changed to another cohort.
 
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from ldpstream.estimators.levels import levels_difference
@@ -42,21 +43,17 @@ def conclude_cohort(survey: Survey, cohort: int, everybody: Publication, panes: 
         rows = [row for i, row in enumerate(estimators(mechanisms)) if i == 0 or row.name == INVERSION]
         found, numbers = estimated(asked, mechanisms, counts, rows, everybody.span, withheld, attempts)
     alone = [panes[-1]] if everybody.span == "step" else []
-    made = Publication(
-        survey=everybody.survey,
-        fingerprint=everybody.fingerprint,
-        attribute=everybody.attribute,
-        step=everybody.step,
-        span=everybody.span,
+    made = msgspec.structs.replace(
+        everybody,
         cohort=survey.cohort.values[cohort],
         below_least=not found,
         panes=sum(any(table.n for table in pane) for pane in panes),
         reports=reports,
-        complete=everybody.complete,
         estimators=found,
         numbers=numbers,
-        privacy=everybody.privacy,
         diagnostics=Diagnostics(mass_below_zero=None, fit_z={}),
+        levels={},
+        table=UNSET,
         crowd=crowd_of(survey, attribute, alone),
     )
     return finite(made, attempts.failed)

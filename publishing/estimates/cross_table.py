@@ -34,17 +34,6 @@ class TableShares(msgspec.Struct, frozen=True, kw_only=True):
         return cls(shares=shares, low=nothing if withheld else low, high=nothing if withheld else high)
 
 
-class IndependenceTest(msgspec.Struct, frozen=True, kw_only=True):
-    """A χ² test of the hypothesis that the two attributes are independent.
-
-    `p` is the probability of a statistic at least this large if they are.
-    """
-
-    statistic: float
-    degrees: int
-    p: float
-
-
 class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     """The joint shares of two attributes; see `estimators.pairs`.
 
@@ -73,7 +62,7 @@ class CrossTable(msgspec.Struct, frozen=True, kw_only=True):
     columns: TableShares
     within_rows: TableShares
     within_columns: TableShares
-    independence: IndependenceTest | None
+    independence: Independence | None
     interval_withheld: Withheld | None
     cell_errors: list[float | None] = []
 
@@ -136,9 +125,8 @@ def _published(
     return CrossTable(
         first=names[0], second=names[1], first_reports=reports[0], second_reports=reports[1],
         cells=cells, rows=rows, columns=columns, within_rows=within_rows, within_columns=within_columns,
-        independence=None if tested is None
-        else IndependenceTest(statistic=tested.statistic, degrees=tested.degrees, p=tested.p),
-        interval_withheld="levels" if withheld else None, cell_errors=[None] * len(errors) if withheld else errors,
+        independence=tested, interval_withheld="levels" if withheld else None,
+        cell_errors=[None] * len(errors) if withheld else errors,
     )  # fmt: skip
 
 

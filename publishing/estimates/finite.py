@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import structlog
 
 from ldpstream.publishing.estimates.frequencies import Frequencies
@@ -45,7 +46,8 @@ def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
     nothing: dict[str, Any] = {
         "levels": {}, "numbers": {}, "change": None, "table": None, "diagnostics": Diagnostics(mass_below_zero=None, fit_z={}),
     }  # fmt: skip
-    left_out = {name: empty for name, empty in nothing.items() if not _is_finite(getattr(p, name))}
+    others = msgspec.to_builtins(msgspec.structs.replace(p, estimators={}))
+    left_out = {name: empty for name, empty in nothing.items() if not _is_finite(others.get(name))}
     lost += left_out
     if not lost:
         return p
@@ -57,24 +59,16 @@ def finite(p: Publication, failed: Sequence[str] = ()) -> Publication:
 
 
 def _is_finite(part: Any) -> bool:
-    """Returns False if a number in `part` is infinite or NaN; None counts as finite."""
-    if isinstance(part, float):
-        return math.isfinite(part)
-    if isinstance(part, msgspec.Struct):
-        part = msgspec.structs.astuple(part)
-    elif isinstance(part, dict):
+    """Returns False if a number in `part`, of built-in types, is infinite or NaN; None counts as finite."""
+    if isinstance(part, dict):
         part = list(part.values())
     if not isinstance(part, list | tuple):
-        return True
-    try:
-        if math.isfinite(sum(part)):  # for speed; finite numbers may have an infinite sum
-            return True
-    except TypeError:  # a part is no number
-        pass
-    return all(map(_is_finite, part))
+        return not isinstance(part, float) or math.isfinite(part)
+    numbers = [x for x in part if isinstance(x, float)]
+    return bool(np.isfinite(numbers).all()) and all(_is_finite(x) for x in part if not isinstance(x, float))
 
 
 def _is_sound(found: Frequencies) -> bool:
     """Returns True if the numbers are finite, and the shares and their intervals are all there or all missing."""
     shares = (found.frequencies, *(end for end in (found.low, found.high) if end is not None))
-    return _is_finite(found) and len({number is None for part in shares for number in part}) <= 1
+    return _is_finite(msgspec.to_builtins(found)) and len({number is None for part in shares for number in part}) <= 1

@@ -97,14 +97,10 @@ def rows_of(survey: Survey, publications: Iterable[Publication]) -> pl.DataFrame
 
 def merged(kept: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Joins two tables. Of two publications with one key, the better one stays (`schedule.quality`)."""
-    ranks = new.group_by(KEY).agg(pl.first("complete", "reports"))
-    compared = kept.select(*KEY, "complete", "reports").unique(KEY).join(ranks, on=KEY, suffix="_new", nulls_equal=True)
-    better = (pl.col("complete") > pl.col("complete_new")) | (
-        (pl.col("complete") == pl.col("complete_new")) & (pl.col("reports") > pl.col("reports_new"))
-    )
-    old, poorer = compared.filter(~better), compared.filter(better)
-    rows = [kept.join(old, on=KEY, how="anti", nulls_equal=True), new.join(poorer, on=KEY, how="anti", nulls_equal=True)]
-    return pl.concat(rows).sort(*KEY, "estimator", "value")
+    both, order = pl.concat([kept.with_columns(newer=False), new.with_columns(newer=True)]), ["complete", "reports", "newer"]
+    best = both.select(*KEY, *order).unique().sort(order).unique(KEY, keep="last", maintain_order=True)
+    rows = both.join(best, on=[*KEY, *order], how="semi", nulls_equal=True)
+    return rows.drop("newer").sort(*KEY, "estimator", "value")
 
 
 class MonthFiles:
