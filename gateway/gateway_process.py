@@ -6,9 +6,8 @@ On SIGTERM or SIGINT the gateway refuses new requests, answers those in progress
 import asyncio
 import logging
 import signal
-import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from threading import Event
 
@@ -23,11 +22,12 @@ from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.served_surveys import Logs, ServedSurveys
 from ldpstream.gateway.surveys import GatewaySurveys
 from ldpstream.runtime.clock import SteadyClock
-from ldpstream.runtime.descriptors import end_unread, shares
+from ldpstream.runtime.descriptors import shares
 from ldpstream.runtime.errors import Stopped, wait_for
 from ldpstream.runtime.monitoring import serve_monitoring
 from ldpstream.runtime.process import TOLD_TO_END
-from ldpstream.runtime.settings import Settings, SettingsError, cannot_listen
+from ldpstream.runtime.settings import Settings, SettingsError
+from ldpstream.runtime.web import bound_socket
 from ldpstream.surveys import Survey
 from ldpstream.surveys.errors import Unreachable
 from ldpstream.surveys.life.keeper import NotCounted
@@ -79,7 +79,7 @@ def serve(
     intake.relay_keys, intake.works = relay_keys, works
     if settings.metrics_port:
         serve_monitoring(settings.metrics_host, settings.metrics_port, intake.unready)
-    with _bind(settings.gateway_host, settings.gateway_port) as front:
+    with bound_socket("GATEWAY", settings.gateway_host, settings.gateway_port) as front:
         config = _configured(settings, intake)
 
         async def main() -> None:
@@ -119,20 +119,6 @@ def serve(
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(main())
-
-
-@contextmanager
-def _bind(host: str, port: int) -> Iterator[socket.socket]:
-    with ExitStack() as opened:
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            listening = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            end_unread(listening)
-            listening.bind(address)
-        except OSError as error:
-            raise cannot_listen("GATEWAY", host, port, error) from None
-        yield listening
 
 
 def _configured(settings: Settings, intake: Intake) -> uvicorn.Config:

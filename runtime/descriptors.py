@@ -5,11 +5,9 @@ of its own. Each server therefore has a share, and a quarter of the descriptors 
 """
 
 import resource
-import socket
 from typing import Final, NamedTuple
 
 WANTED: Final = 65_536
-UNREAD_S: Final = 30
 
 
 class ConnectionShares(NamedTuple):
@@ -43,12 +41,3 @@ def shares() -> ConnectionShares:
     return ConnectionShares(
         gateway=min(2000, limit * 7 // 16), page=min(400, limit // 8), monitoring=max(4, min(64, limit // 16))
     )
-
-
-def end_unread(listening: socket.socket) -> None:
-    """Lets the system end each connection whose client takes no data for `UNREAD_S` seconds. Only Linux can do this.
-
-    Otherwise such a connection never ends: a server that closes it waits until the client has read the answer.
-    """
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)

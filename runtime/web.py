@@ -1,13 +1,41 @@
-"""The common parts of our HTTP servers: limits against idle connections, security headers, and formats of OpenAPI documents."""
+"""The common parts of our HTTP servers: sockets, limits against idle connections, security headers, numbers in OpenAPI."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from ldpstream.runtime.settings import cannot_listen
+
 HEAD_S = 10.0  # a connection is closed if a request's head has not ended after this time
+UNREAD_S = 30  # a connection is closed if its client takes no data for this time
+
+
+def bound_socket(server: str, host: str, port: int) -> socket.socket:
+    """Returns the socket of a server, "GATEWAY" or "PAGE", which does not listen yet.
+
+    The system ends each connection whose client takes no data; only Linux can do this. Otherwise such a connection never ends:
+    a server that closes it waits until the client has read the answer.
+
+    Raises:
+        SettingsError: if the address cannot be bound.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with ExitStack() as opened:
+            bound = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNREAD_S)
+            bound.bind(address)
+            opened.pop_all()
+    except OSError as error:
+        raise cannot_listen(server, host, port, error) from None
+    return bound
 
 
 def bounded_protocol(most: int) -> type[HttpToolsProtocol]:

@@ -1,14 +1,13 @@
 """Serves the API and the page from a background thread."""
 
-import socket
 import threading
 from contextlib import suppress
 
 import uvicorn
 from fastapi import FastAPI
 
-from ldpstream.runtime.descriptors import end_unread, shares
-from ldpstream.runtime.web import bounded_protocol
+from ldpstream.runtime.descriptors import shares
+from ldpstream.runtime.web import bound_socket, bounded_protocol
 
 END_S = 2
 
@@ -20,20 +19,12 @@ class PageServer:
         api: an application of `publishing.api.app`.
 
     Raises:
-        OSError: if the address cannot be bound.
+        SettingsError: if the address cannot be bound.
     """
 
     def __init__(self, api: FastAPI, host: str, port: int) -> None:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            end_unread(self._socket)
-            self._socket.bind(address)
-            self._socket.listen(128)
-        except OSError:
-            self._socket.close()
-            raise
+        self._socket = bound_socket("PAGE", host, port)
+        self._socket.listen(128)
         self.port = int(self._socket.getsockname()[1])
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}/"

@@ -19,7 +19,7 @@ from ldpstream.publishing.page.server import PageServer
 from ldpstream.publishing.process.prometheus_publisher import SurveyMetrics
 from ldpstream.publishing.process.survey_estimator import SurveyEstimator
 from ldpstream.runtime.clock import now_ms
-from ldpstream.runtime.settings import Settings, cannot_listen
+from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 from ldpstream.surveys.life.folder import SurveyFolder
 from ldpstream.surveys.life.notes import notes_beside
@@ -100,10 +100,7 @@ class EstimatorLoop:
             api = create_api(served)
         else:
             api = create_surveys_api(self.served)
-        try:
-            self._page = PageServer(api, settings.page_host, settings.page_port)
-        except OSError as error:
-            raise cannot_listen("PAGE", settings.page_host, settings.page_port, error) from None
+        self._page = PageServer(api, settings.page_host, settings.page_port)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -12,11 +12,11 @@ from unittest.mock import Mock
 import pytest
 from fastapi import FastAPI
 
-from ldpstream.gateway import gateway_process
 from ldpstream.publishing.page import server as page_server
 from ldpstream.publishing.page.server import PageServer
-from ldpstream.runtime import descriptors, monitoring, web
+from ldpstream.runtime import monitoring, web
 from ldpstream.runtime.descriptors import ConnectionShares, raise_limit, shares
+from ldpstream.runtime.web import bound_socket
 from tests.services.rig import PATIENCE_S, free_ports
 
 FEW = ConnectionShares(gateway=3, page=3, monitoring=3)
@@ -58,9 +58,9 @@ def test_idle_connections_beyond_the_share_are_closed_at_once_and_the_others_in_
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends such connections")
 def test_a_connection_ends_if_its_client_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "UNREAD_S", 1)
+    monkeypatch.setattr(web, "UNREAD_S", 1)
     with (
-        gateway_process._bind("127.0.0.1", 0) as listening,
+        bound_socket("GATEWAY", "127.0.0.1", 0) as listening,
         socket.socket() as client,
     ):
         listening.listen()

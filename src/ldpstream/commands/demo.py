@@ -59,15 +59,15 @@ def serve_demo(survey: "Survey", pipeline: "Demo") -> Iterator[None]:
     from ldpstream.publishing.api.app import create_api  # only here and in the estimator: this module loads slowly
     from ldpstream.publishing.api.routes import Served
     from ldpstream.publishing.page.server import PageServer
-    from ldpstream.runtime.settings import load_settings
+    from ldpstream.runtime.settings import SettingsError, load_settings
 
     settings, service = load_settings(), pipeline.service
     api = create_api(Served(survey, service.results, service.rejected, truth=pipeline.truth.of))
     try:
         server = PageServer(api, settings.page_host, settings.page_port)
-    except OSError as error:
+    except SettingsError as error:
         server = PageServer(api, settings.page_host, 0)
-        tell(f"Port {settings.page_port}: {error.strerror}; the page uses port {server.port}.")
+        tell(f"{error}. The page uses port {server.port}.")
     console.print(f"The live page: {server.url}", markup=False)
     try:
         yield
