@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Final
 
-from ldpstream.device.answers import ACCEPTED
-from ldpstream.device.device import Waiting
-from ldpstream.device.routes import Answer, Direct, ThroughRelay
+from ldpstream.device.reports import Waiting
+from ldpstream.device.routes import ACCEPTED, Answer, Direct, ThroughRelay
 from ldpstream.gateway.http.problems import FINAL, MEND_FIRST
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.sinks import SinkError, TooLateError

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from devices.conformance.calls import ConformanceError
 from devices.conformance.rules import Fault, Faults
 from devices.vectors.recipes import HISTORIES, START, activity_in_memory
-from ldpstream.device.device import index_of
+from ldpstream.device.values import index_of
 from ldpstream.surveys import Survey
 
 DAY_MS, PEOPLE, DAYS, SEED = 86_400_000, 40, 200, 1

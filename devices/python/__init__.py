@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ldpstream.device.consent.consent import Consent, ConsentMode, switched_off
     from ldpstream.device.consent.journal import read_journal
     from ldpstream.device.consent.preview import Preview
-    from ldpstream.device.device import Device, Silence, Spent, Waiting
+    from ldpstream.device.device import Device
     from ldpstream.device.errors import (
         ClockWentBack,
         CostlySurvey,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from ldpstream.device.files.memo_file import Left
     from ldpstream.device.files.wallet_file import Budget, SurveySpent
+    from ldpstream.device.reports import Silence, Spent, Waiting
     from ldpstream.device.routes import LOCAL, Relay
     from ldpstream.device.sender import Attempt, Sender
     from ldpstream.device.wallet import Wallet, WalletSpent
@@ -43,8 +44,8 @@ __all__ = [
 _HOMES = {  # every other name is an error
     "LOCAL": "routes", "Activity": "activity", "AsyncSender": "async_sender", "Attempt": "sender",
     "Budget": "files.wallet_file", "Consent": "consent.consent", "ConsentMode": "consent.consent", "Device": "device",
-    "Left": "files.memo_file", "Preview": "consent.preview", "Relay": "routes", "Sender": "sender", "Silence": "device",
-    "Spent": "device", "SurveySpent": "files.wallet_file", "Waiting": "device", "Wallet": "wallet", "WalletSpent": "wallet",
+    "Left": "files.memo_file", "Preview": "consent.preview", "Relay": "routes", "Sender": "sender", "Silence": "reports",
+    "Spent": "reports", "SurveySpent": "files.wallet_file", "Waiting": "reports", "Wallet": "wallet", "WalletSpent": "wallet",
     "read_journal": "consent.journal", "switched_off": "consent.consent",
 }  # fmt: skip
 

@@ -22,80 +22,36 @@ No error message or `repr` contains a true value. The file may contain true valu
 import math
 import re
 import time
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Integral, Real
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from ldpstream.device.claims import largest_loss
-from ldpstream.device.consent.consent import ConsentMode, Consents, NoConsent
-from ldpstream.device.consent.consenting import Consenting, Values
-from ldpstream.device.errors import (
-    ClockWentBack,
-    CostlySurvey,
-    DeviceError,
-    NotSigned,
-    StepForgotten,
-    UnknownSurvey,
-    WrongSurvey,
-)
-from ldpstream.device.files.memo_file import TABLES, Enrolment, Transaction
+from ldpstream.device.consent.consent import Consent, ConsentMode, Consents
+from ldpstream.device.consent.preview import Preview
+from ldpstream.device.consent.words import question
+from ldpstream.device.errors import CostlySurvey, DeviceError, NotSigned, StepForgotten, UnknownSurvey, WrongSurvey
+from ldpstream.device.files.memo_file import TABLES, Enrolment, Left, Transaction
 from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, DEVICE, SQLiteFile
-from ldpstream.device.secure_random import SecureRandom
-from ldpstream.mechanisms.arguments import integer, real
-from ldpstream.mechanisms.devices import Parameters, Randomizer
-from ldpstream.surveys import Attribute, Survey
-from ldpstream.surveys.envelope import seal_rows
+from ldpstream.device.reports import Reports, Values
+from ldpstream.mechanisms.arguments import real
+from ldpstream.surveys import Survey
 from ldpstream.surveys.signatures import SignatureError, public_keys, require_signature
 
 if TYPE_CHECKING:
     from ldpstream.device.wallet import Wallet
 
-MAX_STEP = 2**62
-LATEST_MS = 2**62  # a later moment of sending is stored as this time
 MAX_EPS = 1e9  # nats
 TOLERANCE = 1e-9  # nats; for the rounding of the split budgets
-IDEMPOTENCY_KEY_BYTES = 16
-AHEAD_REPORTS = 24  # so many reports of future steps, made while the clock runs ahead, displace no report of a true step
-
-Silence = Literal[NoConsent, "other attribute", "other phase", "lifetime reports made", "survey ended", "survey not begun"]
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """Privacy loss of a device's reports of one attribute, in nats. The loss depends on the values: keep it private.
-
-    Attributes:
-        reports: t, distinct steps reported.
-        eps_t: bound of the loss between the device's values and any unchanged value; None after reports from several memos, or
-            if a withdrawal erased memos.
-        eps_sequence: bound of the loss between any two sequences of values.
-    """
-
-    reports: int
-    eps_t: float | None
-    eps_sequence: float
+class _NotKept(Exception):
+    """Undoes a transaction whose outcome is only for show."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Waiting:
-    """A report that may need another attempt.
-
-    Attributes:
-        key: `Idempotency-Key` of all attempts, as 22 letters, digits, ``-`` and ``_``.
-        due_ms: the time from which the report may leave, in ms since 1970; 0 if the survey requires no relay.
-    """
-
-    attribute: str
-    step: int
-    envelope: bytes
-    key: str
-    due_ms: int = 0
-
-
-class Device(Consenting):
+class Device(Reports):
     """A person's device, which answers a survey with sanitized reports.
 
     Objects, processes and threads that share one file are one device.
@@ -132,8 +88,6 @@ class Device(Consenting):
         StoreHeld, StoreFull: if another transaction holds the file for longer than `wait_s`; if the disk is full.
         DeviceError: if the file is damaged, has other levels or cannot be used for another reason.
     """
-
-    _random = SecureRandom()
 
     def __init__(
         self,
@@ -199,207 +153,161 @@ class Device(Consenting):
     def __repr__(self) -> str:
         return "<Device>"
 
-    def answer(self, values: Mapping[str, str | float | Sequence[str | float]], step: int | None = None) -> dict[str, bytes]:
-        """Reports several attributes at a step, and the survey's pairs of them; returns the envelopes by attribute.
+    # ---- consent
 
-        An attribute of which the device makes no report has no entry. All values are checked before the first report.
+    def question(self) -> str:
+        """Returns the text by which the application asks for consent, as plain text in several lines (`consent.words`)."""
+        return question(self.survey, self._levels)
 
-        Args:
-            values: attribute name -> value, as for `report`; no pair.
+    def consent(self, attribute: str | None = None) -> Consent:
+        """Returns the person's consent to an attribute.
 
-        Raises:
-            ValueError, StepForgotten, ClockWentBack, DeviceError: as for `report`; ValueError also for the name of a pair.
-        """
-        indices = self._indices(values)
-        too_old, step = self._at(step)
-        made = {self.survey.attributes[a].name: self._report(a, index, step, too_old) for a, index in indices}
-        return {name: envelope for name, envelope in made.items() if envelope is not None}
-
-    def _indices(self, values: Values) -> list[tuple[int, int]]:
-        attributes = self.survey.attributes
-        for name in values:
-            if (pair := attributes[self.survey.index(name)].pair) is not None:
-                raise ValueError(f"{name} is a pair: give the values of {pair[0]} and {pair[1]}, and the device derives it")
-        given: dict[str, Any] = {a.name: values[a.name] for a in attributes if a.name in values}
-        given |= {a.name: [values[x] for x in a.pair] for a in attributes if a.pair and all(x in values for x in a.pair)}
-        return sorted((self.survey.index(name), index_of(self.survey, name, value)) for name, value in given.items())
-
-    def report(self, attribute: str, value: str | float | Sequence[str | float], step: int | None = None) -> bytes | None:
-        """Returns the envelope with this device's report of a value at a step; None if the device makes no report.
-
-        A device makes no report of an attribute that it does not answer. At a level with `every_steps` the device reports only
-        at the steps of its phase, which are `every_steps` apart. The device never makes up for a missed step. At a level with
-        `lifetime_reports` the device makes no further report after this number of reports. A device makes no report of a step
-        after the survey's last step.
-
-        The first call for a step draws the report; later calls return the same bytes while the envelope is kept. A call for a
-        dropped envelope raises `StepForgotten`, or returns None after all `lifetime_reports`. See `silence` for the reason.
-
-        Args:
-            value: a text as the survey writes it; the index of one of `values`; an integer for a `size`; or a number for
-                `bins`. For a pair: a list with the values of its two attributes. For an attribute with `choices`: a list of the
-                person's values, at most `choices` of them; empty for none. No listed value may come twice. All unlisted values
-                together count as one.
-            step: time step, in [0, 2^62]; default: the present step by the system's clock.
-
-        Raises:
-            ValueError: if there is no such attribute, the step is out of range, or the survey refuses the value.
-            StepForgotten: if the step can no longer be reported.
-            ClockWentBack: the same, if `step` is left out.
-            StoreCleared: if the file is missing or has no enrolment.
-            StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
-        """
-        index = index_of(self.survey, attribute, value)
-        too_old, step = self._at(step)
-        return self._report(self.survey.index(attribute), index, step, too_old)
-
-    def _at(self, step: int | None) -> tuple[type[StepForgotten], int]:
-        if step is None:
-            return ClockWentBack, self.survey.step_at(time.time_ns() // 1_000_000)
-        return StepForgotten, integer("step", step, 0, MAX_STEP)
-
-    def _report(self, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes | None:
-        with self._transaction() as memory:
-            if self._silence(memory, a, step) is not None:
-                return None
-            return self._report_of(memory, a, index, step, too_old)
-
-    def _report_of(self, memory: Transaction, a: int, index: int, step: int, too_old: type[StepForgotten]) -> bytes:
-        enrolment, envelope = memory.enrolment(a), memory.sent(a, step)
-        randomizer = self._randomizers[a][enrolment.level]
-        if envelope:
-            return envelope
-        if envelope is not None or step <= memory.forgotten(a):
-            every_steps = randomizer.parameters.every_steps
-            raise too_old(self.survey.attributes[a].name, step, memory.earliest(a, step, every_steps))
-        return self._first_report(memory, a, randomizer, enrolment, index, step)
-
-    def silence(self, attribute: str, step: int | None = None) -> Silence | None:
-        """Returns why the device makes no report of an attribute at a step, whatever the value; None if it makes a report.
-
-        None also if the step was forgotten, for which `report` raises `StepForgotten`.
-
-        Args:
-            step: as for `report`.
-
-        Returns:
-            "switched off": a switch turns devices off (`consent.switched_off`); "consent unknown": the person has not agreed;
-            "consent withdrawn": the person disagreed; "other attribute": the device answers other attributes (smp);
-            "other phase": it reports at other steps, which are `every_steps` apart; "lifetime reports made": it has made all
-            `lifetime_reports`; "survey ended": the step is after the survey's last step; "survey not begun": the clock shows a
-            time before the survey's start.
-
-        Raises:
-            ValueError: if there is no such attribute, or the step is out of range.
-            DeviceError: as for `report`.
-        """
-        a, (_, step) = self.survey.index(attribute), self._at(step)
-        with self._transaction() as memory:
-            return self._silence(memory, a, step)
-
-    def _silence(self, memory: Transaction, a: int, step: int) -> Silence | None:
-        if (muted := self._muted(memory).get(self.survey.attributes[a].name)) is not None:
-            return muted
-        return self._own_silence(memory, a, step)
-
-    def _own_silence(self, memory: Transaction, a: int, step: int) -> Silence | None:
-        enrolment = memory.enrolment(a)
-        p = self._randomizers[a][enrolment.level].parameters
-        if not enrolment.answers:
-            return "other attribute"
-        if self.survey.ended(step):
-            return "survey ended"
-        if step < 0:
-            return "survey not begun"
-        if step % p.every_steps != enrolment.phase:
-            return "other phase"
-        return "lifetime reports made" if not memory.sent(a, step) and _finished(memory, a, p) else None
-
-    def waiting(self) -> list[Waiting]:
-        """Returns the kept reports that are not settled, in the order of steps; without consent, none.
-
-        The device keeps up to `lateness_steps` + 2 + `AHEAD_REPORTS` such reports of an attribute, and drops the others.
-
-        Raises:
-            DeviceError: as for `report`.
-        """
-        names = [attribute.name for attribute in self.survey.attributes]
-        with self._transaction() as memory:
-            muted = self._muted(memory)
-            if len(muted) == len(names):
-                return []
-            rows = memory.waiting()
-        return [Waiting(names[a], *row) for a, row in rows if names[a] not in muted]
-
-    def settle(self, report: Waiting) -> None:
-        """Marks a report as settled: no further attempt is needed.
-
-        The device then drops all envelopes, also unsettled ones, that are earlier than the `lateness_steps` + 2 latest settled
-        envelopes of the attribute.
-
-        Raises:
-            DeviceError: as for `report`.
-        """
-        with self._transaction() as memory:
-            self._muted(memory)
-            if memory.enrolled():
-                memory.settle(report.key, self._n_kept)
-
-    def spent(self, attribute: str) -> Spent:
-        """Returns the privacy loss of an attribute's reports so far.
-
-        For some memoized mechanisms, the bounds are closer if NumPy is installed (the extra ``simulation``).
-
-        If the survey splits the budget (spl), the attributes' losses add up. With sampling plus fake data (rs+fd), the loss of
-        all attributes together is at most the largest loss of an attribute.
+        By default to the survey: "unknown" if an attribute's consent is unknown, else "given" if one is given.
 
         Raises:
             ValueError: if there is no such attribute.
             DeviceError: as for `report`.
         """
-        a = self.survey.index(attribute)
         with self._transaction() as memory:
             self._muted(memory)
-            if not memory.enrolled() or memory.counts(a)[0] == 0:
-                return Spent(0, 0.0, 0.0)
-            m = self.survey.mechanisms[a][memory.enrolment(a).level].device
-            t, memos, of_memos = memory.counts(a)
-        if m.memoized and of_memos < t:  # a withdrawal erased memos
-            return Spent(t, None, t * m.claims.eps_per_report)
-        unchanged = _closest(lambda: m.eps_t(t), m.eps_inf) if memos <= 1 else None
-        return Spent(t, unchanged, _closest(lambda: m.eps_sequence(t).value, t * m.claims.eps_per_report))
+            states = self._consents.states(memory)
+        if attribute is not None:
+            return states[self._consents.names[self.survey.index(attribute)]]
+        found = set(states.values())
+        return "unknown" if "unknown" in found else "given" if "given" in found else "withdrawn"
 
-    # ---- a report
+    def to_ask(self) -> list[str]:
+        """Returns the attributes about which the application has to ask the person; none while devices are switched off.
 
-    def _first_report(
-        self, memory: Transaction, a: int, randomizer: Randomizer, enrolment: Enrolment, index: int, step: int
-    ) -> bytes:
-        index = index if enrolment.fake < 0 else enrolment.fake
-        function = enrolment.function
-        key = randomizer.memo_key(index, function)
-        if randomizer.memoized:
-            memo = self._recall(memory, randomizer, a, key, function)
-        else:
-            memo = randomizer.memoize(key, function, self._random)
-        row = randomizer.report(memo, self._random)
-        envelope = seal_rows(self.survey, a, enrolment.level, step, 1, row, self._cohort)
-        idempotency_key = urlsafe_b64encode(self._random.bytes(IDEMPOTENCY_KEY_BYTES)).rstrip(b"=").decode()
-        due_ms = 0 if self.survey.relay is None else self._moment(step)
-        memo_key = key if randomizer.memoized else None
-        memory.keep(a, step, envelope, memo_key, self._n_kept + AHEAD_REPORTS, idempotency_key, due_ms)
-        return envelope
+        A new purpose or owner, or a longer storage than the person agreed to, makes a consent unknown again.
+        """
+        if self._consents.off:
+            return []
+        with self._transaction() as memory:
+            self._muted(memory)
+            return [name for name, state in self._consents.states(memory).items() if state == "unknown"]
 
-    def _moment(self, step: int) -> int:
-        random_ms = 1000 * self._random.below(self.survey.step_seconds) + self._random.below(1000)
-        return min(self.survey.opens_ms(step + 1) + random_ms, LATEST_MS)
+    def give_consent(self, *attributes: str) -> None:
+        """Keeps the person's consent to some attributes, by default to all. Enrolls the device permanently.
 
-    def _recall(self, memory: Transaction, randomizer: Randomizer, a: int, key: int, function: int) -> bytes:
-        memo = memory.memo(a, key, lambda: randomizer.memoize(key, function, self._random))
-        if not randomizer.is_memo(memo, function):
-            raise DeviceError(f"{self._file.path}: the memo of {self.survey.attributes[a].name} is damaged")
-        return memo
+        While devices are switched off, it does nothing. After a withdrawal the device enrolls again, with a fresh budget.
+
+        Raises:
+            ValueError: if there is no such attribute.
+            WalletFull: if the survey does not fit the wallet's budget. Nothing is kept.
+            StoreHeld, StoreFull, WrongSurvey, DeviceError: as for the constructor.
+        """
+        names = [self.survey.attributes[self.survey.index(name)].name for name in attributes] or self._consents.names
+        if self._consents.off:
+            return
+        with self._transaction(create=True) as memory:
+            self._muted(memory, fresh=True)
+            if not memory.enrolled():
+                self._enroll(memory)
+            self._consents.keep(memory, "given", names)
+        self._consents.stopped.difference_update(names)
+
+    def withdraw_consent(self, *attributes: str) -> None:
+        """Withdraws the consent to some attributes, by default to all; before any consent, keeps that the person refused.
+
+        Nothing more is sent: the device drops the waiting reports. It keeps nothing but the withdrawal, and sends no event. If
+        consent to other attributes remains, the device also keeps the choices of its enrolment and which steps it reported.
+
+        Raises:
+            ValueError: if there is no such attribute.
+            DeviceError: as for `report`. The file may keep the consent then, but this object sends nothing more.
+        """
+        names = [self.survey.attributes[self.survey.index(name)].name for name in attributes] or self._consents.names
+        self._consents.stopped.update(names)
+        with self._transaction(create=True) as memory:
+            self._muted(memory, fresh=True)
+            if self._consents.keep(memory, "withdrawn", names):
+                memory.erase()
+            elif memory.enrolled():
+                for name in names:
+                    memory.withdraw(self.survey.index(name), name)
+        self._consents.stopped.difference_update(names)
+
+    def forget(self, *, confirm: str) -> None:
+        """Erases memos, enrolment, envelopes, counts, consent and journal permanently. The next consent enrolls again.
+
+        SQLite overwrites the file's pages but deletes its rollback journal, so free disk space may hold old pages. The losses
+        of earlier reports remain: those of new reports add to them.
+
+        Args:
+            confirm: the survey's name, to prevent erasing by mistake.
+
+        Raises:
+            ValueError: if `confirm` differs from the survey's name. Nothing is erased.
+            DeviceError: as for `report`.
+        """
+        if confirm != self.survey.name:
+            raise ValueError(f"confirm must be the survey's name, {self.survey.name}, got {confirm!r}")
+        with self._transaction() as memory:
+            self._muted(memory)
+            memory.forget()
+
+    def leaves(self, key: str, attribute: str, *, local: bool = False) -> bool:
+        """Writes a report into the journal. A sender calls this before each attempt, and sends nothing if the result is false.
+
+        Args:
+            local: true if the report leaves only for show (`sender.LOCAL`).
+
+        Returns:
+            False if consent was withdrawn, devices are switched off, or the report does not wait any more.
+
+        Raises:
+            DeviceError: as for `report`.
+        """
+        with self._transaction() as memory:
+            if attribute in self._muted(memory):
+                return False
+            return memory.leaves(key, time.time_ns() // 1_000_000, attribute, local)
+
+    def preview(self, values: Values, step: int | None = None) -> list[Preview]:
+        """Returns what `answer` would make and send now, and what each part can reveal. Keeps nothing, and sends nothing.
+
+        It also shows the reports of a person who has not consented yet. A report that is not made yet is an example.
+
+        Raises:
+            ValueError, StepForgotten, ClockWentBack, DeviceError: as for `answer`.
+            WalletFull: before the enrolment, if the survey does not fit the wallet's budget.
+        """
+        indices = self._indices(values)
+        too_old, step = self._at(step)
+        with suppress(_NotKept), self._transaction() as memory:
+            muted, fresh = self._muted(memory, fresh=True), not memory.enrolled()
+            waiting = set[tuple[int, int]]() if fresh else {(a, row[0]) for a, row in memory.waiting()}
+            if fresh:
+                shown = [replace(c, answers=True) for c in self._choices(self._levels)]
+                memory.enroll(self._levels, shown)
+            found = list[Preview]()
+            for a, index in indices:
+                name, envelope = self.survey.attributes[a].name, None
+                silence: str | None = None if fresh else self._own_silence(memory, a, step)
+                example = memory.sent(a, step) is None
+                with suppress(*([StepForgotten] if name in muted else [])):
+                    envelope = None if silence else self._report_of(memory, a, index, step, too_old)
+                if envelope and not example and (a, step) not in waiting:
+                    silence = "already answered"
+                found.append(Preview(self.survey, name, step, muted.get(name) or silence, example, envelope))
+            raise _NotKept
+        return found
+
+    def journal(self) -> list[Left]:
+        """Returns the last reports that left this device or may have left it, the latest last (`consent.journal`).
+
+        Raises:
+            DeviceError: as for `report`.
+        """
+        with self._transaction() as memory:
+            self._muted(memory)
+            return memory.journal()
 
     # ---- enrolment
+
+    def _enroll(self, memory: Transaction) -> None:
+        memory.enroll(self._levels, self._choices(self._levels))
 
     def _choices(self, chosen: list[int]) -> list[Enrolment]:
         n = len(self.survey.attributes)
@@ -439,64 +347,8 @@ class Device(Consenting):
                 )
 
 
-def _closest(calculate: Callable[[], float], bound: float) -> float:
-    """Returns a loss; the bound if a package for its calculation is missing."""
-    try:
-        return calculate()
-    except ModuleNotFoundError:
-        return bound
-
-
 def _require_pin(survey: Survey, pin: str) -> None:
     if re.fullmatch("[0-9a-f]{64}", pin) is None:
         raise ValueError(f"pin must have 64 lower-case hexadecimal digits, as `ldpstream check` prints it, got {pin[:80]!r}")
     if pin != survey.pin:
         raise WrongSurvey(f"{survey.name}: the survey has the pin {survey.pin}, expected {pin}")
-
-
-def _finished(memory: Transaction, a: int, p: Parameters) -> bool:
-    return p.lifetime_reports is not None and memory.counts(a)[0] >= p.lifetime_reports
-
-
-def index_of(survey: Survey, attribute: str, value: Any) -> int:
-    """Returns the index of a value; for an attribute with `choices`, the code of a set.
-
-    Raises:
-        ValueError: if there is no such attribute, or a device refuses the value.
-    """
-    members = survey.members(a := survey.index(attribute))
-    if members is None:
-        asked = survey.attributes[a]
-        return value_index(asked, value) if asked.most is None else _set_code(asked, value)
-    first, second = (survey.attributes[member] for member in members)
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ValueError(f"{attribute} is a pair: its value must be a list with the values of {first.name} and {second.name}")
-    return value_index(first, value[0]) * second.k + value_index(second, value[1])
-
-
-def _set_code(attribute: Attribute, given: Any) -> int:
-    if not isinstance(given, (list, tuple, set, frozenset)):
-        raise ValueError(f"{attribute.name} has several answers: its value must be a list of values")
-    return attribute.set_code([_find(attribute, value) for value in given])
-
-
-def value_index(attribute: Attribute, value: Any) -> int:
-    """Returns the index of a value of an attribute that is no pair and has no `choices`."""
-    return _find(attribute, value)[0]
-
-
-def _find(attribute: Attribute, value: Any) -> tuple[int, bool]:
-    try:
-        if isinstance(value, str):
-            return attribute.find(value)
-        if isinstance(value, Real) and not isinstance(value, bool):
-            number = int(value) if isinstance(value, Integral) else float(value)
-            if attribute.values is None:
-                found = attribute.of_number(number)
-            else:
-                found = (int(number), True) if number % 1 == 0 and 0 <= number < len(attribute.values) else None
-            if found is not None:
-                return int(found[0]), found[1]
-    except (ValueError, OverflowError):
-        pass  # the error's text or a chained exception could show the value
-    raise ValueError(f"not a value of the attribute {attribute.name} ({attribute.domain})")

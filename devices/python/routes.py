@@ -4,15 +4,16 @@ Through a relay, all requests with the same survey, gateway and token have the s
 travel inside the encryption (RFC 9458).
 """
 
+import json
 import re
 from base64 import b64decode
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
-from ldpstream.device.answers import ACCEPTED, document, is_own, retry_after_s
-from ldpstream.device.device import Waiting
 from ldpstream.device.relay.binary_http import BinaryRequest, decode_response, encode_request
+from ldpstream.device.reports import Waiting
 from ldpstream.surveys import Survey
 from ldpstream.surveys.envelope import largest_envelope
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from ldpstream.device.relay.capsules import Exchange
 
+ACCEPTED: Final = 202
+NEVER_COUNTS: Final = 422  # the only status after which no later attempt counts
+DAY_S: Final = 86_400
+PROBLEM_TYPE: Final = "urn:ldpstream:problem:"
 OK: Final = 200
 ANSWER_S: Final = 15.0  # longer than the gateway's own time limits
 MAX_ANSWER_BYTES: Final = 2**20
@@ -154,6 +159,41 @@ class ThroughRelay:
             return Answer(0, from_gateway=False, reason=NOT_OWN)
         told = next((value for name, value in inner.headers if name == b"retry-after"), b"")
         return _answer(inner.status, retry_after_s(told.decode("latin-1")), inner.content)
+
+
+def document(body: bytes) -> dict[str, Any]:
+    """Returns the JSON object of a body; an empty one if the body is something else."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_own(status: int, body: bytes) -> bool:
+    """False for an answer that would be final, 202 or 422, but does not have the gateway's body: a proxy gave it."""
+    if status == ACCEPTED:
+        return type(document(body).get("accepted")) is int
+    return status != NEVER_COUNTS or str(document(body).get("type")).startswith(PROBLEM_TYPE)
+
+
+def retry_after_s(told: str, date: str = "") -> float:
+    """Returns the wait that a `Retry-After` asks for, in seconds, at most a day; 0 if the text is not understood.
+
+    Args:
+        told: whole seconds, or a time in the form of HTTP (RFC 9110, section 10.2.3).
+        date: the answer's `Date`, the clock of a time; our clock if there is none.
+    """
+    if told.isascii() and told.isdecimal():
+        return min(float(told), DAY_S)
+    from email.utils import parsedate_to_datetime  # slow to load
+
+    try:
+        until = parsedate_to_datetime(told)
+        now = parsedate_to_datetime(date) if date else datetime.now(UTC)
+        return min(max(0.0, (until - now).total_seconds()), DAY_S)
+    except (ValueError, TypeError, OverflowError):  # a TypeError: a time without a zone
+        return 0.0
 
 
 def _answer(status: int, wait_s: float, body: bytes) -> Answer:

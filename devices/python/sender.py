@@ -11,10 +11,22 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ldpstream.device.answers import ACCEPTED, DAY_S, NEVER_COUNTS
-from ldpstream.device.device import Device, Waiting
+from ldpstream.device.device import Device
 from ldpstream.device.errors import RelayRequired
-from ldpstream.device.routes import ANSWER_S, LOCAL, TIMEOUT, Answer, Direct, Local, Relay, ThroughRelay
+from ldpstream.device.reports import Waiting
+from ldpstream.device.routes import (
+    ACCEPTED,
+    ANSWER_S,
+    DAY_S,
+    LOCAL,
+    NEVER_COUNTS,
+    TIMEOUT,
+    Answer,
+    Direct,
+    Local,
+    Relay,
+    ThroughRelay,
+)
 from ldpstream.mechanisms.arguments import real
 
 LONGEST_PAUSE_S: Final = 300.0

@@ -10,8 +10,8 @@ from unittest import mock
 from msgspec.structs import replace
 
 from ldpstream.device.activity import TABLES, Activity
-from ldpstream.device.device import index_of
 from ldpstream.device.files.sqlite_file import SQLiteFile
+from ldpstream.device.values import index_of
 from ldpstream.surveys import Survey
 
 Call = list[Any]  # time in ms since 1970, event ("" for `seen`), seconds (null for `used`)

@@ -26,8 +26,8 @@ from devices.vectors.wallet_lives import wallet_lives
 from ldpstream.device import Device, StepForgotten
 from ldpstream.device.claims import claim
 from ldpstream.device.consent.words import explained, question
-from ldpstream.device.device import index_of
 from ldpstream.device.secure_random import SecureRandom
+from ldpstream.device.values import index_of
 from ldpstream.mechanisms import LONGITUDINAL, SETS, Mechanism, mechanism
 from ldpstream.mechanisms.devices import BitArray, Coin, Parameters, Randomizer
 from ldpstream.mechanisms.families.finite_field import prime_powers

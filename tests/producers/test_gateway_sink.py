@@ -7,7 +7,7 @@ from http import HTTPStatus
 import numpy as np
 import pytest
 
-from ldpstream.device.device import Waiting
+from ldpstream.device.reports import Waiting
 from ldpstream.device.routes import Answer, Direct, ThroughRelay
 from ldpstream.producers import gateway_sink
 from ldpstream.producers.gateway_sink import GatewaySink

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from ldpstream.device.device import value_index
+from ldpstream.device.values import value_index
 from ldpstream.producers.people_file import CellReader, read_people
 from ldpstream.producers.table_file import MISSING, number_text, open_table
 from ldpstream.surveys import Attribute, Survey

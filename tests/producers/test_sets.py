@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ldpstream.device import Device
-from ldpstream.device.device import index_of
+from ldpstream.device.values import index_of
 from ldpstream.mechanisms.sets import code_of
 from ldpstream.producers.people_file import read_people
 from ldpstream.producers.population import Population

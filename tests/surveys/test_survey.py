@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as structs_replace
 
-from ldpstream.device.device import value_index
+from ldpstream.device.values import value_index
 from ldpstream.surveys import Attribute, Survey, SurveyError, load_survey, parse_survey
 from ldpstream.surveys.differences import Difference, differences
 from ldpstream.surveys.survey_file import read_survey

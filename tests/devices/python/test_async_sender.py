@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ldpstream.device import AsyncSender, Attempt, Device, RelayRequired, Sender, routes
-from ldpstream.device.device import Waiting
+from ldpstream.device.reports import Waiting
 from ldpstream.runtime.clock import now_ms
 from tests.gateway.gateway_rig import Served
 from tests.producers.relay_rig import relay_site, relay_survey

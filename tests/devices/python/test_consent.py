@@ -35,9 +35,9 @@ from ldpstream.device import (
 )
 from ldpstream.device.consent import consent as module
 from ldpstream.device.consent.consent import ConsentMode, Consents
-from ldpstream.device.device import Waiting
 from ldpstream.device.files import memo_file
 from ldpstream.device.files.memo_file import Transaction
+from ldpstream.device.reports import Waiting
 from ldpstream.device.routes import Answer
 from ldpstream.device.secure_random import SecureRandom
 from ldpstream.runtime.clock import now_ms

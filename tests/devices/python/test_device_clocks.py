@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ldpstream.device import device
+from ldpstream.device import reports
 from ldpstream.device.files import memo_file
 from tests.devices.python.clock_rig import Rig, Seen, survey
 
@@ -20,7 +20,7 @@ LEVELS: list[tuple[dict[str, Any], int | None]] = [
     (ONCE | {"every_steps": 3, "lifetime_reports": 2}, None), (ONCE, 7),
 ]  # fmt: skip
 CALLS = 4
-KEPT = 1 + 2 + device.AHEAD_REPORTS  # envelopes without an answer, if `lateness_steps` is 1
+KEPT = 1 + 2 + reports.AHEAD_REPORTS  # envelopes without an answer, if `lateness_steps` is 1
 CLOCKS = (0, 1, 3, 9)
 ONLINE = [(True,) * CALLS, (False, False, True, False)]
 
@@ -58,7 +58,7 @@ def test_a_device_that_must_drop_envelopes_keeps_the_other_laws(
     level: dict[str, Any], ends: int | None, n_dropped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device keeps two envelopes and is offline, so it drops others. It recovers while it remembers the dropped steps."""
-    monkeypatch.setattr(device, "AHEAD_REPORTS", 0)
+    monkeypatch.setattr(reports, "AHEAD_REPORTS", 0)
     monkeypatch.setattr(memo_file, "MAX_DROPPED", n_dropped)
     rig, dropped = Rig(survey(level, 0, ends), monkeypatch), 0
     for seen in rig.histories(CLOCKS, CALLS, (False,) * CALLS):

@@ -125,7 +125,7 @@ def test_a_full_disk_prevents_the_first_enrolment(tmp_path: Path, monkeypatch: p
 
 def test_a_clock_that_went_back_has_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def at(step: int) -> None:
-        monkeypatch.setattr("ldpstream.device.device.time.time_ns", lambda: SURVEY.opens_ms(step) * 1_000_000)
+        monkeypatch.setattr("time.time_ns", lambda: SURVEY.opens_ms(step) * 1_000_000)
 
     device, sent = Device(SURVEY, tmp_path / "file", consent="simulated"), {}
     for step in range(10):

@@ -17,8 +17,8 @@ from urllib.request import Request
 import pytest
 
 from ldpstream.device import Attempt, Device, Sender, routes
-from ldpstream.device.answers import DAY_S, retry_after_s
-from ldpstream.device.device import Waiting
+from ldpstream.device.reports import Waiting
+from ldpstream.device.routes import DAY_S, retry_after_s
 from ldpstream.gateway.http.problems import FINAL, STATUS
 from ldpstream.runtime.clock import now_ms
 from ldpstream.surveys import Survey

@@ -12,8 +12,8 @@ from scipy.stats import chisquare
 
 from devices.vectors.vectors import Recorded
 from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, Wallet, routes
-from ldpstream.device.device import Waiting
 from ldpstream.device.relay.capsules import OVERHEAD_BYTES, KeyConfig, encode_configs
+from ldpstream.device.reports import Waiting
 from ldpstream.device.routes import STALE_KEY, STALE_KEY_TYPE
 from ldpstream.gateway.http.problems import STATUS
 from ldpstream.surveys import Survey
