@@ -14,7 +14,7 @@ from ldpstream.promises.label import Label, label
 from ldpstream.promises.promise import promise
 from ldpstream.promises.second_promise import second_promise, second_promise_lines
 from ldpstream.promises.statements import CheckedDevice, CheckedLevel, checked_device, checked_level
-from ldpstream.surveys import Survey
+from ldpstream.surveys import Cohort, Survey
 
 FORMAT = 3
 
@@ -27,14 +27,6 @@ class CheckedAttribute(msgspec.Struct, frozen=True, kw_only=True):
     n_values: int
     pair: list[str] | None
     levels: list[CheckedLevel]
-
-
-class CheckedCohort(msgspec.Struct, frozen=True, kw_only=True):
-    """The cohort that each report shows in clear. `least`: fewest people for a published histogram of a cohort."""
-
-    name: str
-    values: list[str]
-    least: int
 
 
 class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +62,7 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
     collection: str
     relay: str | None
     crowd: int | None
-    cohort: CheckedCohort | None
+    cohort: Cohort | None
     device: CheckedDevice
     attributes: list[CheckedAttribute]
     second_promise: list[SecondPromise]
@@ -80,17 +72,16 @@ class CheckedSurvey(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_document(survey: Survey, signed: datetime | None = None) -> CheckedSurvey:
     """Returns the document. `signed` is the time of the survey's latest signature; None if it has none."""
-    cohort = survey.cohort
     hidden = [] if survey.crowd is None else second_promise(survey, None)
     same = (
         "title", "description", "purpose", "owner", "contact", "replaces", "pin", "n_steps", "step_seconds", "window_steps",
         "lateness_steps", "retention_steps", "collection", "relay", "crowd",
+        "cohort",
     )  # fmt: skip
     return CheckedSurvey(
         format=FORMAT, survey=survey.name, fingerprint=survey.fingerprint.hex(), start=survey.start.astimezone(UTC),
         ends=None if survey.n_steps is None else datetime.fromtimestamp(survey.opens_ms(survey.n_steps) / 1000, UTC),
         **{key: getattr(survey, key) for key in same},
-        cohort=None if cohort is None else CheckedCohort(name=cohort.name, values=list(cohort.values), least=cohort.least),
         device=checked_device(survey),
         attributes=[
             CheckedAttribute(
@@ -101,5 +92,5 @@ def check_document(survey: Survey, signed: datetime | None = None) -> CheckedSur
             for i, (attribute, mechanisms) in enumerate(zip(survey.attributes, survey.mechanisms, strict=True))
         ],
         second_promise=hidden, label=label(survey, signed),
-        promise=[*promise(survey), *(["", *second_promise_lines(survey, None, hidden)] if hidden else [])],
+        promise=[*promise(survey), *(["", *second_promise_lines(survey, hidden)] if hidden else [])],
     )  # fmt: skip

@@ -95,15 +95,12 @@ def least_crowd(honest: int, parts: int, chance: float) -> int:
     return low + 2
 
 
-def in_crowds(
-    survey: Survey, span: Span, people: int | None, colluding: int = 0, delta: float = DELTA
-) -> Iterator[SecondPromise]:
+def in_crowds(survey: Survey, span: Span, people: int | None, delta: float = DELTA) -> Iterator[SecondPromise]:
     """Yields the bounds for every attribute and level.
 
     Args:
         span: "report": the reports of one step. "window": those of `window_steps` steps. "life": `all_reports`.
-        people: number of people of the whole survey; None if each crowd has the survey's `crowd`.
-        colluding: number of these people, or of each crowd, who forge reports or tell what they sent; less than all.
+        people: number of honest people of the whole survey; None if each crowd has the survey's `crowd`.
         delta: δ of the bounds, in [10⁻¹⁰, 0.1].
 
     Raises:
@@ -112,7 +109,7 @@ def in_crowds(
     number = people if people is not None else survey.crowd
     if number is None:
         raise ValueError(f"people must be given: survey {survey.name} has no crowd")
-    honest = integer("people", number, 1, MAX_COUNT) - integer("colluding", colluding, 0, number - 1)
+    honest = integer("people", number, 1, MAX_COUNT)
     real("delta", delta, LEAST_DELTA, 0.1)
     steps = {"report": 1, "window": survey.window_steps, "life": None}[span]
 

@@ -9,18 +9,18 @@ import math
 from ldpstream.mechanisms.claims.guessing import Chance, percent_up
 from ldpstream.mechanisms.wording import plural
 from ldpstream.promises.crowds import DELTA, SecondPromise, Span, in_crowds
-from ldpstream.promises.filling import of_check
+from ldpstream.promises.filling import facts_of, of_check
 from ldpstream.promises.promise import nats
 from ldpstream.surveys import Survey
 
 
-def second_promise(survey: Survey, people: int | None, colluding: int = 0, delta: float = DELTA) -> list[SecondPromise]:
+def second_promise(survey: Survey, people: int | None, delta: float = DELTA) -> list[SecondPromise]:
     """Returns three rows for every attribute and level: one report, a window, all reports.
 
     For the arguments, see `promises.crowds.in_crowds`.
     """
     spans: tuple[Span, ...] = ("report", "window", "life")
-    of_spans = [in_crowds(survey, span, people, colluding, delta) for span in spans]
+    of_spans = [in_crowds(survey, span, people, delta) for span in spans]
     return [row for rows in zip(*of_spans, strict=True) for row in rows]
 
 
@@ -32,14 +32,10 @@ def loss_up(loss: float) -> str:
     return f"{up:.3g}" if up < 1000 else f"{up:.0f}"
 
 
-def conditions(survey: Survey, people: int | None, colluding: int, delta: float) -> list[str]:
-    every = [m for levels in survey.mechanisms for m in levels]
-    return of_check("second", {
-        "name": survey.name, "relay": survey.relay, "delta": f"{delta:.12f}".rstrip("0"), "stated": people is None,
-        "whole": f"each crowd of {survey.crowd or 0:,}" if people is None else f"{people:,} people",
-        "forged": colluding and f"{colluding:,}", "fresh": any(not m.memoized for m in every),
-        "memoized": any(m.memoized for m in every), "adding": survey.share > 1,
-    })  # fmt: skip
+def conditions(survey: Survey, delta: float, stated: bool) -> list[str]:
+    """`stated`: true if the survey states the crowd, false if the number of people is given."""
+    facts = {"delta": f"{delta:.12f}".rstrip("0"), "stated": stated, "adding": survey.share > 1}
+    return of_check("second", facts_of(survey) | facts)
 
 
 def row_line(row: SecondPromise) -> str:
@@ -57,8 +53,6 @@ def row_line(row: SecondPromise) -> str:
     )
 
 
-def second_promise_lines(
-    survey: Survey, people: int | None, rows: list[SecondPromise], colluding: int = 0, delta: float = DELTA
-) -> list[str]:
-    """The conditions, and a line for all reports of each attribute and level."""
-    return [*conditions(survey, people, colluding, delta), *(row_line(row) for row in rows if row.span == "life")]
+def second_promise_lines(survey: Survey, rows: list[SecondPromise]) -> list[str]:
+    """The conditions for the survey's crowd, and a line for all reports of each attribute and level."""
+    return [*conditions(survey, DELTA, stated=True), *(row_line(row) for row in rows if row.span == "life")]

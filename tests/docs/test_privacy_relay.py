@@ -14,14 +14,14 @@ SECTION = TEXT[TEXT.index("\n## The second promise\n") :]
 
 
 @pytest.mark.parametrize(
-    ("label", "people", "colluding"),
+    ("label", "honest"),
     [
-        ("20,000 people", 20_000, 0), ("20,000 people, 10,000 of them collude", 20_000, 10_000), ("100,000 people", 100_000, 0),
-        ("1,000,000 people", 1_000_000, 0),
+        ("20,000 people", 20_000), ("20,000 people, 10,000 of them collude", 10_000), ("100,000 people", 100_000),
+        ("1,000,000 people", 1_000_000),
     ],
 )  # fmt: skip
-def test_both_promises_of_the_commute_survey(label: str, people: int, colluding: int) -> None:
-    rows = [row for row in second_promise(COMMUTE, people, colluding) if row.span != "window"]
+def test_both_promises_of_the_commute_survey(label: str, honest: int) -> None:
+    rows = [row for row in second_promise(COMMUTE, honest) if row.span != "window"]
     first, second = list[str](), list[str]()
     for row in rows:
         first += [f"{row.eps_everybody:.4g}", str(Chance(row.guess_everybody, exact=row.guess_everybody_exact))]
@@ -30,7 +30,7 @@ def test_both_promises_of_the_commute_survey(label: str, people: int, colluding:
     assert cells(SECTION, f"second: {label}") == second
     assert cells(SECTION, "without a report") == [x for m in (DISTANCE, DISTANCE, MODE, MODE) for x in ("0", percent(1 / m.k))]
     assert f"plus δ = {DELTA:.9f}" in SECTION
-    if people == 20_000 and not colluding:
+    if honest == 20_000:
         distance, mode = rows[0].crowd, rows[-1].crowd
         assert (
             f"at least {mode:,} hide one another at a step of `mode`, and at least {distance:,} at a step of `distance_km`"

@@ -81,17 +81,15 @@ def test_every_bound_is_between_blind_and_the_first_promise(path: Path) -> None:
             assert 1 / m.k < row.guess_in_crowd < row.guess_everybody
 
 
-def test_colluding_people_hide_nobody() -> None:
-    """So many people count as absent, wherever they report: the bounds are those of the honest people alone."""
-    assert second_promise(COMMUTE, 20_000, 12_000) == second_promise(COMMUTE, 8000)
-    last = second_promise(COMMUTE, 20_000, 19_999)[-1]
+@pytest.mark.parametrize("people", [0, -1, 10**30])
+def test_impossible_numbers_of_people_are_refused(people: int) -> None:
+    with pytest.raises(ValueError, match="people must be"):
+        second_promise(COMMUTE, people)
+
+
+def test_nobody_hides_one_person() -> None:
+    last = second_promise(COMMUTE, 1)[-1]
     assert (last.crowd, last.guess_in_crowd) == (1, last.guess_everybody)
-
-
-@pytest.mark.parametrize(("people", "colluding"), [(0, 0), (10, 10), (10, 11), (10, -1), (10**30, 0)])
-def test_impossible_numbers_of_people_are_refused(people: int, colluding: int) -> None:
-    with pytest.raises(ValueError, match=r"people must be|colluding must be"):
-        second_promise(COMMUTE, people, colluding)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +109,16 @@ DIRECT, RELAYED, FRESH, MEMOS, SPLIT, STATED = (
 def test_the_conditions_are_those_that_apply() -> None:
     relayed, crowded = (parse_survey(tomllib.loads(text), "a test") for text in (RELAYED_TOML, CROWDED))
     spaced, split = survey_of([SPACED]), survey_of([SPACED], [SPACED], collection="spl")
-    for survey, people, colluding, said in (
-        (COMMUTE, 9000, 0, {DIRECT, FRESH, MEMOS}),
-        (relayed, 9000, 2000, {RELAYED, FRESH, MEMOS, "Of 9,000 people, 2,000 forge reports"}),
-        (crowded, None, 250, {RELAYED, FRESH, MEMOS, "Of each crowd of 1,250, 250 forge", STATED}),
-        (spaced, 9000, 0, {DIRECT, FRESH}),
-        (split, 9000, 0, {DIRECT, FRESH, SPLIT}),
+    for survey, stated, said in (
+        (COMMUTE, False, {DIRECT, FRESH, MEMOS}),
+        (relayed, False, {RELAYED, FRESH, MEMOS}),
+        (crowded, True, {RELAYED, FRESH, MEMOS, STATED}),
+        (spaced, False, {DIRECT, FRESH}),
+        (split, False, {DIRECT, FRESH, SPLIT}),
     ):
-        lines = " ".join(conditions(survey, people, colluding, 1e-7))
+        lines = " ".join(conditions(survey, 1e-7, stated))
         assert all(text in lines for text in {*said, "All conditions:", "δ = 0.0000001 is"})
-        others = {DIRECT, RELAYED, FRESH, MEMOS, SPLIT, "forge", STATED} - said
-        assert not any(text in lines for text in others if not any(text in part for part in said))
+        assert not any(text in lines for text in {DIRECT, RELAYED, FRESH, MEMOS, SPLIT, STATED} - said)
 
 
 @pytest.mark.parametrize("toml", [TOML, RELAYED_TOML])
@@ -129,24 +126,23 @@ def test_check_tells_both_promises_for_people(toml: str, tmp_path: Path) -> None
     path, out = tmp_path / "commute.toml", tmp_path / "out.json"
     path.write_text(toml)
     survey = load_survey(path)
-    expected = second_promise(survey, 20_000, 500, 1e-7)
-    asked = ["check", str(path), "--people", "20000", "--colluding", "500", "--delta", "1e-7", "--json", str(out)]
+    expected = second_promise(survey, 20_000, 1e-7)
+    asked = ["check", str(path), "--people", "20000", "--delta", "1e-7", "--json", str(out)]
     done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     document, shown = json.loads(out.read_text()), " ".join(done.output.split())
     assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
-    assert all(line in shown for line in conditions(survey, 20_000, 500, 1e-7))
-    assert (document["relay_required"], document["colluding"]) == (toml == RELAYED_TOML, 500)
+    assert all(line in shown for line in conditions(survey, 1e-7, stated=False))
+    assert document["relay_required"] == (toml == RELAYED_TOML)
     assert all(f"≤ {loss_up(row.eps_in_crowd)}" in shown for row in expected)
 
 
-@pytest.mark.parametrize("colluding", [0, 250])
-def test_the_surveys_crowd_is_that_of_each_step(colluding: int) -> None:
+def test_the_surveys_crowd_is_that_of_each_step() -> None:
     survey = parse_survey(tomllib.loads(CROWDED), "a test")
-    found = second_promise(survey, None, colluding)
-    assert {row.crowd for row in found} == {1250 - colluding}
+    found = second_promise(survey, None)
+    assert {row.crowd for row in found} == {1250}
     m = survey.mechanisms[1][0]
-    assert found[-1].eps_in_crowd == m.claims.shuffled(8, 1250 - colluding, DELTA).eps(DELTA)  # no coin decides on this crowd
+    assert found[-1].eps_in_crowd == m.claims.shuffled(8, 1250, DELTA).eps(DELTA)  # no coin decides on this crowd
     with pytest.raises(ValueError, match="survey commute has no crowd"):
         second_promise(COMMUTE, None)
 
@@ -162,7 +158,7 @@ def test_check_tells_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None
     assert document["second_promise"] == json.loads(msgspec.json.encode(expected))
     Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
     shown = " ".join(done.output.split())
-    assert all(line in shown for line in second_promise_lines(survey, None, expected))
+    assert all(line in shown for line in second_promise_lines(survey, expected))
     assert shown.index("(eps_1 = 1)") < shown.index("Second promise")
     assert " ".join(" ".join(document["promise"]).split()) in shown
 
@@ -170,8 +166,7 @@ def test_check_tells_both_promises_for_the_surveys_crowd(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--delta", "1e-7"], "--delta needs --people"), (["--colluding", "3"], "--colluding needs --people"),
-        (["--people", "10", "--colluding", "10"], "colluding must be an integer in [0, 9], got 10"),
+        (["--delta", "1e-7"], "--delta needs --people"),
         (["--people", "10", "--delta", "1"], "delta must be"), (["--people", str(10**30)], "people"),
         (["--width", "0.1"], "--width needs --people"), (["--people", "9", "--width", "2"], "width must be"),
         (["--people", "0"], "equal to 1"),

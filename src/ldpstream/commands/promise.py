@@ -29,9 +29,6 @@ def check(
     width: Annotated[
         float | None, typer.Option(help="with --people: wished half-width of a 95 % interval, as a share", show_default="0.01")
     ] = None,
-    colluding: Annotated[
-        int, typer.Option(min=0, help="with --people: number of these people who forge reports or tell what they sent")
-    ] = 0,
     delta: Annotated[
         float | None,
         typer.Option(help="with --people: δ of the second promise, far below 1 / people; at least 1e-10", show_default="1e-9"),
@@ -51,9 +48,9 @@ def check(
     if people is not None:
         if label:
             fail("give --label or --people, not both")
-        _print_forecast(survey, people, width, colluding, delta, json)
+        _print_forecast(survey, people, width, delta, json)
         return
-    given = {"--width": width is not None, "--colluding": colluding > 0, "--delta": delta is not None}
+    given = {"--width": width is not None, "--delta": delta is not None}
     for option in (option for option, used in given.items() if used):
         fail(f"{option} needs --people")
     if svg is not None and not label:
@@ -71,9 +68,7 @@ def check(
     write_json(json, document)
 
 
-def _print_forecast(
-    survey: "Survey", people: int, width: float | None, colluding: int, delta: float | None, json: Path | None
-) -> None:
+def _print_forecast(survey: "Survey", people: int, width: float | None, delta: float | None, json: Path | None) -> None:
     from ldpstream.output import forecast_tables
     from ldpstream.planning.forecast import WIDTH, PeopleDocument, forecast
     from ldpstream.promises.crowds import DELTA
@@ -82,7 +77,7 @@ def _print_forecast(
 
     wished, added = WIDTH if width is None else width, DELTA if delta is None else delta
     try:
-        rows, hidden = forecast(survey, people, wished), second_promise(survey, people, colluding, added)
+        rows, hidden = forecast(survey, people, wished), second_promise(survey, people, added)
     except ValueError as error:
         fail(str(error))
     for line in forecast_tables.people_lines(survey, people, rows):
@@ -91,10 +86,10 @@ def _print_forecast(
     for line in of_check("forecast", {}):
         console.print(line, markup=False, highlight=False)
     console.print(forecast_tables.second_promise_table(people, hidden))
-    for line in conditions(survey, people, colluding, added):
+    for line in conditions(survey, added, stated=False):
         console.print(line, markup=False, highlight=False)
     document = PeopleDocument(
-        survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, colluding=colluding, width=wished,
+        survey=survey.name, fingerprint=survey.fingerprint.hex(), people=people, width=wished,
         forecast=rows, relay_required=survey.relay is not None, second_promise=hidden,
     )  # fmt: skip
     write_json(json, document)

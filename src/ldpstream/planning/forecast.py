@@ -62,7 +62,6 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
 
     Attributes:
         width: the wished half-width of a 95 % interval.
-        colluding: number of the `people` who forge reports or tell what they sent. They count in no crowd.
         relay_required: true if devices send only through a relay. The second promise then also holds against the operator, and
             otherwise only against readers of the published histograms.
         second_promise: both promises, by attribute, level and span.
@@ -73,7 +72,6 @@ class PeopleDocument(Struct, frozen=True, kw_only=True):
     people: int
     width: float
     forecast: list[Forecast]
-    colluding: int
     relay_required: bool
     second_promise: list[SecondPromise]
 
