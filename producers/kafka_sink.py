@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -25,12 +24,11 @@ CLOSE_S = 5.0
 PATIENCE_S = 60.0  # longest wait for the first answer
 BATCH_BYTES = 256 * 1024  # of a partition; only one batch of a partition is in flight, so small batches are slow
 LINGER_MS = 5
-MAX_WAITING_BYTES = 64 * 2**20  # the library's buffer has no limit
-OVERHEAD_BYTES = 1024  # memory for a waiting envelope besides its bytes
+MOST_WAITING = 4096  # envelopes; the library's buffer has no limit
 
 
 class KafkaSink:
-    """Sends each envelope as a record of a Kafka topic, without a key, to the partitions in round-robin order.
+    """Sends each envelope as a record of a Kafka topic, without a key, to a partition that the library draws.
 
     The producer is idempotent: its own retries add no second record. After a `SinkError` the topic may have some of the
     envelopes, and the sink accepts no further envelopes.
@@ -42,10 +40,7 @@ class KafkaSink:
     def __init__(self, settings: Settings, topic: str) -> None:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         self._topic, self._place = topic, f"Kafka at {settings.kafka}"
-        self._failed: SinkError | None = None
-        self._turns = count()
         self._waiting: list[Any] = []  # futures of envelopes not yet known to be acknowledged
-        self._waiting_bytes = 0
         with hearing(settings) as heard:
             try:
                 self._producer = Producer(
@@ -66,37 +61,29 @@ class KafkaSink:
             raise SinkError(f"{self._place} has no topic {topic}: {error}") from error
 
     def send(self, envelope: bytes) -> None:
+        if len(self._waiting) == MOST_WAITING:
+            self.flush()
         with self._reporting_failure():
-            if self._waiting_bytes > MAX_WAITING_BYTES:
-                self._flush()
-            partitions = sorted(self._producer.partitions_for(self._topic))
-            partition = partitions[next(self._turns) % len(partitions)]
-            self._waiting.append(self._producer.send(self._topic, envelope, partition=partition))
-            self._waiting_bytes += len(envelope) + OVERHEAD_BYTES
+            self._waiting.append(self._producer.send(self._topic, envelope))
 
     def flush(self) -> None:
         with self._reporting_failure():
-            self._flush()
+            self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
+            for future in self._waiting:
+                future.get(timeout=0)
+            self._waiting = []
 
     def close(self) -> None:
-        self._producer.close(timeout=CLOSE_S if self._failed is None else 0)
-
-    def _flush(self) -> None:
-        self._producer.flush(timeout=(DELIVERY_MS + REQUEST_MS) / 1000)
-        for future in self._waiting:
-            future.get(timeout=0)
-        self._waiting, self._waiting_bytes = [], 0
+        self._producer.close(timeout=CLOSE_S)
 
     @contextmanager
     def _reporting_failure(self) -> Iterator[None]:
-        if self._failed is not None:
-            raise self._failed
         try:
             yield
         except KafkaError as error:
-            self._failed = SinkError(f"{self._place} did not acknowledge all envelopes sent to {self._topic}: {error}")
-            self.close()
-            raise self._failed from error
+            self._producer.close(timeout=0)
+            message = f"{self._place} did not acknowledge all envelopes sent to {self._topic}: {error}"
+            raise SinkError(message) from error
 
 
 def await_kafka_sink(

@@ -1,30 +1,13 @@
 """Sends a population's reports to the log in envelopes, either one step at once, or each step when the step begins."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-from ldpstream.mechanisms.arguments import FloatArray, IntArray
-from ldpstream.producers.population import Population
+from ldpstream.producers.population import PaneReports, Population
 from ldpstream.producers.sinks import Sink, TooLateError
 from ldpstream.surveys import Survey, SurveyError, seal
 from ldpstream.surveys.envelope import reports_per_envelope
 
 ENVELOPE_BYTES = 16_384
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTruth:
-    """True values of the people of one cohort who answer an attribute at a level, at one step.
-
-    Attributes:
-        truth: (k,) int64, number of people with each value (`Mechanism.counts_of`), including people who do not report at this
-            step.
-        numbers: the same people's numbers (`PaneReports`).
-    """
-
-    reports: int
-    truth: IntArray
-    numbers: FloatArray | None
 
 
 def produce_step(
@@ -34,26 +17,22 @@ def produce_step(
     step: int,
     turn: int | None = None,
     envelope_bytes: int = ENVELOPE_BYTES,
-) -> dict[tuple[int, int, int], StepTruth]:
-    """Sends all reports of a step; returns when the sink has acknowledged every report.
+) -> list[PaneReports]:
+    """Sends all reports of a step; returns them when the sink has acknowledged every report.
 
     Args:
         turn: the population's step whose reports are sent; None if it equals the survey's step.
         envelope_bytes: approximate size of an envelope; larger if a single report needs more.
 
-    Returns:
-        (attribute, level, cohort) -> number of reports, and true values of the people who answer.
-
     Raises:
         SinkError: if a report cannot be sent, or was not acknowledged.
     """
-    sent = {}
-    for pane in population.reports(step if turn is None else turn):
+    sent = list(population.reports(step if turn is None else turn))
+    for pane in sent:
         row_bytes = survey.mechanisms[pane.attribute][pane.level].row_bytes
         size = reports_per_envelope(row_bytes, envelope_bytes)
         for first in range(0, len(pane.reports), size):
             sink.send(seal(survey, pane.attribute, pane.level, step, pane.reports[first : first + size], pane.cohort))
-        sent[pane.attribute, pane.level, pane.cohort] = StepTruth(len(pane.reports), pane.truth, pane.numbers)
     sink.flush()
     return sent
 
@@ -66,7 +45,7 @@ def produce_live(
     sleep: Callable[[float], bool],
     told: Callable[[str], object],
     envelope_bytes: int = ENVELOPE_BYTES,
-) -> Iterator[tuple[int, dict[tuple[int, int, int], StepTruth]]]:
+) -> Iterator[tuple[int, list[PaneReports]]]:
     """At the beginning of each step of the survey, sends all reports of one step of the population.
 
     The population's step 0 is sent at the survey's current step, or at the survey's step 0 if the survey has not begun. If

@@ -304,7 +304,7 @@ def _produced(settings: Settings, folder: Path, sizes: Sizes) -> list[Produced]:
             began = time.perf_counter()
             sent = produce_step(survey, population, sink, 1)
             seconds = time.perf_counter() - began
-            reports = sum(truth.reports for truth in sent.values())
+            reports = sum(len(pane.reports) for pane in sent)
             per_record = load.reports / load.records
             produced.append(
                 Produced("simulated users, 16 KiB", 0, reports, seconds, reports / seconds / (prepared * per_record))

@@ -70,18 +70,16 @@ def opened(survey: Survey, envelopes: list[bytes], step: int) -> list[AnyEnvelop
 @pytest.mark.parametrize("step", range(2))
 def test_envelopes_hold_the_populations_reports(step: int) -> None:
     sink = Recorder()
-    truths = produce_step(SURVEY, make_population(), sink, step, envelope_bytes=512)
+    sent = produce_step(SURVEY, make_population(), sink, step, envelope_bytes=512)
     assert sink.flushed == len(sink.envelopes) > 10
     found = opened(SURVEY, sink.envelopes, step)
-    for pane in make_population().reports(step):
-        where = pane.attribute, pane.level, pane.cohort
-        mine = [e for e in found if (e.attribute, e.level, e.cohort) == where]
-        assert b"".join(e.payload for e in mine) == pane.reports.tobytes()
-        assert sum(e.n for e in mine) == truths[where].reports == truths[where].truth.sum()
-        assert truths[where].truth.tolist() == pane.truth.tolist()
-        reports = np.frombuffer(b"".join(e.payload for e in mine), SURVEY.mechanisms[where[0]][where[1]].report_dtype)
-        assert SURVEY.mechanisms[where[0]][where[1]].tabulate(reports).n == truths[where].reports
-    assert {(e.attribute, e.level, e.cohort) for e in found} == set(truths) == {(0, 0, 0), (0, 1, 0), (1, 0, 0)}
+    for pane, expected in zip(sent, make_population().reports(step), strict=True):
+        mine = [e for e in found if (e.attribute, e.level, e.cohort) == (pane.attribute, pane.level, pane.cohort)]
+        assert b"".join(e.payload for e in mine) == pane.reports.tobytes() == expected.reports.tobytes()
+        assert sum(e.n for e in mine) == len(pane.reports) == pane.truth.sum()
+        m = SURVEY.mechanisms[pane.attribute][pane.level]
+        assert m.tabulate(np.frombuffer(pane.reports.tobytes(), m.report_dtype)).n == len(pane.reports)
+    assert {(e.attribute, e.level, e.cohort) for e in found} == {(0, 0, 0), (0, 1, 0), (1, 0, 0)}
     assert sum(e.n for e in found) == N_PEOPLE
 
 
@@ -94,7 +92,7 @@ def test_every_step_is_sent_within_its_own_step(starts_in_s: float) -> None:
     sink = Recorder(clock)
     steps = dict(produce_live(SURVEY, make_population(), sink, clock.now_ms, clock.sleep, print))
     assert list(steps) == list(range(N_STEPS))
-    assert sum(truth.reports for truths in steps.values() for truth in truths.values()) == N_PEOPLE * N_STEPS
+    assert sum(len(pane.reports) for panes in steps.values() for pane in panes) == N_PEOPLE * N_STEPS
     reports = Counter[int]()
     for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
         found = open_envelope(SURVEY, envelope, sent_ms)
@@ -121,10 +119,8 @@ def test_people_join_a_survey_that_has_begun(seconds_ago: int, first: int) -> No
     assert list(steps) == list(range(first, first + N_STEPS))
     reported = Recorder()
     for turn, step in enumerate(steps):  # the population's own steps still begin at 0
-        truths = produce_step(SURVEY, make_population(), reported, step, turn=turn)
-        assert {where: t.truth.tolist() for where, t in truths.items()} == {
-            where: t.truth.tolist() for where, t in steps[step].items()
-        }
+        panes = produce_step(SURVEY, make_population(), reported, step, turn=turn)
+        assert [pane.truth.tolist() for pane in panes] == [pane.truth.tolist() for pane in steps[step]]
     assert sink.envelopes == reported.envelopes
     for envelope, sent_ms in zip(sink.envelopes, sink.sent_ms, strict=True):
         assert open_envelope(SURVEY, envelope, sent_ms).step == SURVEY.step_at(sent_ms)

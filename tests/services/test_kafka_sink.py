@@ -1,4 +1,4 @@
-"""The Kafka sink with a real broker delivers every envelope exactly once, evenly spread, even if the broker is killed."""
+"""The Kafka sink with a real broker delivers every envelope exactly once, even if the broker is killed."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ def read(bootstrap: str, topic: str) -> list[list[tuple[bytes | None, bytes, int
     return list(found.values())
 
 
-def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_topic: MakeTopic) -> None:
+def test_envelopes_arrive_once_spread_over_the_partitions_and_without_a_key(kafka: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=3)
     envelopes = [b"%06d" % number + bytes(number % 3000) for number in range(5000)]
     with closing(KafkaSink(Settings(kafka=kafka), topic)) as sink:
@@ -40,7 +40,7 @@ def test_envelopes_arrive_once_evenly_spread_and_without_a_key(kafka: str, make_
     partitions = read(kafka, topic)
     assert sorted(value for records in partitions for _, value, _ in records) == envelopes
     assert {key for records in partitions for key, _, _ in records} == {None}
-    assert sorted(map(len, partitions)) == [1666, 1667, 1667]
+    assert min(map(len, partitions)) > 1400  # of 5000 on three partitions: false-alarm rate below 1e-14
 
 
 def test_a_missing_topic_is_an_error_and_is_not_created(kafka: str, topic: str) -> None:

@@ -67,14 +67,13 @@ def produce(
     with closing(sink), progress_bar() as bar:
         task = bar.add_task("steps", total=source.n_steps)
         size = ENVELOPE_BYTES if relay is None else 1  # through a relay, each envelope has one report
-        for step, truths in produce_live(survey, population, sink, now_ms, stop.wait, say, size):
+        for step, panes in produce_live(survey, population, sink, now_ms, stop.wait, say, size):
             bar.advance(task)
-            for (attribute, level, cohort), truth in truths.items():
-                asked = survey.attributes[attribute]
+            for pane in panes:
+                asked = survey.attributes[pane.attribute]
                 answered.append({
-                    "attribute": asked.name, "level": asked.levels[level].name, "cohort": survey.cohort_name(cohort),
-                    "step": step,
-                    "reports": truth.reports, "truth": truth.truth.tolist(),
+                    "attribute": asked.name, "level": asked.levels[pane.level].name, "cohort": survey.cohort_name(pane.cohort),
+                    "step": step, "reports": len(pane.reports), "truth": pane.truth.tolist(),
                 })  # fmt: skip
     by = "broker" if gateway is None else "gateway"
     reports = sum(row["reports"] for row in answered)

@@ -128,8 +128,8 @@ class Demo:
         n_steps = self._source.n_steps if survey.n_steps is None else min(self._source.n_steps, survey.n_steps)
         for step in range(n_steps):
             service.now_ms = survey.opens_ms(step)
-            for (attribute, _, cohort), answered in produce_step(survey, self._population, sink, step).items():
-                self.truth.add(attribute, cohort, step, answered.truth, answered.numbers)
+            for pane in produce_step(survey, self._population, sink, step):
+                self.truth.add(pane.attribute, pane.cohort, step, pane.truth, pane.numbers)
             service.count()
             made = service.estimate()
             self.truth.settle(made)
