@@ -39,7 +39,7 @@ import numpy as np
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray, integer
 from ldpstream.mechanisms.wording import plural
-from ldpstream.producers.table_file import MISSING, DataError, PeopleTable, number_text, open_table, tell_columns
+from ldpstream.producers.table_file import MISSING, DataError, PeopleTable, number_text, open_table
 from ldpstream.producers.values import MAX_STEPS, ValueSource
 from ldpstream.surveys import Attribute, Survey
 from ldpstream.surveys.questions import SEPARATOR
@@ -259,7 +259,6 @@ class _Reader:
         else:
             at = "the only step" if n_steps == 1 else f"all {n_steps:,} steps"
             tell(f"{table.path}: {persons}, one in each row, with the same values at {at}.")
-        tell_columns(table, tell, (self._step_place - 1, self._step_place) if self._has_steps else ())
         found = {}
         for place, reader, cells, numbers in self._columns:
             values = int64(cells)

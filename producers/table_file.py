@@ -9,7 +9,7 @@ import csv
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal, InvalidOperation
 from io import BufferedReader, TextIOWrapper
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ldpstream.mechanisms.wording import plural
-from ldpstream.surveys.errors import UserError, did_you_mean
+from ldpstream.surveys.errors import UserError
 from ldpstream.surveys.texts import plain
 
 DELIMITERS = ",;\t|"
@@ -48,7 +48,6 @@ class PeopleTable:
         if not any(self.header):
             raise DataError(f"{path}: is empty; the first line must name the columns")
         self.names = own_names(self.header)
-        self.unnamed = [i + 1 for i, name in enumerate(self.header) if not name]
 
     @property
     def step_place(self) -> int | None:
@@ -91,9 +90,7 @@ class PeopleTable:
         places = [i for i, header in enumerate(self.header) if header == plain(name) and i >= first]
         places = places or [i for i, own in enumerate(self.names) if own == name and i >= first]
         if not places:
-            similar = [str(i + 1) for i, own in enumerate(self.header) if i >= first and did_you_mean(own, [name])]
-            hint = f"; column {' and '.join(similar)} has a similar name" if similar else "; the first line must name them"
-            raise self.error(f"none of its {plural(len(self.header), 'column')} is named {name}{hint}")
+            raise self.error(f"none of its {plural(len(self.header), 'column')} is named {name}; the first line must name them")
         if len(places) > 1:
             self.refuse(f"columns {' and '.join(str(i + 1) for i in places)} are named {name}; only one may be")
         return places[0]
@@ -166,13 +163,6 @@ def _delimiter(lines: Sequence[str]) -> str:
         if widths and widths[0] > 1:
             best, found = max((best, found), ((widths.count(widths[0]), widths[0]), delimiter), key=lambda one: one[0])
     return found
-
-
-def tell_columns(table: PeopleTable, tell: Callable[[str], None], used: Container[int] = ()) -> None:
-    """Tells which columns are ignored because they have no name, except those with the indices `used`."""
-    if places := [str(place) for place in table.unnamed if place - 1 not in used]:
-        has = "column {} has no name, and is" if len(places) == 1 else "columns {} have no names, and are"
-        tell(f"{table.path}: {has.format(', '.join(places))} ignored.")
 
 
 def own_names(header: Sequence[str]) -> list[str]:

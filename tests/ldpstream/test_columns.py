@@ -170,8 +170,6 @@ def test_words_for_no_answer_may_be_other_words(tmp_path: Path) -> None:
 def test_columns_are_chosen_by_name_and_others_may_have_any_name(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("Comment,Comment,2019,,Kind of pet\n" + "x,y,1,1,a\nx,y,2,2,b\n" * 50)
-    said: list[str] = []
-    assert [column.name for column in read_columns(path, ["Kind of pet"], tell=said.append)[1]] == ["Kind_of_pet"]
-    assert said == [f"{path}: column 4 has no name, and is ignored."]
+    assert [column.name for column in read_columns(path, ["Kind of pet"])[1]] == ["Kind_of_pet"]
     with pytest.raises(DataError, match=r"line 1: none of its 5 columns is named kind"):
         read_columns(path, ["kind"])

@@ -132,17 +132,15 @@ def test_tables_of_many_forms_are_read(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ignored"),
+    "text",
     [
-        (",person,step,kids\n1,a,0,1\n2,a,1,2\n", "column 1 has"), (",step,kids\na,0,1\na,1,2\n", None),
-        ("person,step,children,,\na,0,1\na,1,2,,\n", "columns 4, 5 have"),
+        ",person,step,kids\n1,a,0,1\n2,a,1,2\n", ",step,kids\na,0,1\na,1,2\n",
+        "person,step,children,,\na,0,1\na,1,2,,\n",
     ],
 )  # fmt: skip
-def test_a_column_without_a_name_does_not_hide_the_steps(tmp_path: Path, text: str, ignored: str | None) -> None:
-    said: list[str] = []
-    source = read_people(write(tmp_path, text), survey(kids=SIZE), tell=said.append)
+def test_a_column_without_a_name_does_not_hide_the_steps(tmp_path: Path, text: str) -> None:
+    source = read_people(write(tmp_path, text), survey(kids=SIZE))
     assert [[part.tolist() for part in source.at(step, 0)] for step in range(source.n_steps)] == [[[0], [1]], [[0], [2]]]
-    assert (len(said) == 1) if ignored is None else (f"{ignored} no name" in said[1])
 
 
 def test_names_that_no_attribute_can_have_are_numbered(tmp_path: Path) -> None:

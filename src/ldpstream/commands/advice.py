@@ -83,7 +83,7 @@ def init_command(
         eps_inf = 2.0
     found = propose_survey(
         sample, name, today, eps=eps, eps_inf=eps_inf, least=least, only=_names(columns),
-        missing=missing_words(missing), tell=tell
+        missing=missing_words(missing)
     )  # fmt: skip
     write_output(out, found.text)
     console.print(tables.proposal_table(found))

@@ -14,7 +14,7 @@ The least count is a rule of disclosure control, without a formal guarantee.
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import accumulate, pairwise
@@ -24,7 +24,7 @@ from typing import Any
 from ldpstream.mechanisms.sets import MAX_SET_VALUES
 from ldpstream.mechanisms.wording import plural
 from ldpstream.producers.people_file import split_cell
-from ldpstream.producers.table_file import MISSING, DataError, number_text, open_table, tell_columns
+from ldpstream.producers.table_file import MISSING, DataError, number_text, open_table
 from ldpstream.surveys.questions import OTHER, SEPARATOR
 from ldpstream.surveys.texts import look
 
@@ -86,14 +86,11 @@ class Dropped:
     why: str
 
 
-def read_columns(
-    path: Path, only: Sequence[str] = (), tell: Callable[[str], None] = lambda _: None, missing: Sequence[str] = MISSING
-) -> tuple[int, list[Column]]:
+def read_columns(path: Path, only: Sequence[str] = (), missing: Sequence[str] = MISSING) -> tuple[int, list[Column]]:
     """Returns the number of people and the columns of a sample with one row for each person.
 
     Args:
         only: names of the columns to return, in any order; empty for all columns with a name.
-        tell: receives a line about columns without a name.
         missing: words for no answer.
 
     Raises:
@@ -123,7 +120,6 @@ def read_columns(
                 f"{path}, line 1: not a header, since the text of column {place + 1} occurs again in a later row; "
                 "the first line must name the columns"
             )
-    tell_columns(table, tell)
     return n_people, columns
 
 

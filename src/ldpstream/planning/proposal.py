@@ -5,7 +5,7 @@ The survey's comments contain nothing about single people.
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -84,7 +84,6 @@ def propose_survey(
     least: int,
     only: Sequence[str] = (),
     missing: Sequence[str] = MISSING,
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Proposal:
     """Proposes a survey for a CSV file with one row for each person.
 
@@ -92,7 +91,7 @@ def propose_survey(
         eps: loss of each report, in nats, for one-time levels; None for memoized levels.
         eps_inf: loss of any number of reports of an unchanged value, in nats.
         least: least number of people of the sample who share a value that the survey lists, at least 2.
-        only, missing, tell: as in `read_columns`.
+        only, missing: as in `read_columns`.
 
     Raises:
         DataError: as in `read_columns`.
@@ -105,7 +104,7 @@ def propose_survey(
         raise AdviceError(str(error)) from None
     memoized, once = {"eps_inf": eps_inf, "eps_1": half}, {"eps": eps, "every_steps": SPACED, "lifetime_reports": SPACED}
     level = {"name": "standard", "mechanism": "auto"} | (memoized if eps is None else once)
-    n_people, columns = read_columns(path, only, tell, missing)
+    n_people, columns = read_columns(path, only, missing)
     proposals = [(column, propose(column, least, BINS if eps is None else FINE)) for column in columns]
     answers = [
         (column, _asked(column, domain, level) if isinstance(domain, Domain) else domain) for column, domain in proposals
