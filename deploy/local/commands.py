@@ -12,7 +12,6 @@ from ldpstream.output.terminal import SAYS
 from ldpstream.runtime.settings import PREFIX
 from ldpstream.services.trial.ports import get
 
-REQUEST_S = 10.0
 POLL_S = 0.1
 
 

@@ -1,6 +1,5 @@
 """For every answer of the gateway: does a device forget the report, and why. All clients agree with this table."""
 
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -16,7 +15,6 @@ from ldpstream.surveys import REASONS
 
 from .gateway_rig import MakeServed, envelopes
 
-ROOT = Path(__file__).parents[2]
 FORGETS: Final = "the body itself never counts"
 HEAD, GATEWAY, NOW, LOG = (
     "the head, token or URL is wrong",

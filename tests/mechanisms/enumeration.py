@@ -33,14 +33,6 @@ def bit_log_likelihood(rounds: Longitudinal, x: Steps, bit: int) -> Floats:
     return total
 
 
-def bits_pair_loss(k: int, rounds: Longitudinal, x: Steps, other: Steps) -> float:
-    """The maximal loss over all outputs for one pair of sequences on k bits."""
-    hot = set(x) | set(other)
-    bits = [(bit, 1) for bit in hot] + [(max(hot) + 1, k - len(hot))]  # the last bit represents all bits that are not a value
-    losses = [bit_log_likelihood(rounds, x, bit) - bit_log_likelihood(rounds, other, bit) for bit, _ in bits]
-    return sum(count * float(loss.max()) for loss, (_, count) in zip(losses, bits))
-
-
 def growing(t: int, k: int) -> list[Steps]:
     """All sequences of at most k distinct values. Sequences that differ only by a renaming appear once: new values come in the
     order 0, 1, 2, …."""

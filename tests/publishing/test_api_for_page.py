@@ -5,7 +5,6 @@ import gzip
 import io
 import math
 import re
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -26,8 +25,6 @@ from tests.faults.memory_store import MemoryResults
 
 from .api_rig import STEPS, SURVEY, published
 from .page.page_rig import many
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(

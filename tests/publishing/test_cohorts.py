@@ -39,7 +39,6 @@ from .cohort_rig import (
 )
 
 LAST = STEPS - 1
-SPANS = ("step", "window", "filtered")
 FIRST, *_ = COHORT.values
 Json = Any
 
