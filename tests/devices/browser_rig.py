@@ -30,12 +30,13 @@ class PageServer:
     Attributes:
         url: address, without a slash at the end.
         gateway: the gateway's address for the example page.
+        survey: the device survey for the example page, as JSON.
     """
 
     def __init__(self, folder: Path) -> None:
         self._left: dict[int, list[Any]] = {}
         self._lock = threading.Lock()
-        self.gateway = ""
+        self.gateway, self.survey = "", b""
         server = self
 
         class Handler(SimpleHTTPRequestHandler):
@@ -47,7 +48,9 @@ class PageServer:
                     self._answer(EMPTY, "text/html")
                 elif self.path.startswith("/pages/"):
                     self._answer((PAGES / Path(self.path).name).read_bytes(), "text/javascript")
-                elif self.path == "/example/":
+                elif self.path == "/example/survey.json":
+                    self._answer(server.survey, "application/json")
+                elif self.path.partition("?")[0] == "/example/":
                     page = (folder / "example" / "index.html").read_bytes()
                     self._answer(GATEWAY.sub(server.gateway.encode(), page), "text/html")
                 else:

@@ -11,7 +11,6 @@ from playwright.sync_api import Browser, Playwright, sync_playwright
 from tests.conftest import give_up
 from tests.deploy.conftest import wanted
 from tests.deploy.tools import TYPESCRIPT, typescript_modules
-from tests.lab.conftest import seeded_devices as seeded_devices  # a fixture
 from tests.publishing.page.conftest import CHROMIUM, QUIET
 from tests.publishing.page.page_rig import PATIENCE_MS
 

@@ -4,9 +4,7 @@ All seeds are fixed. With another seed, a run on a correct device would fail wit
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,8 +12,6 @@ from devices.conformance.calls import Call, ConformanceError
 from devices.conformance.choices import MOST_TOGETHER, _twos
 from devices.conformance.conformance import check_device
 from devices.conformance.rules import read_key
-from lab.audit.spaced import MEMORY
-from ldpstream.device import Device
 from ldpstream.mechanisms import NAMES, Mechanism
 from ldpstream.surveys import Survey
 from tests.pair_survey import BOTH, MODE, ZONE
@@ -94,36 +90,12 @@ def test_a_correct_device_with_phases_levels_and_several_attributes_passes() -> 
     assert {"phase", "sampled attribute"} <= {one.check for one in found.tested}
 
 
-def test_a_correct_device_with_two_sizes_of_sets_passes() -> None:
-    survey = make_survey({"a": (12, [{**level("L-SS", 2.6, 1.5), "memo_size": 2}])})
-    assert check_device(survey, calls(survey, ForeignDevice, 1300)).failures == []
-
-
 @pytest.mark.parametrize("collection", ["smp", "rs+fd"])
 def test_a_correct_device_passes_with_values_that_often_share_a_memo(collection: str) -> None:
     """A device reports two values here, and three reports come from one memo only if both values have one hash."""
     survey = survey_of("L-BLH", collection, k=2)
     found = check_device(survey, calls(survey, ForeignDevice, 3000, steps=3, seed=2))
     assert found.failures == []
-
-
-def test_our_own_device_passes(seeded_devices: None) -> None:
-    survey = one_question("L-GRR", k=4, eps_inf=3.0, eps_1=2.2)
-
-    def own(folder: str) -> Iterator[Call]:
-        for number in range(440):
-            path = Path(folder) / "device"
-            device = Device(survey, path, consent="simulated")
-            identity, run = divmod(number, 2)
-            values = [(identity + (step == 2)) % 4 for step in range(3)]
-            for step, value in enumerate(values):
-                device.report("zone", value, step)
-            for made in device.waiting():
-                yield Call(f"device {number}", identity, 0, values[made.step], made.step, made.envelope, made.key, run=run)
-            path.unlink()
-
-    with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
-        assert check_device(survey, own(folder)).failures == []
 
 
 PAIR_LEVEL = {"name": "standard", "mechanism": "L-GRR", "eps_inf": 10.5, "eps_1": 8.1}

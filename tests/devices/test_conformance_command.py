@@ -112,19 +112,17 @@ def test_the_page_describes_the_file_and_the_answers() -> None:
     assert f"at least {LEAST} requests" in text.replace("\n", " ")
 
 
-def test_the_command_needs_a_file_or_a_port(tmp_path: Path) -> None:
-    (tmp_path / "survey.toml").write_text(SURVEY)
-    for more in ([], ["calls.jsonl", "--listen", "0"]):
-        shown = CliRunner().invoke(app, [str(tmp_path / "survey.toml"), *more])
-        assert shown.exit_code == 2
-
-
-def test_the_sending_of_a_survey_that_requires_a_relay_is_not_checked(tmp_path: Path) -> None:
-    relayed = re.sub("(?m)^lateness_steps = .*$", 'lateness_steps = 2\nrelay = "required"', SURVEY)
-    (tmp_path / "survey.toml").write_text(relayed)
-    shown = CliRunner().invoke(app, [str(tmp_path / "survey.toml"), "--listen", "0"])
-    assert shown.exit_code == 2
-    assert "requires a relay" in shown.output
+@pytest.mark.parametrize(
+    ("more", "relayed", "told"),
+    [([], False, "FILE"), (["calls.jsonl", "--listen", "0"], False, "FILE"), (["--listen", "0"], True, "requires a relay")],
+)
+def test_the_command_needs_a_file_or_a_port_and_checks_no_relay(
+    more: list[str], relayed: bool, told: str, tmp_path: Path
+) -> None:
+    survey = re.sub("(?m)^lateness_steps = .*$", 'lateness_steps = 2\nrelay = "required"', SURVEY) if relayed else SURVEY
+    (tmp_path / "survey.toml").write_text(survey)
+    shown = CliRunner().invoke(app, [str(tmp_path / "survey.toml"), *more])
+    assert (shown.exit_code, told in shown.output) == (2, True)
 
 
 def test_the_gateway_of_the_command_ends_with_a_verdict(tmp_path: Path) -> None:

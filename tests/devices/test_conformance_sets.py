@@ -31,11 +31,6 @@ def test_a_correct_device_passes(level: dict[str, object]) -> None:
     assert len({tested.check for tested in found.tested}) >= 8
 
 
-def test_a_correct_device_passes_under_spl_and_with_other_attributes() -> None:
-    survey = small_survey(APPS_3 | {"level": [KEPT]}, MODE, collection="spl")
-    assert check_device(survey, calls(survey, ForeignDevice, 1800)).failures == []
-
-
 class NoDummies(ForeignDevice):
     """Never names a dummy if the set has a value, so the report tells more about the values."""
 

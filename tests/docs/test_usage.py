@@ -36,6 +36,8 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
     assert isinstance(device, Device)
     assert isinstance(activity, Activity)
     assert len(device.waiting()) == 1
+    in_a_page = re.findall(r"```js\n(.*?)```", (ROOT / "devices" / "typescript" / "README.md").read_text(), re.DOTALL)[1]
+    assert in_a_page in re.sub("(?m)^ {4}", "", page)  # the device's own tests run it
 
 
 def test_a_spaced_level_counts_days_of_use_and_not_people() -> None:

@@ -46,7 +46,6 @@ export class FileStore implements Store {
 
   private async attempts<T>(work: (records: Transaction) => Promise<T>): Promise<T> {
     try {
-      await this.files.mkdir(this.folder, { recursive: true, mode: 0o700 });
       for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
         const number = await this.highest();
         const before = await this.read(number);
@@ -63,9 +62,10 @@ export class FileStore implements Store {
     throw new StoreHeld(`other processes were faster in ${ATTEMPTS} attempts to change the store ${this.folder}`);
   }
 
-  /** Returns the highest number of a state; 0 for a new store. */
+  /** Returns the highest number of a state; 0 for a new store, which has no folder before its first record. */
   private async highest(): Promise<number> {
-    return Math.max(0, ...(await this.files.readdir(this.folder)).map((name) => Number(/^state\.(\d+)$/.exec(name)?.[1] ?? 0)));
+    const names = await this.files.readdir(this.folder).catch((error) => (ignoreMissing(error), []));
+    return Math.max(0, ...names.map((name) => Number(/^state\.(\d+)$/.exec(name)?.[1] ?? 0)));
   }
 
   /** Returns the records of a state; null if another process has made a later state. */
@@ -85,6 +85,7 @@ export class FileStore implements Store {
   /** Makes a state. Returns false if another process has made this or a later state. */
   private async write(number: number, entries: Map<string, Json>): Promise<boolean> {
     const draft = join(this.folder, `draft.${number}.${toText(systemBytes(9))}`);
+    await this.files.mkdir(this.folder, { recursive: true, mode: 0o700 });
     try {
       await this.writeSynced(draft, JSON.stringify(Object.fromEntries(entries)));
       await this.files.link(draft, join(this.folder, `state.${number}`));

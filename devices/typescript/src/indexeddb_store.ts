@@ -1,7 +1,7 @@
 /** A store for browsers, in IndexedDB. */
 
 import { DeviceError, StoreFull, StoreHeld } from "./errors.js";
-import type { Json, Store, Transaction } from "./store.js";
+import { Records, type Json, type Store, type Transaction } from "./store.js";
 
 const RECORDS = "records";
 const HELD_MS = 60_000; // longest wait for another tab's transaction
@@ -10,7 +10,8 @@ const HELD_MS = 60_000; // longest wait for another tab's transaction
  * A store in one IndexedDB database. All tabs and workers of an origin that use the same name share the store.
  *
  * A transaction is one IndexedDB transaction over all records, so the browser runs transactions of several tabs one after the other.
- * Its durability is `strict`: the browser writes to the disk before the transaction ends.
+ * Its durability is `strict`: the browser writes to the disk before the transaction ends. The first record makes the database: a
+ * transaction that only reads leaves nothing in the browser.
  */
 export class IndexedDBStore implements Store {
   private database: Promise<IDBDatabase> | null = null;
@@ -26,10 +27,20 @@ export class IndexedDBStore implements Store {
 
   async transaction<T>(work: (records: Transaction) => Promise<T>): Promise<T> {
     try {
+      if (!this.database && !(await this.isMade())) {
+        const records = new Records(new Map());
+        const result = await work(records);
+        if (!records.changed) return result;
+      }
       return await this.attempt(await this.open(), work);
     } catch (error) {
       throw this.translated(error);
     }
+  }
+
+  private async isMade(): Promise<boolean> {
+    if (!globalThis.indexedDB) throw new DeviceError(`the store ${this.name} cannot be used: this browser has no IndexedDB`);
+    return (await indexedDB.databases()).some(({ name }) => name === this.name);
   }
 
   private open(): Promise<IDBDatabase> {
@@ -111,6 +122,6 @@ export class IndexedDBStore implements Store {
   private translated(error: unknown): unknown {
     if (!(error instanceof DOMException)) return error;
     if (error.name === "QuotaExceededError") return new StoreFull(`the store ${this.name} has no space left`);
-    return new DeviceError(`the store ${this.name} cannot be used: ${error.name}`);
+    return new DeviceError(`the store ${this.name} cannot be used (${error.name}): browsers refuse it in some private windows, and without cookies`);
   }
 }

@@ -42,8 +42,7 @@ export class Records implements Transaction {
   }
 
   remove(prefix: string): void {
-    this.changed = true;
-    for (const key of [...this.entries.keys()]) if (key.startsWith(prefix)) this.entries.delete(key);
+    for (const key of [...this.entries.keys()]) if (key.startsWith(prefix)) this.changed = this.entries.delete(key);
   }
 }
 

@@ -182,6 +182,15 @@ test("a folder in which others are always faster is StoreHeld, and an emptied fo
   await assert.rejects(device.report("q0", 2, 0), StoreCleared);
 });
 
+test("there is no folder before the first record", async () => {
+  const folder = join(await promises.mkdtemp(join(tmpdir(), "device-")), "new");
+  const device = await Device.open(asked, new FileStore(folder));
+  await device.preview({ q0: 1 });
+  await assert.rejects(promises.stat(folder), { code: "ENOENT" });
+  await device.withdrawConsent();
+  assert.ok(await promises.stat(folder));
+});
+
 test("processes on one folder are one device", async () => {
   const folder = await promises.mkdtemp(join(tmpdir(), "device-"));
   try {

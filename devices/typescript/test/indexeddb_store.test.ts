@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import "fake-indexeddb/auto";
-import { Device, DeviceError, IndexedDBStore, StoreCleared, StoreFull, StoreHeld } from "../src/index.js";
+import { Activity, Device, DeviceError, IndexedDBStore, StoreCleared, StoreFull, StoreHeld } from "../src/index.js";
 import { BITS, HASHED, LONG, ONCE, survey } from "./fixtures.js";
 
 let name = 0;
@@ -27,6 +27,22 @@ test("objects with one database are one device", async () => {
     assert.equal((await devices[0]!.spent("q0")).reports, 20);
     assert.equal((await devices[1]!.waiting()).length, 20);
   }
+});
+
+test("there is no database before the first record, and an absent IndexedDB is a DeviceError", async () => {
+  const [database, other] = [fresh(), fresh()];
+  const made = async () => (await indexedDB.databases()).map(({ name }) => name).filter((name) => [database, other].includes(name!));
+  const asked = await survey([{ k: 5, levels: [LONG] }]);
+  const device = await Device.open(asked, new IndexedDBStore(database));
+  await device.preview({ q0: 1 });
+  await new Activity(new IndexedDBStore(other)).forget();
+  assert.deepEqual(await made(), []);
+  await device.withdrawConsent();
+  assert.deepEqual(await made(), [database]);
+  const kept = globalThis.indexedDB;
+  delete (globalThis as { indexedDB?: unknown }).indexedDB;
+  await assert.rejects(Device.open(asked, new IndexedDBStore(database)), (error) => error instanceof DeviceError && /no IndexedDB/.test(error.message));
+  globalThis.indexedDB = kept;
 });
 
 test("a failure inside a transaction changes nothing", async () => {

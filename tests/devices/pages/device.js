@@ -1,16 +1,14 @@
 /** The page of the browser tests: a device in IndexedDB, and the functions that the tests call. */
 
 import * as library from "/build/ldpstream-device.js";
+import { kept } from "./kept.js";
 
-const { Device, IndexedDBStore, openSurvey, Sender, Wallet } = library;
+const { Device, IndexedDBStore, openSurvey, Sender } = library;
 const ATTRIBUTE = "zone";
 const NAME = "store";
 const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const named = (error) => Object.keys(library).find((name) => library[name] === error.constructor) ?? error.constructor.name;
 const failure = (error) => ({ error: named(error), message: error.message });
-
-/** Opens a survey with options, as an application would. */
-window.open_survey = (document, options) => openSurvey(document, undefined, options).then(() => null, failure);
 
 /** Opens the device. `kind` is "indexeddb", or "meeting" for a `MeetingStore`. */
 window.open_device = async (document, kind = "indexeddb", options = {}) => {
@@ -44,44 +42,9 @@ window.report_on = async (first, values) => {
 };
 
 /** Returns all records of the store whose keys begin with `memo/`. */
-window.memos = () =>
-  new Promise((resolve, reject) => {
-    const request = indexedDB.open(NAME, 1);
-    request.onerror = () => reject(request.error);
-    request.onsuccess = () => {
-      const store = request.result.transaction("records").objectStore("records");
-      const found = {};
-      store.openCursor().onsuccess = ({ target: { result: cursor } }) => {
-        if (!cursor) {
-          request.result.close();
-          return resolve(found);
-        }
-        if (cursor.key.startsWith("memo/")) found[cursor.key] = cursor.value;
-        cursor.continue();
-      };
-    };
-  });
+window.memos = async () => Object.fromEntries(Object.entries((await kept())[NAME] ?? {}).filter(([key]) => key.startsWith("memo/")));
 
 window.spent = () => device.spent(ATTRIBUTE);
-
-/** Enrolls in a survey with the wallet. Returns null or the error. */
-window.enroll = async (document, limits) => {
-  try {
-    const wallet = await Wallet.open(new IndexedDBStore(NAME), limits);
-    await wallet.device(await openSurvey(document), { consent: "simulated" });
-    return null;
-  } catch (error) {
-    return failure(error);
-  }
-};
-
-/** Deletes the database of the store. */
-window.delete_store = () =>
-  new Promise((resolve, reject) => {
-    const request = indexedDB.deleteDatabase(NAME);
-    request.onsuccess = () => resolve();
-    request.onerror = () => reject(request.error);
-  });
 
 // ---- sending
 
