@@ -6,10 +6,10 @@ If an estimator raises an ArithmeticError or a ValueError, or returns a number t
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 import structlog
 
 from ldpstream.publishing.estimates.frequencies import Frequencies
@@ -64,8 +64,9 @@ def _is_finite(part: Any) -> bool:
         part = list(part.values())
     if not isinstance(part, list | tuple):
         return not isinstance(part, float) or math.isfinite(part)
-    numbers = [x for x in part if isinstance(x, float)]
-    return bool(np.isfinite(numbers).all()) and all(_is_finite(x) for x in part if not isinstance(x, float))
+    with suppress(TypeError):  # most lists have only numbers and None
+        return math.isfinite(sum(filter(None, part)))
+    return all(map(_is_finite, part))
 
 
 def _is_sound(found: Frequencies) -> bool:
