@@ -145,7 +145,7 @@ class JumpScores:
         """
         slot = int(np.argmin(self.begun))
         self.begun[slot], self.lag[slot], self.sums[:, slot] = step, 1, 0
-        signature = self.lag / spread
+        signature = self.lag * (1 / spread)
         self.sums[0] += signature * innovations
         self.sums[1] += signature**2
         self.lag *= 1 - gain
@@ -153,7 +153,7 @@ class JumpScores:
     def normal_scores(self, gain: FloatArray) -> FloatArray:
         """Returns the highest score of every value, mapped to a normal score, (k,)."""
         degrees = DEGREES / np.maximum(gain, 1e-6) ** 2
-        return np.asarray(np.sqrt(degrees * np.log1p(self._scores().max(axis=0) ** 2 / degrees)))
+        return np.asarray(np.sqrt(degrees * np.log1p(self._squares().max(axis=0) / degrees)))
 
     def alarm(self, limit: float, gain: FloatArray) -> tuple[Change, int] | None:
         """Returns the jump with the highest normal score and its slot, or None if no normal score exceeds `limit`."""
@@ -161,16 +161,17 @@ class JumpScores:
         value = int(normal.argmax())
         if normal[value] <= limit:
             return None
-        scores = self._scores()
-        slot = int(scores[:, value].argmax())
+        squares = self._squares()
+        slot = int(squares[:, value].argmax())
         size, error = self.sums[0, slot, value] / self.sums[1, slot, value], 1 / math.sqrt(self.sums[1, slot, value])
-        moved = scores[slot] > MOVED
-        return Change(value, int(self.begun[slot]), float(size), error, float(scores[slot, value]), moved), slot
+        moved = squares[slot] > MOVED**2
+        return Change(value, int(self.begun[slot]), float(size), error, abs(float(size)) / error, moved), slot
 
-    def _scores(self) -> FloatArray:
-        scores: FloatArray = np.abs(self.sums[0])
-        np.divide(scores, np.sqrt(self.sums[1]), out=scores, where=self.sums[1] > 0)
-        return scores
+    def _squares(self) -> FloatArray:
+        """The squares of all scores, (STARTS, k); 0 for a score without observations."""
+        squares: FloatArray = self.sums[0] ** 2
+        squares /= self.sums[1] + np.finfo(float).tiny
+        return squares
 
     def forget(self, moved: npt.NDArray[np.bool_]) -> None:
         self.lag[:, moved] = 0

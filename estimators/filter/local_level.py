@@ -98,7 +98,7 @@ class LocalLevel:
     @property
     def predicted(self) -> FloatArray:
         """(k,) shares expected at the next step; NaN before the first observation."""
-        return np.asarray((self._weights * self._level).sum(axis=0))
+        return self._averaged(self._level)
 
     def skip(self, steps: int = 1) -> Filtered:
         """Advances over steps without an observation."""
@@ -128,8 +128,8 @@ class LocalLevel:
         if not ((fresh >= 0) & (lasting >= 0)).all():
             raise ValueError(f"variances must be at least 0, got {min(fresh.min(), lasting.min())}")
         self._variance += DRIFTS
-        if self.observed:
-            self._variance += np.abs(lasting - self._lasting)
+        if self.observed and (change := np.abs(lasting - self._lasting)).any():
+            self._variance += change
         self.next_step += 1
         self.observed += 1
         self._lasting = np.array(lasting)
@@ -183,25 +183,24 @@ class LocalLevel:
         return [self._log_weights, self._prior, self._level, self._variance, self._lasting, *self._evidence.arrays()]
 
     def _observe(self, observed: FloatArray, fresh: FloatArray, skewness: FloatArray) -> Filtered:
-        before = self._weights
-        self._prior = (1 - FLOOR) * self._shared(before) + FLOOR / DRIFTS.size
-        total = self._variance + fresh
-        mean = (before * self._level).sum(axis=0)
-        spread = np.sqrt((before * (total + (self._level - mean) ** 2)).sum(axis=0))
+        self._prior = (1 - FLOOR) * self._shared(self._weights) + FLOOR / DRIFTS.size
+        mean, total = self.predicted, self._variance + fresh
+        spread = np.sqrt(self._averaged((self._level - mean) ** 2 + total))
         scores = (observed - mean) / spread
 
-        errors = observed - self._level
-        gain = self._variance / total
-        expected = (before * gain).sum(axis=0)
+        errors, precision = observed - self._level, 1 / total
+        gain = self._variance * precision
+        expected = self._averaged(gain)
         np.multiply(gain, fresh, out=self._variance)
         self._level += gain * errors
         self._log_weights *= MEMORY
-        self._log_weights -= 0.5 * (np.log(total) + errors**2 / total)
+        self._log_weights -= 0.5 * (np.log(total) + errors**2 * precision)
         self._log_weights -= self._log_weights.max(axis=0)
 
         self._weights, step = self._weighed(), self.next_step - 1
-        normal = normalized(scores, skewness * (fresh / spread**2) ** 1.5)
-        self._evidence.add(step, normal, spread, (self._weights * gain).sum(axis=0))
+        part = fresh / spread**2
+        normal = normalized(scores, skewness * part * np.sqrt(part))
+        self._evidence.add(step, normal, spread, self._averaged(gain))
         return self._publish(scores, self._react(expected))
 
     def _shared(self, weights: FloatArray) -> FloatArray:
@@ -231,8 +230,8 @@ class LocalLevel:
         return weights
 
     def _publish(self, scores: FloatArray, change: Change | None) -> Filtered:
-        mean = (self._weights * self._level).sum(axis=0)
-        variance = (self._weights * (self._variance + (self._level - mean) ** 2)).sum(axis=0)
+        mean = self.predicted
+        variance = self._averaged((self._level - mean) ** 2 + self._variance)
         half, behind = NORMAL * np.sqrt(variance + self._lasting), self._behind(mean)
         low, high = mean - half + np.minimum(behind, 0), mean + half + np.maximum(behind, 0)
         return Filtered(mean, low, high, self._lasting, scores, change)
@@ -244,13 +243,17 @@ class LocalLevel:
         drift of a step is the distance from a filter with a smaller lag (`NEXT_LAG`), divided by the difference of the lags.
         """
         last = self._evidence.begun.argmax()
-        followed = 1 - self._evidence.lag[last]  # the gain of the last observed step
+        followed = np.maximum(1 - self._evidence.lag[last], LEAST_VARIANCE)  # the gain of the last observed step
         skipped = max(self.next_step - 1 - self._evidence.begun[last], 0)
-        variance = np.maximum(self._variance - skipped * DRIFTS, LEAST_VARIANCE)
-        gain = np.clip(variance * followed / (self._weights * variance).sum(axis=0), LEAST_VARIANCE, 1)
-        steady = np.minimum(DRIFTS * (1 - gain) / (gain * variance), 1)
-        lag = (1 - gain) / gain * (1 + steady) / 2
-        own = (self._weights * lag).sum(axis=0)
-        place = np.minimum((lag > NEXT_LAG * own).sum(axis=0), DRIFTS.size - 1)[None]
-        level, least = np.take_along_axis(self._level, place, 0)[0], np.take_along_axis(lag, place, 0)[0]
+        variance = np.clip(self._variance - skipped * DRIFTS, LEAST_VARIANCE, np.inf)
+        precision = 1 / variance
+        rest = np.clip(self._averaged(variance) / followed * precision, 1, np.inf) - 1  # (1 - g) / g
+        lag = rest * (1 + np.clip(DRIFTS * precision * rest, 0, 1)) / 2
+        own = self._averaged(lag)
+        place = np.minimum((lag > NEXT_LAG * own).sum(axis=0, dtype=np.int8), DRIFTS.size - 1)
+        level, least = self._level[place, np.arange(self.k)], lag[place, np.arange(self.k)]
         return np.asarray(np.where(own > 1, (level - mean) * (own + skipped) / np.maximum(own - least, 0.5), 0.0))
+
+    def _averaged(self, numbers: FloatArray) -> FloatArray:
+        """Returns the weighted means of (drifts, k) numbers, (k,)."""
+        return np.asarray(np.einsum("ij,ij->j", self._weights, numbers))
