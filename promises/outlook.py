@@ -100,7 +100,7 @@ def losses_of(m: Mechanism) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@lru_cache(maxsize=4096)  # may take part of a second; a step, its window and `Schedule.prepare` share the result
+@lru_cache(maxsize=4096)  # may take part of a second; a step and its window share the result
 def spent(m: Mechanism, steps: int) -> Privacy:
     t = m.reports_in(steps)
     sequence = m.eps_sequence(t)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ldpstream.publishing.answers.schema import EarlierPart, Line
-from ldpstream.publishing.answers.shares import ends_ms, names_of, result_of
+from ldpstream.publishing.answers.shares import ends_ms, result_of
 from ldpstream.publishing.estimates.frequencies import Frequencies, plain_number
 from ldpstream.publishing.estimates.publication import Publication, Span, publication_key
 from ldpstream.publishing.progress import Progress
@@ -110,22 +110,16 @@ def earlier_parts(
         if n_steps <= 0:
             break
         joined = join(old, later, name)
-        if not joined.joined or (span == "window" and not joined.windows):
-            parts.append(_left_out(old.name, old.fingerprint.hex(), joined.reason))
-            break
-        if cohort is not None and not _has_cohort(old, survey, cohort):
-            parts.append(_left_out(old.name, old.fingerprint.hex(), f"{old.name} has no such cohort"))
+        lacking = cohort is not None and not _has_cohort(old, survey, cohort)
+        if lacking or not joined.joined or (span == "window" and not joined.windows):
+            reason = f"{old.name} has no such cohort" if joined.joined and lacking else joined.reason
+            parts.append(_left_out(old.name, old.fingerprint.hex(), reason))
             break
         shown = [Shown(v, label, None if place is None else joined.places[place]) for v, label, place in shown]
         progress = source.progress()
         end = 0 if progress is None else min(progress.next_step, old.step_at(later.start_ms))
         steps = kept_steps(old, progress, end - 1, n_steps)  # the steps that end at or before the next survey's start
-        published = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
-        found = [p for p in published if p.below_least or estimator in names_of(p)]
-        if published and not found:
-            others = " and ".join(names_of(published[-1]))
-            parts.append(_left_out(old.name, old.fingerprint.hex(), f"its estimates are by {others}, not by {estimator}"))
-            break
+        found = [p for p in source.get([publication_key(name, span, step, cohort) for step in steps]) if p is not None]
         k = old.attributes[old.index(name)].k
         results = [result_of(p, estimator, k) for p in found]
         parts.append(

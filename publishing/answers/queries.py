@@ -45,17 +45,12 @@ class UsageQuery(BaseModel):
     last: int = Field(52, ge=1, le=1000, description="number of steps, up to `step`")
 
 
-class EstimateQuery(CohortQuery):
-    """Also selects an estimator."""
+class IntervalQuery(CohortQuery):
+    """Also selects an estimator, and the confidence of its intervals."""
 
     estimator: str | None = Field(
         None, max_length=16, description=f"one of {', '.join(row.name for row in ESTIMATORS)}; default: the attribute's"
     )
-
-
-class IntervalQuery(EstimateQuery):
-    """Also selects the confidence of the intervals."""
-
     confidence: float = Field(0.95, ge=LEAST_LEVEL, le=MOST_LEVEL, description="confidence level of the intervals")
 
 

@@ -14,7 +14,6 @@ from ldpstream.estimators.estimate import PUBLISHED_LEVEL
 from ldpstream.estimators.filter.changes import detectable
 from ldpstream.estimators.post_processing import NAMES as POST_NAMES
 from ldpstream.estimators.post_processing import post_process
-from ldpstream.estimators.smooth.ordered import MAX_ORDERED
 from ldpstream.mechanisms.arguments import FloatArray
 from ldpstream.promises.outlook import Outlook, outlook_of
 from ldpstream.publishing.answers import queries, schema, sentences
@@ -22,7 +21,6 @@ from ldpstream.publishing.answers.comparison import differences_of, growth_of, n
 from ldpstream.publishing.answers.earlier import Replaced, Shown, earlier_parts, kept_steps, lines, of_steps
 from ldpstream.publishing.answers.overview import Card, Changes, cards_of, present, shown
 from ldpstream.publishing.answers.shares import (
-    JOINT,
     default_estimator,
     ends_ms,
     names_of,
@@ -291,8 +289,6 @@ class ApiResponses:
         attribute = self._known(name, span, cohort)
         found, every = self._last(name, query)
         chosen = self._estimator(found[-1], query.estimator)
-        # an older software version published fewer estimators
-        found = [p for p in found if p.below_least or chosen in names_of(p)]
         if query.values is None:
             shown = next((top for p in reversed(found) if (top := _largest(p, 5, attribute))), [])
         else:
@@ -328,10 +324,7 @@ class ApiResponses:
         mechanisms = self._survey.mechanisms[self._survey.index(name)]
         names = number_names(attribute, mechanisms, span)
         if not names:
-            others = number_names(attribute, mechanisms, "step")
-            needed = f"they need bins or ordered numbers, at most {MAX_ORDERED}"
-            why = "Square Wave has none for the span filtered" if others else needed
-            raise NotFound(f"attribute {name} has no published mean and no percentiles: {why}")
+            raise NotFound(f"attribute {name} has no published mean and no percentiles for the span {span}")
         found, every = self._last(name, query)
         lines, truths = [], [self._true(p).numbers for p in found]
         for number in names:
@@ -416,8 +409,8 @@ class ApiResponses:
 
     def _estimator(self, p: Publication, wanted: str | None) -> str:
         known = [default_estimator(self._survey, p)] if p.below_least else names_of(p)
-        if wanted is None or (wanted == JOINT and p.cohort is None and self._attributes[p.attribute].pair is not None):
-            return known[0]  # an earlier version published no joint shares
+        if wanted is None:
+            return known[0]
         if wanted not in known:
             raise NotAllowed(f"estimator must be one of {', '.join(known)}, got {wanted!r}")
         return wanted

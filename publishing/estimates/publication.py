@@ -124,7 +124,6 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
             "mi" is matrix inversion, "mle" the maximum likelihood. "ibu" is expectation maximisation (EM) from uniform. "ibu"
             and "mle" are missing for more than 10 000 values. The span "filtered" has the estimator "filter" alone. It
             also uses all earlier steps. With Square Wave, the estimators are "eb", "ems" (without intervals) and "mi".
-            If all estimates would take too long, "eb" and "mi" are published alone.
         privacy: privacy losses by level.
         numbers: mean and percentiles ("mean", "p50", "p90", "p99"), for an attribute with `bins`, or with `size` and `ordered`.
             For an attribute with `choices`, "mean" is the mean number of values of a person, and shares are shares of people.

@@ -9,7 +9,6 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from ldpstream.estimators.estimate import Estimate
 from ldpstream.publishing.estimates.publication import Publication, spans
 from ldpstream.publishing.process.metrics import METRICS, Labels, ShownPublication
 from ldpstream.surveys import Survey
@@ -48,7 +47,6 @@ class PrometheusPublisher(Collector):
     def __init__(self, survey: Survey, registry: CollectorRegistry, brief: bool = False) -> None:
         self._survey, self._brief = survey, brief
         self._shown: dict[str, list[int]] = {}
-        self._estimators: dict[Labels, set[str]] = {}  # estimators whose frequencies the gauges have, by attribute and span
         # by metric and labels: the number, and the step of its publication
         self._series: dict[str, dict[Labels, tuple[float, int]]] = {metric.name: {} for metric in METRICS}
         for attribute in survey.attributes:
@@ -87,10 +85,7 @@ class PrometheusPublisher(Collector):
     def _with_shares(self, p: Publication) -> ShownPublication:
         attribute, values = self._survey.attributes[self._survey.index(p.attribute)], self._values(p)
         width = len(str(attribute.k - 1))  # zeros keep the numeric order
-        known = self._estimators.setdefault((p.attribute, p.span), set())
-        known.update([p.main] if self._brief else p.estimators)
-        nothing = Estimate.of_nothing(len(values), 0)
-        found = {name: p.estimators[name].at(values).estimate() if name in p.estimators else nothing for name in known}
+        found = {name: p.estimators[name].at(values).estimate() for name in ([p.main] if self._brief else p.estimators)}
         shares = {name: (of.frequencies.tolist(), *(end.tolist() for end in of.interval())) for name, of in found.items()}
         return ShownPublication(self._survey, p, [(str(i).zfill(width), attribute.label(i)) for i in values], shares)
 
