@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import expect
-from prometheus_client import CollectorRegistry
 
 from ldpstream.device import Device, Wallet, WalletFull
 from ldpstream.mechanisms.arguments import IntArray
 from ldpstream.publishing.answers.responses import ApiResponses
 from ldpstream.publishing.answers.summaries import Alert, alerts
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey, parse_survey
 from ldpstream.surveys.life.lineage import join
 from tests.publishing.cohort_rig import client_of
+from tests.publishing.metrics_rig import Gauges
 from tests.publishing.page.page_rig import OpenPage, served
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "howto" / "other.md").read_text()
@@ -114,11 +113,9 @@ class Travellers:
 
 def gauge_of(survey: Survey, demo: Demo) -> float | None:
     """The gauge of an estimator that sees the demo's publications."""
-    registry = CollectorRegistry()
-    service, shown = demo.service, PrometheusPublisher(survey, registry)
-    Vitals(survey, service.store, service.log, service.results, shown).look(service.now_ms)
-    labels = {"survey": survey.name, "attribute": "mode"}
-    return registry.get_sample_value("ldpstream_unlisted_growth_ratio", labels)
+    service, gauges = demo.service, Gauges(survey)
+    Vitals(survey, service.store, service.log, service.results, gauges).look(service.now_ms)
+    return gauges("unlisted_growth_ratio", attribute="mode")
 
 
 def test_the_page_the_api_and_the_metrics_warn_of_scooters(open_page: OpenPage) -> None:

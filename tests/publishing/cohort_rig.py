@@ -11,7 +11,7 @@ import msgspec
 import polars as pl
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
 from ldpstream.engines.checkpoint import tables_of
 from ldpstream.producers.values import MarkovValues
@@ -20,10 +20,11 @@ from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication
 from ldpstream.publishing.history.month_files import rows_of
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Cohort, Survey
 from tests.small_survey import small_survey
+
+from .metrics_rig import Gauges
 
 PEOPLE, STEPS, LEAST = 1000, 4, 150
 COHORT = Cohort(name="version", values=("1.0", "1.1", "beta <b>|&", "=1+1"), least=LEAST)
@@ -88,9 +89,7 @@ def everything_shown() -> dict[str, str]:
     export, and the metrics."""
     shown = {"topic": "\n".join(msgspec.json.encode(p).decode() for p in history())}
     shown["keys"] = "\n".join(p.key for p in history())
-    registry = CollectorRegistry()
-    PrometheusPublisher(SURVEY, registry).publish(history())
-    shown["metrics"] = generate_latest(registry).decode()
+    shown["metrics"] = generate_latest(Gauges(SURVEY, history()).registry).decode()
     for attribute in ATTRIBUTES:
         rows = rows_of(SURVEY, [p for p in history() if p.attribute == attribute])
         shown[f"export {attribute}"] = rows.with_columns(pl.all().cast(pl.String)).write_csv()

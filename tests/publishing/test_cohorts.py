@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.api.app import create_api
@@ -17,7 +16,6 @@ from ldpstream.publishing.estimates.cohorts import conclude_cohort
 from ldpstream.publishing.estimates.conclusions import conclude, least_people
 from ldpstream.publishing.estimates.publication import COHORT_SPANS, Publication, publication_keys
 from ldpstream.publishing.history.month_files import merged, rows_of
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
 from tests.faults.memory_store import MemoryResults
 
@@ -37,6 +35,7 @@ from .cohort_rig import (
     published,
     without_least,
 )
+from .metrics_rig import Gauges
 
 LAST = STEPS - 1
 FIRST, *_ = COHORT.values
@@ -229,17 +228,16 @@ def test_a_wrong_cohort_is_refused_with_one_line(query: dict[str, str], said: st
 
 
 def test_the_metrics_have_the_number_of_reports_of_each_cohort_and_nothing_else() -> None:
-    registry = CollectorRegistry()
-    PrometheusPublisher(SURVEY, registry).publish(history())
-    labelled = [sample for metric in registry.collect() for sample in metric.samples if "cohort" in sample.labels]
+    gauges = Gauges(SURVEY, history())
+    labelled = [sample for sample in gauges.samples() if "cohort" in sample.labels]
     assert {sample.name for sample in labelled} == {"ldpstream_cohort_reports"}
     assert len(labelled) == len(ATTRIBUTES) * 2 * len(COHORT.values)
     for sample in labelled:
         where = sample.labels
         p = published(where["attribute"], where["span"], LAST, where["cohort"])
         assert sample.value == p.reports
-    everybody = {"survey": "versions", "attribute": "screen", "span": "window"}
-    assert registry.get_sample_value("ldpstream_estimate_reports", everybody) == published("screen", "window", LAST).reports
+    reports = published("screen", "window", LAST).reports
+    assert gauges("estimate_reports", attribute="screen", span="window") == reports
 
 
 def test_an_exported_cohort_never_replaces_another_cohort_or_all_people() -> None:

@@ -9,7 +9,6 @@ import pytest
 from fastapi.testclient import TestClient
 from msgspec import UNSET
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from ldpstream.engines import PaneKey
 from ldpstream.producers.values import MarkovValues
@@ -17,10 +16,11 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.cohorts import crowd_of
 from ldpstream.publishing.estimates.publication import Crowd, Publication, decode_publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Cohort
 from tests.small_survey import small_survey
+
+from .metrics_rig import Gauges
 
 PEOPLE, STEPS, CROWD = 400, 3, 110
 LEVELS = [{"name": "few", "mechanism": "GRR", "eps": 2.0}, {"name": "bits", "mechanism": "L-OUE", "eps_inf": 2.0, "eps_1": 1.0}]
@@ -99,9 +99,8 @@ def test_api_and_metrics_say_that_the_crowd_is_too_small() -> None:
     service, last = demo(cohorts=True).service, STEPS - 1
     client = TestClient(create_api(Served(COHORTS, service.results, service.rejected)))
     assert client.get("/api/v1/survey").json()["crowd"] == CROWD
-    registry = CollectorRegistry()
-    PrometheusPublisher(COHORTS, registry).publish(history(cohorts=True))
-    assert registry.get_sample_value("ldpstream_crowd_assumed_reports", {"survey": "small"}) == CROWD
+    gauges = Gauges(COHORTS, history(cohorts=True))
+    assert gauges("crowd_assumed_reports") == CROWD
     said = dict[bool, int]()
     for p in history(cohorts=True):
         if p.step != last or not p.crowd:
@@ -116,8 +115,7 @@ def test_api_and_metrics_say_that_the_crowd_is_too_small() -> None:
             (overview,) = [o for o in client.get("/api/v1/status").json()["attributes"] if o["attribute"] == p.attribute]
             assert overview["crowd"] == histogram["crowd"]
             for level, reports in p.crowd.reports.items():
-                labels = {"survey": "small", "attribute": p.attribute, "level": level}
-                assert registry.get_sample_value("ldpstream_crowd_reports", labels) == reports
+                assert gauges("crowd_reports", attribute=p.attribute, level=level) == reports
     assert set(said) == {True, False}
 
 
@@ -125,9 +123,7 @@ def test_a_publication_without_a_crowd_ends_the_crowds_gauges() -> None:
     """The survey's file may lose the crowd. A survey that never had one has no such time series."""
     with_crowd = [p for p in history(cohorts=False) if p.span == "step" and p.attribute == "mode"]
     without = [replace(p, crowd=UNSET) for p in with_crowd]
-    level = {"survey": "small", "attribute": "mode", "level": "few"}
     for published, shown in ((without, ["None", "None"]), ([with_crowd[0], *without[1:]], ["nan", "nan"])):
-        registry = CollectorRegistry()
-        PrometheusPublisher(SURVEY, registry).publish(published)
-        sizes = registry.get_sample_value("ldpstream_crowd_reports", level)
-        assert [str(sizes), str(registry.get_sample_value("ldpstream_crowd_assumed_reports", {"survey": "small"}))] == shown
+        gauges = Gauges(SURVEY, published)
+        sizes = gauges("crowd_reports", attribute="mode", level="few")
+        assert [str(sizes), str(gauges("crowd_assumed_reports"))] == shown

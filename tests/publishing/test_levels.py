@@ -4,7 +4,6 @@ import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 from scipy.stats import binom
 
 from lab.drawn_tables import drawn_table
@@ -19,10 +18,11 @@ from ldpstream.publishing.estimates.catalogue import estimators
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
 from ldpstream.publishing.estimates.thresholds import ALARM_CHANCE
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
+
+from .metrics_rig import Gauges
 
 SHARES = np.array([0.4, 0.25, 0.15, 0.1, 0.06, 0.03, 0.01])
 K = SHARES.size
@@ -134,10 +134,7 @@ def test_intervals_over_levels_that_differ_are_withheld() -> None:
         assert h["levels"]["strict"]["frequencies"] == [p.levels["strict"].frequencies[v] for v in h["values"]]
         power = client.get("/api/v1/attributes/a/histogram", params={"estimator": "mi", "post": "power"})
         assert (power.status_code, "withheld" in power.text) == (422, True)
-    registry = CollectorRegistry()
-    PrometheusPublisher(SURVEY, registry).publish([p])
-    labels = {"survey": "levels", "attribute": "a", "span": "window"}
-    assert registry.get_sample_value("ldpstream_levels_p", labels) == p.diagnostics.levels_p
+    assert Gauges(SURVEY, [p])("levels_p", attribute="a", span="window") == p.diagnostics.levels_p
 
 
 def test_a_level_without_people_has_no_own_estimate() -> None:

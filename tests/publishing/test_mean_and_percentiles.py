@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 from starlette.testclient import TestClient
 
 from ldpstream.engines import PaneKey
@@ -22,11 +21,11 @@ from ldpstream.publishing.estimates import catalogue
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.frequencies import NUMBERS, Ends
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey
 
+from .metrics_rig import Gauges
 from .schedule_rig import MARGIN_MS, Schedule, ScheduleLog
 
 EDGES = [0.0, 10.0, 20.0, 40.0, 80.0, 160.0]
@@ -135,7 +134,7 @@ def test_too_many_values_have_no_numbers() -> None:
         told = client.get("/api/v1/survey").json()["attributes"][0]
         assert (told["numbers"], told["number_spans"]) == ([], [])
         refused = client.get("/api/v1/attributes/a/numbers")
-        refused = client.get("/api/v1/attributes/a/numbers")
+        assert (refused.status_code, "no percentiles for the span window" in refused.json()["detail"]) == (404, True)
 
 
 def test_the_numbers_are_those_of_the_default_estimate(survey: Survey) -> None:
@@ -194,20 +193,16 @@ def test_the_api_serves_the_numbers(survey: Survey, results: MemoryResults) -> N
 
 
 def test_prometheus_shows_the_numbers(survey: Survey, results: MemoryResults) -> None:
-    registry = CollectorRegistry()
-    publisher = PrometheusPublisher(survey, registry)
-    p = of(results, "a|window|2")
-    publisher.publish([p, of(results, "b|window|2")])
-    labels = {"survey": "numbers", "attribute": "a", "span": "window"}
+    p, of_a = of(results, "a|window|2"), {"attribute": "a", "span": "window"}
+    gauges = Gauges(survey, [p, of(results, "b|window|2")])
 
     def shown() -> list[float | None]:
-        found = [registry.get_sample_value(f"ldpstream_mean{end}", labels) for end in ("", "_low", "_high")]
-        of_p99 = labels | {"percentile": "99"}
-        return found + [registry.get_sample_value(f"ldpstream_quantile{end}", of_p99) for end in ("", "_low", "_high")]
+        found = [gauges(f"mean{end}", **of_a) for end in ("", "_low", "_high")]
+        return found + [gauges(f"quantile{end}", **of_a, percentile="99") for end in ("", "_low", "_high")]
 
     average, p99 = p.numbers["mean"], p.numbers["p99"]
     assert shown() == [average.value, average.low, average.high, p99.value, p99.low, p99.high]
-    assert registry.get_sample_value("ldpstream_mean", labels | {"attribute": "b"}) is None
+    assert gauges("mean", attribute="b", span="window") is None
     nothing = [m.empty_table() for m in survey.mechanisms[0]]
-    publisher.publish([conclude(survey, 0, 3, "window", [nothing], True)])
+    gauges.publish([conclude(survey, 0, 3, "window", [nothing], True)])
     assert np.isnan(np.array(shown(), float)).all()

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 
 from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
 from tests.faults.memory_store import MemoryResults
 from tests.small_survey import small_survey
+
+from .metrics_rig import Gauges
 
 K = 25
 LEVEL = {"name": "b", "mechanism": "L-OSUE", "eps_inf": 2.0, "eps_1": 1.0}
@@ -90,27 +90,21 @@ def test_a_series_without_reports_has_no_lines() -> None:
 
 
 def test_gauges_without_reports_are_nan_not_old_numbers() -> None:
-    registry = CollectorRegistry()
-    publisher = PrometheusPublisher(SURVEY, registry)
-    made = publications(REPORTED)
-    publisher.publish(made)
-    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    gauges = Gauges(SURVEY, publications(REPORTED))
+    samples = gauges.samples()
     named = {
         "ldpstream_frequency_ratio", "ldpstream_frequency_low_ratio", "ldpstream_frequency_high_ratio",
         "ldpstream_fit_z", "ldpstream_drift_sigma", "ldpstream_drift_p",
     }  # fmt: skip
     assert {sample.name for sample in samples} >= named
     assert all(np.isnan(sample.value) for sample in samples if sample.name in named)
-    reports = {"survey": "silent", "attribute": "a", "span": "step"}
-    assert registry.get_sample_value("ldpstream_estimate_reports", reports) == 0
+    assert gauges("estimate_reports", attribute="a", span="step") == 0
 
 
 def test_values_get_gauges_only_after_a_first_report() -> None:
-    registry = CollectorRegistry()
-    publisher = PrometheusPublisher(SURVEY, registry)
     made = publications((False, True))
-    publisher.publish(made[:2])
-    assert not any(sample.name == "ldpstream_frequency_ratio" for metric in registry.collect() for sample in metric.samples)
-    publisher.publish(made[2:])
-    labels = {"survey": "silent", "attribute": "a", "span": "step", "estimator": "eb", "index": "03", "value": "3"}
-    assert registry.get_sample_value("ldpstream_frequency_ratio", labels) == pytest.approx(0.4, abs=0.15)
+    gauges = Gauges(SURVEY, made[:2])
+    assert not any(sample.name == "ldpstream_frequency_ratio" for sample in gauges.samples())
+    gauges.publish(made[2:])
+    labels = {"attribute": "a", "span": "step", "estimator": "eb", "index": "03", "value": "3"}
+    assert gauges("frequency_ratio", **labels) == pytest.approx(0.4, abs=0.15)

@@ -7,7 +7,6 @@ import msgspec
 import numpy as np
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry
 from scipy.special import log_ndtr, ndtri_exp
 
 from lab.drawn_tables import drawn_table
@@ -25,10 +24,10 @@ from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.finite import finite
 from ldpstream.publishing.estimates.frequencies import Frequencies, NumberEstimate
 from ldpstream.publishing.estimates.publication import Jump, Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
 
+from .metrics_rig import Gauges
 from .test_publication import one_attribute
 
 HONEST = 18_000
@@ -96,10 +95,8 @@ def test_an_estimator_that_fails_is_left_out_and_named(error: Exception, monkeyp
     assert made.estimators["eb"].frequencies == [None] * 4
     assert None not in made.estimators["mi"].frequencies + made.estimators["mle"].frequencies
     assert msgspec.json.decode(msgspec.json.encode(made), type=Publication) == made
-    registry = CollectorRegistry()
-    PrometheusPublisher(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), registry).publish([made])
-    labels = {"survey": "odd", "attribute": "a"}
-    assert registry.get_sample_value("ldpstream_estimates_failed_total", labels) == 1
+    gauges = Gauges(one_attribute("odd", 4, {"l": ("OUE", 1.0)}), [made])
+    assert gauges("estimates_failed_total", attribute="a") == 1
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

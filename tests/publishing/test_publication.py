@@ -5,7 +5,6 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from prometheus_client import CollectorRegistry
 
 from ldpstream.engines import PaneKey
 from ldpstream.engines.checkpoint import Checkpoint
@@ -13,11 +12,11 @@ from ldpstream.estimators import ibu, mle
 from ldpstream.mechanisms import CountTable
 from ldpstream.publishing.estimates.conclusions import conclude
 from ldpstream.publishing.estimates.publication import Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.surveys import Survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 from tests.small_survey import small_survey
 
+from .metrics_rig import Gauges
 from .schedule_rig import MARGIN_MS, Schedule, ScheduleLog, Told
 
 
@@ -37,29 +36,20 @@ def test_publications_without_numbers_survive_json() -> None:
     assert back.estimators["mi"].frequencies == [None, None, None]
     assert np.isnan(back.estimators["mi"].estimate().standard_errors).all()
     assert back.privacy["l"].eps_inf is None
-    registry = CollectorRegistry()
-    publisher = PrometheusPublisher(once, registry)
-    publisher.publish([made])
     newer = msgspec.structs.replace(made, step=5)
-    publisher.publish([newer])
-    publisher.publish([made])  # publishes an old step again
-    labels = {"survey": "once", "attribute": "a"}
-    assert registry.get_sample_value("ldpstream_estimate_step", labels | {"span": "step"}) == 5
-    assert registry.get_sample_value("ldpstream_privacy_eps_inf_nats", labels | {"level": "l"}) == math.inf
+    gauges = Gauges(once, [made, newer, made])  # publishes an old step again
+    assert gauges("estimate_step", attribute="a", span="step") == 5
+    assert gauges("privacy_eps_inf_nats", attribute="a", level="l") == math.inf
 
 
 def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
     """One report of GRR has the chance p. Ten fresh reports of any values have the same bound as ten reports of one value."""
     once = one_attribute("once", 6, {"l": ("GRR", 1.0)})
     m = once.mechanisms[0][0]
-    registry = CollectorRegistry()
-    publisher = PrometheusPublisher(once, registry)
     for step, chance in ((0, m.p), (9, m.guess(10))):
-        publisher.publish([conclude(once, 0, step, "step", [[m.empty_table()]], True)])
+        gauges = Gauges(once, [conclude(once, 0, step, "step", [[m.empty_table()]], True)])
         shown = {
-            name: registry.get_sample_value(
-                f"ldpstream_privacy_guess_{name}_ratio", {"survey": "once", "attribute": "a", "level": "l"}
-            )
+            name: gauges(f"privacy_guess_{name}_ratio", attribute="a", level="l")
             for name in ("without_report", "unchanged", "changing", "device_unchanged", "device_changing")
         }
         assert shown == pytest.approx(dict.fromkeys(shown, chance) | {"without_report": 1 / 6})
@@ -68,11 +58,10 @@ def test_prometheus_shows_the_chances_of_a_right_guess() -> None:
 def test_prometheus_shows_no_chance_below_an_upper_bound() -> None:
     """Dashboards round to nearest: a bound of 62.13 % would be shown as 62.1 %."""
     level = {"name": "l", "mechanism": "L-OLH", "eps_inf": 2.0, "eps_1": 1.0}
-    memoized, registry = small_survey({"name": "a", "size": 12, "level": [level]}), CollectorRegistry()
+    memoized = small_survey({"name": "a", "size": 12, "level": [level]})
     m = memoized.mechanisms[0][0]
-    PrometheusPublisher(memoized, registry).publish([conclude(memoized, 0, 2, "step", [[m.empty_table()]], True)])
-    labels = {"survey": "small", "attribute": "a", "level": "l"}
-    assert registry.get_sample_value("ldpstream_privacy_guess_changing_ratio", labels) == 0.622
+    gauges = Gauges(memoized, [conclude(memoized, 0, 2, "step", [[m.empty_table()]], True)])
+    assert gauges("privacy_guess_changing_ratio", attribute="a", level="l") == 0.622
     assert m.claims.guess_any_values(3) == pytest.approx(0.62127, abs=1e-5)
     assert not m.claims.guess_any_values(3).exact
 
@@ -106,7 +95,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     values = rng.choice(3, (3, 5000))
     values[1:] += 4  # the values change at the second step
     store, results, told = MemoryCountStore(survey), MemoryResults(), Told()
-    registry = CollectorRegistry()
+    gauges = Gauges(survey)
     panes: dict[PaneKey, CountTable] = {}
     for step in range(3):
         panes[PaneKey(0, 0, step)] = unary.tabulate(unary.simulate(values[step], rng))
@@ -114,7 +103,7 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     panes[PaneKey(0, 0, 2)] += unary.table(500, np.full(8, 500))
     store.commit(0, None, Checkpoint(3, survey.closes_ms(2) - 1, panes))
     log = ScheduleLog([survey.opens_ms(step) for step in range(3)])
-    schedule = Schedule(survey, store, log, results, [told, PrometheusPublisher(survey, registry)])
+    schedule = Schedule(survey, store, log, results, [told, gauges])
     for step in range(3):  # estimates one step at a time, so that old tables are pruned
         schedule.run(survey.closes_ms(step) + MARGIN_MS)
     found = {(p.step, p.span): p.diagnostics for p in told.publications}
@@ -138,6 +127,5 @@ def test_diagnostics_are_published(window_steps: int) -> None:
     assert (forged.fit_sign["l"], found[2, "window"].fit_sign["l"]) == ("ones", "ones")
     assert honest.mass_below_zero is not None
     assert 0 < honest.mass_below_zero < 0.3
-    labels = {"survey": "signs", "attribute": "a"}
-    assert registry.get_sample_value("ldpstream_fit_z", labels | {"level": "l"}) == forged.fit_z["l"]
-    assert registry.get_sample_value("ldpstream_drift_sigma", labels) == forged.drift_sigma
+    assert gauges("fit_z", attribute="a", level="l") == forged.fit_z["l"]
+    assert gauges("drift_sigma", attribute="a") == forged.drift_sigma

@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from prometheus_client import CollectorRegistry
 
 from ldpstream.producers.usage import UsageValues
 from ldpstream.publishing.answers.usage import Usage, usage_of
@@ -17,11 +16,12 @@ from ldpstream.publishing.api.app import create_api
 from ldpstream.publishing.api.csv_answers import csv_of
 from ldpstream.publishing.api.routes import Served
 from ldpstream.publishing.estimates.conclusions import conclude
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import Vitals
 from ldpstream.services.demo import Demo
 from ldpstream.surveys import Survey
 from tests.small_survey import small_survey
+
+from .metrics_rig import Gauges
 
 N, STEPS, WEEK = 2000, 5, 604_800
 EXACT: dict[str, Any] = {"name": "exact", "mechanism": "GRR", "eps": 45.0}  # divided by three: one report in 400 000 is wrong
@@ -73,16 +73,14 @@ def test_people_of_steps_of_days_and_of_several_steps_are_those_of_the_simulatio
 
 def test_the_gauges_have_the_latest_people_and_the_latest_known_returns() -> None:
     survey, source, client = exact()
-    service, registry = demo_of(survey, source).service, CollectorRegistry()
-    shown = PrometheusPublisher(survey, registry)
-    Vitals(survey, service.store, service.log, service.results, shown).look(service.now_ms)
+    service, gauges = demo_of(survey, source).service, Gauges(survey)
+    Vitals(survey, service.store, service.log, service.results, gauges).look(service.now_ms)
     usage = client.get("/api/v1/usage").json()
     for period, line in (("day", "a_day"), ("step", "people"), ("4 steps", "in_steps")):
         for end, part in (("", "values"), ("_low", "low"), ("_high", "high")):
-            labels = {"survey": survey.name, "period": period}
-            assert registry.get_sample_value(f"ldpstream_people{end}", labels) == usage[line][part][-1]
+            assert gauges(f"people{end}", period=period) == usage[line][part][-1]
     for n in (1, 2):
-        share = registry.get_sample_value("ldpstream_returned_ratio", {"survey": survey.name, "steps": str(n)})
+        share = gauges("returned_ratio", steps=str(n))
         assert share == usage["retention"][-1 - n]["shares"]["values"][n - 1] > 0
     measures = [a["recipe"]["measure"] for a in client.get("/api/v1/survey").json()["attributes"]]
     assert measures == ["active_days", "age", "absence"]

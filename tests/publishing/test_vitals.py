@@ -8,12 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from prometheus_client import CollectorRegistry
 
 from ldpstream.engines import PaneKey
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.publishing.estimates.publication import Jump, Publication
-from ldpstream.publishing.process.prometheus_publisher import PrometheusPublisher
 from ldpstream.publishing.process.vitals import LAG_EVERY_MS, Vitals
 from ldpstream.publishing.progress import Progress
 from ldpstream.publishing.results import KeptResults
@@ -21,8 +19,9 @@ from ldpstream.publishing.schedule import MARGIN_MS, Schedule
 from ldpstream.surveys import load_survey
 from tests.faults.memory_store import MemoryCountStore, MemoryResults
 
+from .metrics_rig import Gauges
+
 SURVEY = load_survey(Path(__file__).parents[2] / "surveys" / "samples" / "demo.toml")
-LABELS = {"survey": SURVEY.name}
 
 
 class Ends:
@@ -46,13 +45,9 @@ class Watched:
     """An estimator with its gauges; the estimator works or is on standby."""
 
     def __init__(self, store: MemoryCountStore, log: Ends, results: KeptResults) -> None:
-        self.registry = CollectorRegistry()
-        prometheus = PrometheusPublisher(SURVEY, self.registry)
-        self.vitals = Vitals(SURVEY, store, log, results, prometheus)
-        self.schedule = Schedule(SURVEY, store, log, results, [prometheus])
-
-    def gauge(self, name: str, **labels: str) -> float | None:
-        return self.registry.get_sample_value(f"ldpstream_{name}", LABELS | labels)
+        self.gauge = Gauges(SURVEY)
+        self.vitals = Vitals(SURVEY, store, log, results, self.gauge)
+        self.schedule = Schedule(SURVEY, store, log, results, [self.gauge])
 
 
 def due_s(step: int) -> float:
@@ -85,14 +80,14 @@ def test_an_estimator_without_progress_becomes_overdue(now_step: int, due: int) 
 
 
 def test_an_ended_survey_is_never_overdue() -> None:
-    ending, registry = replace(SURVEY, ends=4), CollectorRegistry()
-    results, prometheus = MemoryResults(), PrometheusPublisher(ending, registry)
-    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, prometheus)
+    ending, results = replace(SURVEY, ends=4), MemoryResults()
+    gauges = Gauges(ending)
+    vitals = Vitals(ending, MemoryCountStore(ending), Ends({0: 0}), results, gauges)
     due = []
     for next_step in (3, 4):
         assert results.save([], results.progress(), Progress(first_step=0, next_step=next_step))
         vitals.look(ending.closes_ms(9))
-        due.append(registry.get_sample_value("ldpstream_next_estimate_due_timestamp_seconds", LABELS))
+        due.append(gauges("next_estimate_due_timestamp_seconds"))
     assert due == [due_s(3), math.inf]
 
 
@@ -151,12 +146,11 @@ def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() 
     results = MemoryResults()
     curve, alone = filtered_and_alone(Watched(two_steps(), Ends({0: 0}), results), results)
     assert curve.change is None
-    prometheus = PrometheusPublisher(SURVEY, registry := CollectorRegistry())
+    prometheus = Gauges(SURVEY)
 
     def gauges() -> list[float | None]:
         """Returns the number of jumps, and the size of the last jump."""
-        names = ("changes_total", "change_size_ratio")
-        return [registry.get_sample_value(f"ldpstream_{name}", LABELS | {"attribute": "latency_ms"}) for name in names]
+        return [prometheus(name, attribute="latency_ms") for name in ("changes_total", "change_size_ratio")]
 
     def at(step: int, changed_at: int | None, size: float = -0.03) -> Publication:
         jump = None
@@ -176,4 +170,4 @@ def test_the_gauges_show_the_last_jump_and_the_counter_counts_published_jumps() 
     assert gauges() == [2, 0.02], "became final after step 9"
     prometheus.publish([at(4, 4)])
     assert gauges() == [3, 0.02], "older than the jump shown"
-    assert registry.get_sample_value("ldpstream_estimate_step", LABELS | {"attribute": "latency_ms", "span": "filtered"}) == 9
+    assert prometheus("estimate_step", attribute="latency_ms", span="filtered") == 9

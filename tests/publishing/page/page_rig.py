@@ -39,19 +39,15 @@ OpenPage = Callable[..., Page]
 
 @contextmanager
 def served(
-    survey: Survey,
-    results: KeptResults,
-    rejected: dict[Reason, int] | None = None,
-    late_ms: int = 0,
-    truth: Truths | None = None,
+    survey: Survey, kept: KeptResults, rejected: dict[Reason, int] | None = None, late_ms: int = 0, truth: Truths | None = None
 ) -> Iterator[str]:
     """Serves the page of these results, and yields its address. The next step has been due for `late_ms`."""
 
     def clock() -> int:
-        progress = results.progress()
+        progress = kept.progress()
         return survey.closes_ms(progress.next_step if progress else 0) + late_ms
 
-    api = create_api(Served(survey, results, lambda: rejected or {}, truth, clock))
+    api = create_api(Served(survey, kept, lambda: rejected or {}, truth, clock))
     with closing(PageServer(api, "127.0.0.1", 0)) as server:
         yield server.url
 
