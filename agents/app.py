@@ -115,7 +115,7 @@ class AgentApp(faust.App):
     # ---- for the surveys
 
     def _new_counting(self, survey: Survey) -> Counting:
-        store = RedisCountStore(survey, self.agent_settings, client=self.redis)
+        store = RedisCountStore(survey, self.redis)
         return Counting(survey, store, BrokerRequests(self, self.second_client, survey))
 
     @property

@@ -6,12 +6,12 @@ A single survey file is read only at the start.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-import redis
 import structlog
 
 from ldpstream.agents import metrics
 from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
+from ldpstream.engines.kafka.redis_connection import Client
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import Settings
@@ -91,7 +91,7 @@ class CountedSurveys:
             await self._dispatcher.remove(survey)
 
 
-def check_survey(settings: Settings, survey: Survey, group: str, client: redis.Redis, keeper: SurveyKeeper) -> None:
+def check_survey(settings: Settings, survey: Survey, group: str, client: Client, keeper: SurveyKeeper) -> None:
     """Checks that a survey's topics and its part of Redis can be used. Creates missing topics.
 
     Raises:
@@ -101,7 +101,7 @@ def check_survey(settings: Settings, survey: Survey, group: str, client: redis.R
     """
     ensure_topics(settings, survey, "agent", group)
     try:
-        RedisCountStore(survey, settings, client=client).check_writes(0)
+        RedisCountStore(survey, client).check_writes()
     except StoreRefused:
         raise
     except StoreUnavailable as error:

@@ -29,10 +29,9 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.back_pressure import BackPressure, Partition
 from ldpstream.agents.fold import FoldResult, PartitionFold
 from ldpstream.agents.log import Chunk, CountedLog
-from ldpstream.agents.stall_detector import StallDetector
+from ldpstream.agents.stall_detector import Partition, StallDetector
 from ldpstream.agents.tally import Records
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.count_store import CountStore, StoreDamaged, StoreUnavailable
@@ -47,6 +46,7 @@ T = TypeVar("T")
 SLOWEST_RETRY_S = 5.0
 TELL_S = 10.0  # time between two log lines about a damaged checkpoint, or about rejected envelopes of a partition
 COMMIT_INTERVAL_S = 0.5
+MAX_UNWRITTEN_BYTES = 2**26  # limit of the changed count tables and report keys of one survey that wait to be written
 COMPARE_S = 2.0  # interval between comparisons of the store with our writes
 CLOSE_S = 6.0
 UNCOMMITTED = "could not commit the last changes; the next owner counts these records again"
@@ -57,6 +57,10 @@ class Counting:
 
     Args:
         commit_interval_s: time between commits, in seconds, if nothing makes a commit earlier and no request fails.
+
+    Attributes:
+        store_refusal: the reason of the last failed request to the store, until `step` has read from the store and written the
+            due changes without an error; then None.
     """
 
     def __init__(
@@ -70,8 +74,10 @@ class Counting:
         self._survey, self._log = survey, source
         self._interval_s, self._clock = commit_interval_s, clock
         self._partitions: dict[int, Partition] = {}
-        self._back_pressure = BackPressure(self._partitions)
+        self._accepting = asyncio.Event()  # set while chunks are accepted
         self._store = store
+        self.store_refusal: str | None = None
+        self._update_back_pressure()
         self._stall_detector = StallDetector(self._partitions, source, self.displace, clock)
         self._assignments = 0
         self._joined = False
@@ -92,10 +98,6 @@ class Counting:
             return self.store_refusal
         placed = all(partition.placement is not None for partition in list(self._partitions.values()))
         return None if placed else "not all partitions are being read"
-
-    @property
-    def store_refusal(self) -> str | None:
-        return self._back_pressure.store_refusal
 
     def assign(self, partitions: Iterable[int]) -> None:
         wanted = set(partitions)
@@ -140,12 +142,12 @@ class Counting:
     # ---- chunks
 
     async def take(self, chunk: Chunk) -> None:
-        """Counts a chunk once `BackPressure` accepts chunks.
+        """Counts a chunk. Waits while the store does not answer, or while too many bytes wait to be written.
 
         Ignores a chunk that was read before the partition's last seek, or whose partition is no longer assigned to us.
         """
         for records in [chunk.records] if chunk.unread else Records.of(chunk.records).by_step(self._survey):
-            await self._back_pressure.open.wait()
+            await self._accepting.wait()
             partition = self._partitions.get(chunk.partition)
             if partition is None or partition.fold is None or partition.placement != chunk.placement:
                 return  # the chunk was read before the last seek, or the partition is no longer ours
@@ -185,10 +187,17 @@ class Counting:
             partition.told_s, (record, reason) = self._clock(), result.rejected[0]
             where = {"partition": partition.number, "offset": record.offset}
             log.warning("envelopes rejected", reason=reason, why=why, records=each * len(result.rejected), **where)
-        self._back_pressure.update()
-        if not self._back_pressure.open.is_set():
+        self._update_back_pressure()
+        if not self._accepting.is_set():
             self._wake.set()
         return result
+
+    def _update_back_pressure(self) -> None:
+        unwritten = sum(p.fold.dirty_bytes for p in self._partitions.values() if p.fold is not None)
+        if self.store_refusal is None and unwritten <= MAX_UNWRITTEN_BYTES:
+            self._accepting.set()
+        else:
+            self._accepting.clear()
 
     # ---- the loop
 
@@ -220,12 +229,12 @@ class Counting:
         """
         async with self._lock:
             if self.store_refusal is not None:  # chunks wait until the store answers, even with nothing to write or load
-                await self._heads()
+                await self._ask(self._store.check_writes)  # a Redis that refuses writes still answers reads
             await self._commit(list(self._partitions.values()))
             await self._compare_with_store()
-            if self.store_refusal is not None:  # only after writes, because a Redis that refuses writes still answers reads
-                await self._check_writes()
-                self._back_pressure.refuse(None)
+            if self.store_refusal is not None:
+                self.store_refusal = None
+                self._update_back_pressure()
                 log.info("the count store accepts counts again")
             if waiting := [p for p in self._partitions.values() if p.placement is None]:
                 await self._place(waiting)
@@ -239,15 +248,14 @@ class Counting:
         ]
         if not changed:
             return
-        log_id = await self._log.identity()  # read after the records, so the records came from this log or an earlier log
+        log_id, _ = await self._log.described()  # read after the records, so the records came from this log or an earlier log
         replaced = await self._replaced({p.number: fold for p, fold, _ in changed if not fold.of_another_log(log_id)})
-        for partition, fold, _ in changed:
+        for partition, fold, change in changed:
             if fold.of_another_log(log_id) or replaced.get(partition.number) is not None:
                 self._start_over(partition)
-        changed = [(p, fold, change) for p, fold, change in changed if p.number in replaced]
-        for partition, fold, change in changed:
-            if partition.fold is not fold:
-                continue  # the partition's log was replaced
+                continue
+            if partition.number not in replaced:
+                continue  # the partition's broker does not answer
             expected = fold.stored_position
             started = time.perf_counter()
             written = await self._ask(self._store.commit, partition.number, expected, change)
@@ -255,7 +263,7 @@ class Counting:
             if written:
                 fold.committed(change)
                 self._group_offsets[partition.number] = change.next_offset
-                self._back_pressure.update()
+                self._update_back_pressure()
             else:
                 metrics.refused_commits.inc()
                 offset = None if expected is None else expected[0]
@@ -267,22 +275,18 @@ class Counting:
 
         The log's append times show this: below the stored offset, no record may be newer than the newest counted record.
         """
-        stored = {number: fold.stored_position for number, fold in folds.items()}
-        doubtful = {
-            n: folds[n].stored_newest_ms + 1 for n, at in stored.items() if at is not None and not folds[n].loss_is_open
-        }
-        later = await self._log.later(doubtful) if doubtful else {}
+        doubtful = {n: fold.stored for n, fold in folds.items() if fold.stored is not None and not fold.loss_is_open}
+        later = await self._log.later({n: stored.newest_ms + 1 for n, stored in doubtful.items()}) if doubtful else {}
         replaced: dict[int, int | None] = {number: None for number in folds if number not in doubtful}
         for number, found in later.items():
-            at = stored[number]
-            replaced[number] = found.offset if at is not None and found is not None and found.offset < at[0] else None
+            replaced[number] = None if found is None or found.offset >= doubtful[number].next_offset else found.offset
         return replaced
 
     async def _compare_with_store(self) -> None:
         if self._clock() - self._compared_s < COMPARE_S:
             return
         heads = await self._heads()
-        await self._check_writes()  # without reports there is no other write
+        await self._ask(self._store.check_writes)  # without reports there is no other write
         self._compared_s = self._clock()
         if heads is None:
             return
@@ -292,21 +296,17 @@ class Counting:
                 log.warning("the count store lost or replaced our writes", partition=partition.number)
                 self._start_over(partition)
 
-    async def _check_writes(self) -> None:
-        for partition in [number for number, partition in self._partitions.items() if partition.fold is not None][:1]:
-            await self._ask(self._store.check_writes, partition)
-
     def _start_over(self, partition: Partition) -> None:
         partition.fold = partition.placement = None
-        self._back_pressure.update()
+        self._update_back_pressure()
         self._wake.set()
 
     async def _place(self, partitions: list[Partition]) -> None:
-        assignments, log_id = self._assignments, await self._log.identity()
+        assignments = self._assignments
+        log_id, there = await self._log.described()  # the group notices only later that a recreated topic has fewer partitions
         for partition in partitions:
             if partition.fold is not None and partition.fold.of_another_log(log_id):
                 self._start_over(partition)
-        there = await self._log.partitions()  # the group notices only later that a recreated topic has fewer partitions
         partitions = [p for p in partitions if p.number in there]
         checkpoints = await self._load([p for p in partitions if p.fold is None])
         partitions = [p for p in partitions if p.fold is not None or p.number in checkpoints]
@@ -332,8 +332,8 @@ class Counting:
                 self._wake.set()  # a rebalance has meanwhile made all seeks invalid
                 return
             partition.placement, partition.placed_at, partition.tried_s = placement, offset, self._clock()
-            if (stored := partition.fold.stored_position) is not None:
-                self._group_offsets[partition.number] = stored[0]
+            if (stored := partition.fold.stored) is not None:
+                self._group_offsets[partition.number] = stored.next_offset
             log.info("counting", partition=partition.number, offset=offset)
 
     async def _load(self, partitions: list[Partition]) -> dict[int, Checkpoint | None]:
@@ -379,7 +379,8 @@ class Counting:
         try:
             return await asyncio.to_thread(question, *arguments, **named)
         except StoreUnavailable as error:
-            self._back_pressure.refuse(str(error))
+            self.store_refusal = str(error)
+            self._update_back_pressure()
             raise
 
     async def _commit_group(self) -> None:
@@ -393,9 +394,9 @@ class Counting:
         self._group_offsets.clear()
 
     async def healthy(self) -> bool:
-        return await self._stall_detector.healthy(waiting=not self._back_pressure.open.is_set())
+        return await self._stall_detector.healthy(waiting=not self._accepting.is_set())
 
     def _forget(self, number: int) -> None:
         self._partitions.pop(number, None)
         self._group_offsets.pop(number, None)
-        self._back_pressure.update()
+        self._update_back_pressure()

@@ -6,10 +6,8 @@ The task that counts a survey's chunks lets the other tasks run after each chunk
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Protocol
 
 import structlog
 
@@ -23,34 +21,24 @@ log = structlog.get_logger("ldpstream.agent")
 HEALTH_S = 1.0
 PROGRESS_S = 60.0  # a survey without a chunk for this long does not show that the consumer works
 
-
-class AssignedPartition(Protocol):
-    """A partition of a topic, as Kafka's client libraries represent it."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def partition(self) -> int: ...
+AssignedPartition = tuple[str, int]  # topic and number of a partition
 
 
 class _Counted:
     def __init__(self, survey: Survey, counting: Counting) -> None:
         self.survey, self.counting = survey, counting
-        self.waiting: deque[Chunk] = deque()
-        self.arrived = asyncio.Event()
+        self.waiting = asyncio.Queue[Chunk]()
         self.healthy = True
         self.took_s = -math.inf  # time of the last chunk
         self.n_partitions = 0
         self.tasks: list[asyncio.Task[None]] = []
 
     def own(self, partitions: Iterable[AssignedPartition]) -> set[int]:
-        return {partition.partition for partition in partitions if partition.topic == self.survey.reports_topic}
+        return {number for topic, number in partitions if topic == self.survey.reports_topic}
 
     def assign(self, partitions: Iterable[AssignedPartition]) -> None:
         own = self.own(partitions)
         self.n_partitions = len(own)
-        self.waiting.clear()  # read before the assignment
         self.counting.assign(own)
 
     def end(self) -> None:
@@ -151,26 +139,22 @@ class Dispatcher:
         await asyncio.gather(*revoking, return_exceptions=True)
 
     def displace(self, partitions: Iterable[AssignedPartition]) -> None:
-        for partition in partitions:
-            if (one := self._by_topic.get(partition.topic)) is not None:
-                one.counting.displace([partition.partition])
+        for topic, number in partitions:
+            if (one := self._by_topic.get(topic)) is not None:
+                one.counting.displace([number])
 
     def take(self, topic: str, chunk: Chunk) -> None:
         """Accepts a chunk of a topic, to be counted later. Ignores a chunk of a survey that is no longer counted."""
         if (one := self._by_topic.get(topic)) is not None:
             one.took_s = time.monotonic()
-            one.waiting.append(chunk)
-            one.arrived.set()
+            one.waiting.put_nowait(chunk)
 
     async def _count(self, one: _Counted) -> None:
         while True:
-            await one.arrived.wait()
-            one.arrived.clear()
-            while one.waiting:
-                chunk = one.waiting.popleft()
-                await one.counting.take(chunk)
-                self._done(one.survey.reports_topic, chunk)
-                await asyncio.sleep(0)  # a chunk of each other survey comes next
+            chunk = await one.waiting.get()
+            await one.counting.take(chunk)
+            self._done(one.survey.reports_topic, chunk)
+            await asyncio.sleep(0)  # a chunk of each other survey comes next
 
     # ---- health
 

@@ -13,7 +13,7 @@ records. A step that is closed for one record is therefore closed for all later 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from ldpstream.agents.remembered_keys import RememberedKeys, tally_once
@@ -56,6 +56,10 @@ class PartitionFold:
         checkpoint: the partition's checkpoint from the store; None if there is none.
         begin: the partition's first offset; counting starts here if there is no checkpoint.
         writer: a name that no other fold has; "" is allowed if the store never loses data.
+
+    Attributes:
+        next_offset: the first offset that is not counted.
+        stored: the checkpoint as last loaded or written, without panes and keys; None if nothing is stored.
     """
 
     def __init__(
@@ -67,11 +71,9 @@ class PartitionFold:
         writer: str = "",
     ) -> None:
         start = Checkpoint(begin, log_id=log_id) if checkpoint is None else checkpoint
-        self._survey = survey
-        self._stored = None if checkpoint is None else checkpoint.position
-        self._stored_ms, self._stored_missing = start.newest_ms, start.missing
-        self._stored_by, self._writer = None if checkpoint is None else checkpoint.writer, writer
-        self._next, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
+        self._survey, self._writer = survey, writer
+        self.stored = None if checkpoint is None else replace(checkpoint, panes={}, keys={})
+        self.next_offset, self._newest_ms, self._log_id = start.next_offset, start.newest_ms, start.log_id or log_id
         self._missing = start.missing
         self._panes = dict(start.panes)
         self._dirty: set[PaneKey] = set()
@@ -81,10 +83,6 @@ class PartitionFold:
         if checkpoint is None and begin:
             self.lose(begin)
 
-    @property
-    def next_offset(self) -> int:
-        return self._next
-
     def of_another_log(self, log_id: str) -> bool:
         """True if `log_id` is known and differs from the id of the log that the fold counts."""
         return log_id not in ("", self._log_id)
@@ -92,12 +90,7 @@ class PartitionFold:
     @property
     def stored_position(self) -> tuple[int, str] | None:
         """The next offset and the log's id, as last loaded or written; None if nothing is stored."""
-        return self._stored
-
-    @property
-    def stored_newest_ms(self) -> int:
-        """The newest append time in the checkpoint of `stored_position`; 0 if nothing is stored."""
-        return self._stored_ms
+        return None if self.stored is None else self.stored.position
 
     @property
     def first_open_step(self) -> int:
@@ -106,16 +99,16 @@ class PartitionFold:
     @property
     def loss_is_open(self) -> bool:
         """True if the fold has noted missing records, but has neither written the note nor read a later record."""
-        missing = self._missing
-        if missing is None or missing == self._stored_missing:
+        missing, stored = self._missing, self.stored or Checkpoint(0)
+        if missing is None or missing == stored.missing:
             return False
-        return missing.until_ms == MAX_MS and missing.after_ms <= self._stored_ms
+        return missing.until_ms == MAX_MS and missing.after_ms <= stored.newest_ms
 
     def agrees(self, head: Checkpoint | None) -> bool:
         """True if the store still holds the checkpoint that we last loaded or wrote."""
-        if head is None:
-            return self._stored is None
-        return (head.position, head.writer) == (self._stored, self._stored_by)
+        if head is None or self.stored is None:
+            return head is self.stored
+        return (head.position, head.writer) == (self.stored.position, self.stored.writer)
 
     @property
     def dirty_bytes(self) -> int:
@@ -124,14 +117,14 @@ class PartitionFold:
     def feed(self, records: Sequence[Record]) -> FoldResult:
         """Counts the next records. Skips records that were counted before, and stops at a missing record."""
         batch = Records.of(records)
-        redelivered = bisect_left(batch.offsets, self._next)
+        redelivered = bisect_left(batch.offsets, self.next_offset)
         batch = batch[redelivered:] if redelivered else batch
-        length = _consecutive(batch.offsets, self._next)
-        gap = None if length == len(batch) else (self._next + length, batch.offsets[length])
+        length = _consecutive(batch.offsets, self.next_offset)
+        gap = None if length == len(batch) else (self.next_offset + length, batch.offsets[length])
         batch = batch[:length] if gap else batch
         times = list(accumulate(batch.appended_ms, max, initial=self._newest_ms))[1:]
         new = Records(batch.offsets, times, batch.values, batch.keys)
-        added, first = tally_once(self._survey, new, self._keys), self._next
+        added, first = tally_once(self._survey, new, self._keys), self.next_offset
         for key, table in added.counts.items():
             self._panes[key] = self._panes[key] + table if key in self._panes else table
             self._mark_dirty(key)
@@ -148,9 +141,9 @@ class PartitionFold:
             record: has the first of these records' offsets, and the append time.
             n: number of the records.
         """
-        if record.offset > self._next:
-            return FoldResult(0, 0, 0, gap=(self._next, record.offset))
-        left = max(0, record.offset + n - self._next)
+        if record.offset > self.next_offset:
+            return FoldResult(0, 0, 0, gap=(self.next_offset, record.offset))
+        left = max(0, record.offset + n - self.next_offset)
         if not left:
             return FoldResult(0, 0, n)
         self._advance([max(self._newest_ms, record.appended_ms)] * left)
@@ -158,15 +151,15 @@ class PartitionFold:
         return FoldResult(left, 0, n - left, ((record, reason),))
 
     def _advance(self, times: Sequence[int]) -> None:
-        if self._missing is not None and 0 <= (place := self._missing.below_offset - self._next) < len(times):
+        if self._missing is not None and 0 <= (place := self._missing.below_offset - self.next_offset) < len(times):
             self._missing = self._missing._replace(until_ms=min(self._missing.until_ms, not_after(times[place])))
-        self._next, self._newest_ms = self._next + len(times), times[-1]
+        self.next_offset, self._newest_ms = self.next_offset + len(times), times[-1]
 
     def lose(self, offset: int) -> None:
         """Continues at another offset, because the log lacks the next offset, and notes the missing records."""
         after_ms = self._newest_ms if self._missing is None else min(self._newest_ms, self._missing.after_ms)
         self._missing = Missing(after_ms, MAX_MS, offset)
-        self._next = offset
+        self.next_offset = offset
 
     def switch_log(self, log_id: str, begin: int) -> None:
         """Starts to count another log from its beginning, after the topic was deleted and recreated.
@@ -197,19 +190,18 @@ class PartitionFold:
 
         Later records do not alter the returned checkpoint.
         """
-        if (self._next, self._log_id) == self._stored:
+        if (self.next_offset, self._log_id) == self.stored_position:
             return None
         dirty: dict[PaneKey, CountTable] = {key: self._panes[key] for key in self._dirty}
         n_keys, keys = self._keys.changes(self._newest_ms)
         return Checkpoint(
-            self._next, self._newest_ms, dirty, dict(self._rejected), self._log_id, self._missing, self._writer,
-            n_keys=n_keys, keys=keys, base_writer=self._stored_by or "",
+            self.next_offset, self._newest_ms, dirty, dict(self._rejected), self._log_id, self._missing, self._writer,
+            n_keys=n_keys, keys=keys, base_writer="" if self.stored is None else self.stored.writer,
         )  # fmt: skip
 
     def committed(self, change: Checkpoint) -> None:
         """Marks a change as written to the store, and drops written panes that can no longer change or are empty."""
-        self._stored, self._stored_by = change.position, change.writer
-        self._stored_ms, self._stored_missing = change.newest_ms, change.missing
+        self.stored = replace(change, panes={}, keys={})
         for key, table in change.panes.items():
             if self._panes[key] is table:  # otherwise the table has changed since the write began
                 self._dirty.discard(key)

@@ -1,6 +1,6 @@
 """The interface between `agents.counting` and the log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ldpstream.agents.tally import Record
@@ -45,15 +45,15 @@ class Found(NamedTuple):
 class CountedLog(Protocol):
     """The log of one survey, for the agent that counts it.
 
-    Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none. `identity`,
-    `partitions` and `later` do not need the consumer: a second client asks.
+    Each coroutine except `later` raises LogUnavailable if it needs an answer of the broker and gets none. `described`
+    and `later` do not need the consumer: a second client asks.
     """
 
-    async def identity(self) -> str:
-        """Returns the log's id, which changes if the topic is deleted and recreated; "" if the broker has no topic ids."""
+    async def described(self) -> tuple[str, Collection[int]]:
+        """Returns the log's id and its partitions.
 
-    async def partitions(self) -> set[int]:
-        """Returns the numbers of the log's partitions."""
+        The id changes if the topic is deleted and recreated. It is "" if the broker has no topic ids.
+        """
 
     def shut_out(self) -> str:
         """Returns the reason why the consumer is shut out of its group; "" if it is not."""

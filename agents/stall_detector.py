@@ -8,11 +8,12 @@ import faulthandler
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
 from ldpstream.agents import metrics
-from ldpstream.agents.back_pressure import Partition
+from ldpstream.agents.fold import PartitionFold
 from ldpstream.agents.log import CountedLog
 from ldpstream.runtime.errors import LogUnavailable
 
@@ -21,6 +22,19 @@ log = structlog.get_logger("ldpstream.agent")
 REPLACE_AFTER_S = 10.0  # after this time without progress, although the log has records, the detector seeks again
 STALLED_AFTER_S = 60.0  # after this time without progress, the process must be restarted
 WATCHDOG_S = 120.0  # a supervisor restarts the process that the watchdog has ended
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """The state of a partition that is assigned to this process."""
+
+    number: int
+    fold: PartitionFold | None = None
+    placement: int | None = None  # number of the last seek; with None, chunks are ignored until the next seek
+    placed_at: int = 0  # offset of the last seek
+    moved_s: float = 0.0  # last time when a record was counted, or none could be counted without a stall
+    tried_s: float = 0.0  # last time when the partition was placed, checked by the stall detector or reported as damaged
+    told_s: float = -math.inf  # last time when rejected envelopes were logged
 
 
 class StallDetector:
@@ -59,7 +73,7 @@ class StallDetector:
         elif idle or now - self._answered_s >= REPLACE_AFTER_S:
             try:
                 bounds = await self._log.bounds([p.number for p in idle])
-                log_id = await self._log.identity()
+                log_id, _ = await self._log.described()
                 for partition in idle:
                     await self._check(partition, bounds[partition.number][1], log_id)
                 self._answered_s = now

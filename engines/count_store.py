@@ -60,8 +60,8 @@ class CountStore(ABC):
             there.
         """
 
-    def check_writes(self, partition: int) -> None:  # noqa: B027  # a data folder has no rights of its own
-        """Checks that the store accepts the writes of a partition's agent, and changes no counts."""
+    def check_writes(self) -> None:  # noqa: B027  # a data folder has no rights of its own
+        """Checks that the store accepts the writes of agents, and changes no counts."""
 
     # ---- methods for estimators
 

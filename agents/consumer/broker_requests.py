@@ -25,13 +25,7 @@ class BrokerRequests:
     def _consumer(self) -> ChunkConsumer:
         return cast(ChunkConsumer, self._app.consumer)
 
-    async def identity(self) -> str:
-        return (await self._described())[0]
-
-    async def partitions(self) -> set[int]:
-        return set((await self._described())[1])
-
-    async def _described(self) -> tuple[str, list[int]]:
+    async def described(self) -> tuple[str, list[int]]:
         return await asyncio.to_thread(self._second_client.described, self._topic)
 
     def shut_out(self) -> str:

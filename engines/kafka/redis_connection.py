@@ -13,13 +13,43 @@ from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.runtime.settings import Settings
 
 TIMEOUT_S = 3.0
-ERRORS = (redis.RedisError, OSError)  # all errors that the library raises if Redis fails
 
 
-def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
+class Client(redis.Redis):
+    """A client of Redis. Its commands raise StoreUnavailable or StoreRefused, with a message of one line.
+
+    The commands of a pipeline raise the library's errors, except within `errors`.
+    """
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        super().__init__(**options)
+        self._settings = settings
+
+    def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """See `redis.Redis`."""
+        with self.errors():
+            return super().execute_command(*arguments, **options)  # type: ignore[no-untyped-call]  # the library has no types here
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except redis.exceptions.NoScriptError:  # the library then loads the script
+            raise
+        except (redis.RedisError, OSError) as error:
+            said = str(error).partition("\n")[0].partition(", with args beginning")[0] or type(error).__name__
+            if said.startswith("HELLO must"):  # the error's other lines are about the protocol
+                said = "the server requires a password"
+            for secret in self._settings.secrets():
+                said = said.replace(secret, "***")
+            kind = StoreRefused if _refused(error) else StoreUnavailable
+            raise kind(f"Redis at {self._settings.redis_url()}: {said}") from None
+
+
+def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> Client:
     """Returns a client that connects at its first command.
 
-    Several threads and count stores may share a client.
+    Several threads and stores may share a client.
 
     Args:
         timeout_s: longest wait for a connection and for each piece of an answer, in seconds.
@@ -36,28 +66,8 @@ def connect(settings: Settings, timeout_s: float = TIMEOUT_S) -> redis.Redis:
         options |= {option: str(file) for option, file in files.items() if file is not None}
     password = None if url.password is None else url.password.get_secret_value()
     at_once = Retry(NoBackoff(), 0)
-    return redis.Redis(url.host, url.port, url.db, retry=at_once, username=url.user, password=password, **options)
-
-
-@contextmanager
-def store_errors(settings: Settings) -> Iterator[None]:
-    """Turns errors of the library into StoreUnavailable or StoreRefused, with a message of one line."""
-    try:
-        yield
-    except ERRORS as error:
-        found = store_error(error, f"Redis at {settings.redis_url()}")
-        said = str(found)
-        for secret in settings.secrets():
-            said = said.replace(secret, "***")
-        raise type(found)(said) from None
-
-
-def store_error(error: Exception, where: str) -> StoreUnavailable:
-    """Returns StoreRefused or StoreUnavailable for an error of the library (`ERRORS`), with Redis's reason in one line."""
-    said = str(error).partition("\n")[0].partition(", with args beginning")[0] or type(error).__name__  # args may be secret
-    if said.startswith("HELLO must"):  # the error's other lines are about the protocol
-        said = "the server requires a password"
-    return (StoreRefused if _refused(error) else StoreUnavailable)(f"{where}: {said}")
+    options |= {"host": url.host, "port": url.port, "db": url.db, "username": url.user, "password": password}
+    return Client(settings, retry=at_once, **options)
 
 
 def _refused(error: BaseException | None) -> bool:

@@ -1,13 +1,11 @@
 """The results in Redis: publications, progress, states of the filters, and the leader's lease."""
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import redis
 
-from ldpstream.engines.kafka.redis_connection import ERRORS, store_error
 from ldpstream.engines.results import ResultStore, Row
 from ldpstream.surveys import Survey
 
@@ -69,12 +67,10 @@ class RedisResults(ResultStore):
         self._lead, self._resign = client.register_script(_LEAD), client.register_script(_RESIGN)
 
     def progress(self) -> bytes | None:
-        with _reachable():
-            return cast(bytes | None, self._client.get(self._progress_key))
+        return cast(bytes | None, self._client.get(self._progress_key))
 
     def filters(self) -> dict[str, bytes]:
-        with _reachable():
-            found = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
+        found = cast(dict[bytes, bytes], self._client.hgetall(self._filters_key))
         return {name.decode(): state for name, state in found.items()}
 
     def save(
@@ -86,30 +82,17 @@ class RedisResults(ResultStore):
             arguments += [attribute, state]
         for row in rows:
             arguments += [row.key, row.value]
-        with _reachable():
-            return bool(self._save(keys=[self._progress_key, self._estimates_key, self._filters_key], args=arguments))
+        return bool(self._save(keys=[self._progress_key, self._estimates_key, self._filters_key], args=arguments))
 
     def lead(self, for_ms: int | None = None) -> bool:
-        with _reachable():
-            return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
+        return bool(self._lead(keys=[self._leader_key], args=[self._name, for_ms or LEASE_MS]))
 
     def resign(self) -> None:
-        with _reachable():
-            self._resign(keys=[self._leader_key], args=[self._name])
+        self._resign(keys=[self._leader_key], args=[self._name])
 
     def get(self, keys: Sequence[str]) -> list[bytes | None]:
-        with _reachable():
-            return cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
+        return cast(list[bytes | None], self._client.hmget(self._estimates_key, list(keys)))
 
     def history(self) -> list[tuple[str, bytes]]:
-        with _reachable():
-            found = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
+        found = cast(dict[bytes, bytes], self._client.hgetall(self._estimates_key))
         return [(key.decode(), value) for key, value in found.items()]
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    try:
-        yield
-    except ERRORS as error:
-        raise store_error(error, "Redis") from None

@@ -20,12 +20,10 @@ ldpstream:<survey>:<fingerprint>:partitions
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, cast
-
-import redis
+from typing import Any
 
 from ldpstream.engines.checkpoint import (
     ALL_STEPS,
@@ -37,9 +35,8 @@ from ldpstream.engines.checkpoint import (
 )
 from ldpstream.engines.count_store import CountStore, StoreDamaged
 from ldpstream.engines.formats import check_format
-from ldpstream.engines.kafka.redis_connection import TIMEOUT_S, connect, store_errors
+from ldpstream.engines.kafka.redis_connection import Client
 from ldpstream.mechanisms import CountTable
-from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
 
 FORMAT = 2  # format of the hash and its report keys; raise it if a field, a table's bytes or the meaning of one of them changes
@@ -104,33 +101,21 @@ return 1
 
 
 class RedisCountStore(CountStore):
-    """A count store in Redis. The store connects at first use.
+    """A count store in Redis."""
 
-    Args:
-        client: a client that several stores share, and that `close` leaves open; None if the store makes its own client.
-    """
-
-    def __init__(
-        self, survey: Survey, settings: Settings, timeout_s: float = TIMEOUT_S, client: redis.Redis | None = None
-    ) -> None:
-        self.survey = survey
-        self._settings, self._shares = settings, client is not None
-        self._redis = connect(settings, timeout_s) if client is None else client
-        self._id = f"{survey.name}:{survey.fingerprint.hex()}"
-
-    def close(self) -> None:
-        if not self._shares:
-            self._redis.close()
+    def __init__(self, survey: Survey, client: Client) -> None:
+        self.survey, self._id = survey, f"{survey.name}:{survey.fingerprint.hex()}"
+        self._redis: Any = client  # the library's types do not tell asynchronous clients from others
 
     # ---- CountStore
 
     def load(self, partition: int) -> Checkpoint | None:
         key = self._key(partition)
-        head = self._ask(self._redis.hmget, key, _HEAD)
+        head = self._redis.hmget(key, _HEAD)
         if head[0] is None:
             return None
         before = self._head(key, head)
-        self._ask(self._redis.sadd, self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
+        self._redis.sadd(self._partitions_key, partition)  # Redis may have lost the partitions key but kept the hash
         # a write between our two reads can only raise the newest time; we then read more panes than needed, never fewer
         first, generations = first_open_step(self.survey, before.newest_ms), before.n_keys.keys()
         while (found := self._read([key, *self._keys_keys(partition, generations)], range(first, ALL_STEPS.stop))) is not None:
@@ -140,14 +125,14 @@ class RedisCountStore(CountStore):
                 for generation in (generation for generation in generations if not loaded.is_whole(generation)):
                     name = self._keys_keys(partition, [generation])[0]
                     said = f"the report keys {name} are not the {loaded.n_keys[generation]} keys that were written"
-                    raise StoreDamaged(f"Redis at {self._settings.redis_url()}: {said}; {_RECOUNT.format(key)}")
+                    raise StoreDamaged(f"Redis: {said}; {_RECOUNT.format(key)}")
                 return loaded
             generations = checkpoint.n_keys.keys()  # another agent has written between our two reads
         return None
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
         if expected is None:
-            self._ask(self._redis.sadd, self._partitions_key, partition)
+            self._redis.sadd(self._partitions_key, partition)
         arguments: list[str | int | bytes] = [*(expected or ("", "")), change.base_writer]
         arguments += [change.next_offset, change.newest_ms, json.dumps(change.rejected), change.log_id]
         arguments += [missing_to_json(change.missing), change.writer, json.dumps(change.n_keys), FORMAT]
@@ -156,17 +141,18 @@ class RedisCountStore(CountStore):
         for key, table in change.panes.items():
             arguments += [f"pane:{key.attribute}:{key.level}:{key.step}:{key.cohort}", table.to_bytes() if table.n else b""]
         written = [self._key(partition), *self._keys_keys(partition, change.keys)]
-        return bool(self._ask(self._redis.register_script(_COMMIT), keys=written, args=arguments))
+        return bool(self._redis.register_script(_COMMIT)(keys=written, args=arguments))
 
-    def check_writes(self, partition: int) -> None:
-        self._ask(self._redis.sadd, self._partitions_key, partition)  # refused by a full, replicating or lonely server
+    def check_writes(self) -> None:
+        self._redis.sadd(self._partitions_key, 0)  # refused by a full, replicating or lonely server
 
     def heads(self) -> dict[int, Checkpoint]:
         partitions = self._partitions()
         with self._redis.pipeline(transaction=False) as pipeline:
             for partition in partitions:
                 pipeline.hmget(self._key(partition), _HEAD)
-            found = self._ask(pipeline.execute)
+            with self._redis.errors():
+                found = pipeline.execute()
         return {
             partition: self._head(self._key(partition), head)
             for partition, head in zip(partitions, found)
@@ -187,7 +173,7 @@ class RedisCountStore(CountStore):
         script = self._redis.register_script(_PRUNE)
         for partition, checkpoint in seen.items():
             keys = [self._key(partition), self._pruned_key(partition)]
-            self._ask(script, keys=keys, args=[checkpoint.writer, checkpoint.log_id, checkpoint.next_offset, before_step])
+            script(keys=keys, args=[checkpoint.writer, checkpoint.log_id, checkpoint.next_offset, before_step])
 
     # ---- reading
 
@@ -205,13 +191,13 @@ class RedisCountStore(CountStore):
         return [f"ldpstream:{{{self._id}:{partition}}}:keys:{generation}" for generation in generations]
 
     def _partitions(self) -> list[int]:
-        members = cast(set[bytes], self._ask(self._redis.smembers, self._partitions_key))
+        members: set[bytes] = self._redis.smembers(self._partitions_key)
         with self._numbers(self._partitions_key):
             return sorted(int(member) for member in members)
 
     def _read(self, keys: list[str], steps: range) -> tuple[Checkpoint, list[bytes]] | None:
         script = self._redis.register_script(_READ)
-        found: list[bytes] = self._ask(script, keys=keys, args=[steps.start, steps.stop - 1])
+        found: list[bytes] = script(keys=keys, args=[steps.start, steps.stop - 1])
         if not found:
             return None
         end = len(_HEAD) + len(keys) - 1
@@ -224,13 +210,10 @@ class RedisCountStore(CountStore):
                 tables[key] = self.survey.mechanisms[key.attribute][key.level].table_from_bytes(blob)
             except (ValueError, IndexError):
                 raise StoreDamaged(
-                    f"{self._at(keys[0])}: {field.decode(errors='replace')} is not a count table of survey {self.survey.name}; "
+                    f"Redis: {keys[0]}: {field.decode(errors='replace')} is not a count table of survey {self.survey.name}; "
                     f"{_RECOUNT.format(keys[0])}"
                 ) from None
         return replace(checkpoint, panes=tables), strings
-
-    def _at(self, key: str) -> str:
-        return f"Redis at {self._settings.redis_url()}: {key}"
 
     @contextmanager
     def _numbers(self, key: str) -> Iterator[None]:
@@ -239,20 +222,16 @@ class RedisCountStore(CountStore):
             yield
         except (ValueError, TypeError, AttributeError):  # JSON may be of another type
             remedy = f"; {_RECOUNT.format(key)}" if key.endswith(":counts") else ""
-            raise StoreDamaged(f"{self._at(key)} has a damaged number{remedy}") from None
+            raise StoreDamaged(f"Redis: {key} has a damaged number{remedy}") from None
 
     def _head(self, key: str, head: Sequence[bytes | None]) -> Checkpoint:
         next_offset, newest_ms, rejected, log_id, missing, writer, keys, stored = (value or b"" for value in head)
         with self._numbers(key):
-            check_format(self._at(key), int(stored or 1), FORMAT, _RECOUNT.format(key))
+            check_format(f"Redis: {key}", int(stored or 1), FORMAT, _RECOUNT.format(key))
             return checkpoint_of(
                 int(next_offset), int(newest_ms), rejected.decode(), log_id.decode(), missing.decode(), writer.decode(),
                 (keys or b"{}").decode(),
             )  # fmt: skip
-
-    def _ask(self, command: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        with store_errors(self._settings):
-            return command(*arguments, **named)
 
 
 def _pane_key(field: bytes) -> PaneKey:

@@ -131,7 +131,7 @@ class BaseSite:
         self._folder, self._name = folder, name
         self.redis = connect(settings, timeout_s=10)
         self._processes: list[Process] = []
-        RedisCountStore(surveys[0], settings, client=self.redis).positions()  # raises here if Redis cannot be used
+        RedisCountStore(surveys[0], self.redis).positions()  # raises here if Redis cannot be used
         for survey in surveys:
             ensure_topics(self.settings, survey)
 
@@ -193,7 +193,7 @@ class Site(BaseSite):
         self.file = folder / f"{name}.toml"
         self.survey = write_survey(self.file, name, step_seconds, attributes)
         super().__init__(settings, folder, name, [self.survey], partitions)
-        self.store = RedisCountStore(self.survey, settings, client=self.redis)
+        self.store = RedisCountStore(self.survey, self.redis)
         self.results = KeptResults(self.survey, RedisResults(self.survey, self.redis))
 
     def agent(self) -> Agent:

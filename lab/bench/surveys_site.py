@@ -47,7 +47,7 @@ class SurveysSite(BaseSite):
         super().__init__(settings, folder, name, surveys, partitions)
         self._served = [str(file) for file in files] if apart else [str(self.files)]
         self._group = {"LDPSTREAM_GROUP": name}
-        self.stores = [RedisCountStore(survey, settings, client=self.redis) for survey in surveys]
+        self.stores = [RedisCountStore(survey, self.redis) for survey in surveys]
         self.results = [KeptResults(survey, RedisResults(survey, self.redis)) for survey in surveys]
         self.agents: list[Agent] = []
         self.estimators: list[Estimator] = []

@@ -176,7 +176,7 @@ async def test_a_long_log_is_written_in_bounded_commits(monkeypatch: pytest.Monk
     rng, steps = np.random.default_rng(5), 40
     record = [Record(i, during(SURVEY, i // 3), sound(SURVEY, rng, i // 3, i % 3)) for i in range(3 * steps)]
     a_step = sum(table.counts.nbytes for table in tally(SURVEY, record[:3]).counts.values())
-    monkeypatch.setattr("ldpstream.agents.back_pressure.MAX_UNWRITTEN_BYTES", 4 * a_step)
+    monkeypatch.setattr("ldpstream.agents.counting.MAX_UNWRITTEN_BYTES", 4 * a_step)
     store = MemoryCountStore(SURVEY)
     agent = SteppedAgent(store, SteppedTopic(records={0: record, 1: []}))
     await agent.step()

@@ -10,7 +10,7 @@ import yaml
 from lab.audit.audit import EPS, audited_mechanism, losses
 from lab.audit.spaced import CLAIMS
 from ldpstream.agents import app as agent
-from ldpstream.agents import back_pressure, stall_detector
+from ldpstream.agents import counting, stall_detector
 from ldpstream.agents.counting import COMMIT_INTERVAL_S
 from ldpstream.commands import service as service_commands
 from ldpstream.device import Device
@@ -61,7 +61,7 @@ SAID = [
     ("counting.md", f"must be answered within {redis_connection.TIMEOUT_S:.0f} s"),
     ("counting.md", f"With the interval of {COMMIT_INTERVAL_S} s"),
     ("counting.md", f"more than {survey.MAX_OPEN_BYTES >> 20} MiB for all tables"),
-    ("counting.md", f"up to {back_pressure.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
+    ("counting.md", f"up to {counting.MAX_UNWRITTEN_BYTES >> 20} MiB of tables and report keys that wait to be written"),
     ("counting.md", f"the process ends after {STALLED} (exit status 1)"),
     ("counting.md", "(two, at the start) the process ends (exit status 1)"),
     ("counting.md", f"prints one line and ends with exit status {LASTING}"),

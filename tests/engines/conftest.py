@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import redis
 
 from ldpstream.engines import CountStore
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_store import FolderCountStore
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.settings import Settings
 from ldpstream.surveys import Survey
@@ -41,16 +41,8 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeS
             yield partial(FolderCountStore, folder)
         return
     node: RedisNode = request.getfixturevalue("redis_node")
-    stores: list[RedisCountStore] = []
-
-    def make(survey: Survey) -> CountStore:
-        stores.append(RedisCountStore(survey, Settings(redis=node.url)))
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
-    with redis.Redis.from_url(node.url) as client:
+    with connect(Settings(redis=node.url)) as client:
+        yield lambda survey: RedisCountStore(survey, client)
         client.flushall()
 
 

@@ -11,6 +11,7 @@ import redis
 from ldpstream.agents import PartitionFold, Record
 from ldpstream.engines.count_store import StoreDamaged
 from ldpstream.engines.formats import OtherFormat
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import FORMAT, RedisCountStore
 from ldpstream.runtime.settings import Settings
 from tests.agents.samples import during, make_survey, sound
@@ -23,10 +24,9 @@ Damage = Callable[[Any, str], None]
 @pytest.fixture
 def store(redis_node: RedisNode) -> Iterator[RedisCountStore]:
     """A store in which partition 0 has counted ten records of step 5."""
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store = RedisCountStore(SURVEY, connect(Settings(redis=redis_node.url)))
     assert store.commit(0, None, counted(10))
     yield store
-    store.close()
     with redis.Redis.from_url(redis_node.url) as client:
         client.flushall()
 

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from ldpstream.agents import tally
 from ldpstream.engines import Checkpoint, CountStore, PaneKey, StoreUnavailable
 from ldpstream.engines.checkpoint import Missing
 from ldpstream.engines.count_store import StoreRefused
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
@@ -219,7 +219,7 @@ def test_one_of_many_writers_wins(make_store: MakeStore) -> None:
     lambda store: store.prune(1, {0: checkpoint(1)}),
 ])  # fmt: skip
 def test_an_unreachable_redis_is_one_error_without_password(call: Callable[[CountStore], object]) -> None:
-    store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"), timeout_s=0.5)
+    store = RedisCountStore(SURVEY, connect(Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"), timeout_s=0.5))
     with pytest.raises(StoreUnavailable, match=r"Redis at 127\.0\.0\.1:1") as caught:
         call(store)
     assert "s3cr3t" not in str(caught.value) + repr(store)
@@ -228,7 +228,7 @@ def test_an_unreachable_redis_is_one_error_without_password(call: Callable[[Coun
 
 
 def test_a_redis_that_hangs_or_forgets_is_used_again_later(redis_node: RedisNode) -> None:
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url), timeout_s=3)
+    store = RedisCountStore(SURVEY, connect(Settings(redis=redis_node.url), timeout_s=3))
     assert store.commit(0, None, checkpoint(10))
     redis_node.pause()
     try:
@@ -242,7 +242,6 @@ def test_a_redis_that_hangs_or_forgets_is_used_again_later(redis_node: RedisNode
         client.script_flush()  # Redis forgets the scripts, as after a restart
         assert store.commit(0, (30, ""), checkpoint(40))
         client.flushall()
-    store.close()
 
 
 REFUSALS = {
@@ -256,34 +255,32 @@ REFUSALS = {
 def test_a_redis_that_refuses_writes_is_noticed_without_reports(redis_node: RedisNode, reason: str) -> None:
     """Agents and estimators then wait, and both say Redis's reason."""
     name, on, off = REFUSALS[reason]
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
-    store.check_writes(0)
-    with redis.Redis.from_url(redis_node.url) as client:
+    with connect(Settings(redis=redis_node.url)) as client:
+        store, results = RedisCountStore(SURVEY, client), KeptResults(SURVEY, RedisResults(SURVEY, client))
+        store.check_writes()
 
         def turn(value: str) -> None:
             client.execute_command(name, *value.split()) if name == "replicaof" else client.config_set(name, value)
 
-        results = KeptResults(SURVEY, RedisResults(SURVEY, client))
         assert results.lead()
         turn(on)
         try:
             words = {"OOM": "maxmemory", "READONLY": "read only replica", "NOREPLICAS": "[Nn]ot enough good replicas"}[reason]
-            for write in (partial(store.check_writes, 0), results.lead):
+            for write in (store.check_writes, results.lead):
                 with pytest.raises(StoreUnavailable, match=words) as raised:
                     write()
                 assert not isinstance(raised.value, StoreRefused)
         finally:
             turn(off)
-        store.check_writes(0)
+        store.check_writes()
         client.flushall()
-    store.close()
 
 
 def test_a_password_repeated_by_redis_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise redis.ResponseError("unknown command s3cr3t\nand more")
 
-    store = RedisCountStore(SURVEY, Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0"))
-    monkeypatch.setattr(redis.Redis, "hmget", fail)
+    store = RedisCountStore(SURVEY, connect(Settings(redis="redis://someone:s3cr3t@127.0.0.1:1/0")))
+    monkeypatch.setattr(redis.Redis, "execute_command", fail)
     with pytest.raises(StoreUnavailable, match=r"unknown command \*\*\*$"):
         store.load(0)

@@ -8,6 +8,7 @@ import redis
 
 from ldpstream.engines import Checkpoint, CountStore, StoreUnavailable
 from ldpstream.engines.count_store import StoreDamaged
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.settings import Settings
 from tests.agents.samples import during, make_survey
@@ -43,7 +44,7 @@ def test_report_keys_are_appended_with_the_counts(store: CountStore) -> None:
 
 def test_report_keys_that_another_agent_changes_are_read_again(redis_node: RedisNode, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another agent may write between the two reads of a load. The result is one checkpoint, never a mixture of two."""
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store = RedisCountStore(SURVEY, connect(Settings(redis=redis_node.url)))
     store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
     read, changes = store._read, [(20, {4: 1, 5: 1}, {"g5": b"key two."}), (30, {5: 1}, {"g4": b""})]
 
@@ -57,13 +58,12 @@ def test_report_keys_that_another_agent_changes_are_read_again(redis_node: Redis
     assert store.load(0) == with_keys(30, {5: 1}, g5=b"key two.")
     with redis.Redis.from_url(redis_node.url) as client:
         client.flushall()
-    store.close()
 
 
 @pytest.mark.parametrize("damage", [b"", b"key one.key", b"key one.key two."])
 def test_incomplete_report_keys_are_refused(redis_node: RedisNode, damage: bytes) -> None:
     """The message says which key to delete. Then the agents count the log again."""
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store = RedisCountStore(SURVEY, connect(Settings(redis=redis_node.url)))
     store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
     with redis.Redis.from_url(redis_node.url) as client:
         client.set(store._keys_keys(0, [4])[0], damage)
@@ -74,13 +74,12 @@ def test_incomplete_report_keys_are_refused(redis_node: RedisNode, damage: bytes
         assert store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
         assert store.load(0) == with_keys(10, {4: 1}, g4=b"key one.")
         client.flushall()
-    store.close()
 
 
 def test_a_commit_that_fails_half_way_keeps_the_offset(redis_node: RedisNode) -> None:
     """Somebody replaces the keys by a list: the script fails. The store must not take a repetition of the commit for the same
     change."""
-    store = RedisCountStore(SURVEY, Settings(redis=redis_node.url))
+    store = RedisCountStore(SURVEY, connect(Settings(redis=redis_node.url)))
     store.commit(0, None, with_keys(10, {4: 1}, g4=b"key one."))
     with redis.Redis.from_url(redis_node.url) as client:
         name = store._keys_keys(0, [4])[0]
@@ -91,4 +90,3 @@ def test_a_commit_that_fails_half_way_keeps_the_offset(redis_node: RedisNode) ->
                 store.commit(0, (10, ""), with_keys(20, {4: 2}, g4=b"key two."))
         assert store.positions() == {0: 10}
         client.flushall()
-    store.close()

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ldpstream.agents.log import Chunk, Found
@@ -170,11 +170,8 @@ class Agent:
 
     # ---- agents.log.CountedLog
 
-    async def identity(self) -> str:
-        return str(await self._log.ask("identity", self._log.log_id))
-
-    async def partitions(self) -> set[int]:
-        return set(await self._log.ask("partitions", lambda: range(len(self._log.begins))))
+    async def described(self) -> tuple[str, Collection[int]]:
+        return tuple(await self._log.ask("described", self._log.described))
 
     def shut_out(self) -> str:
         return ""

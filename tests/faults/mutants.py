@@ -99,7 +99,7 @@ class TakesAnyGap(Mutant):
     def feed(self, records: Sequence[Record]) -> Any:
         result = super().feed(records)
         if result.gap is not None:
-            self._next = result.gap[1]
+            self.next_offset = result.gap[1]
             result = super().feed(records)
         return result
 
@@ -194,7 +194,7 @@ class ForgetsWhatIsMissing(Mutant):
     part = "fold"
 
     def lose(self, offset: int) -> None:
-        self._next = offset
+        self.next_offset = offset
 
 
 class BoundsMissingRecordsByItsOwnClock(Mutant):
@@ -232,7 +232,7 @@ class JumpsOverRemovedRecords(Mutant):
 
     def lose(self, offset: int) -> None:
         if offset == self._found:
-            self._next = offset
+            self.next_offset = offset
         else:
             super().lose(offset)
 

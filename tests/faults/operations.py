@@ -277,7 +277,7 @@ QUESTIONS = (
     "place",
     "position_if_nothing_read",
     "commit_group",
-    "identity",
+    "described",
     "later",
 )
 

@@ -4,7 +4,7 @@ For random faults, the modules `agent` and `world` run the same `Counting` with 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,13 +40,9 @@ class SteppedTopic:
     placements: dict[int, list[int]] = field(default_factory=dict)
     number: int = 0
 
-    async def identity(self) -> str:
+    async def described(self) -> tuple[str, Collection[int]]:
         self.check(consumer=False)
-        return self.log_id
-
-    async def partitions(self) -> set[int]:
-        self.check(consumer=False)
-        return set(self.records)
+        return self.log_id, set(self.records)
 
     def shut_out(self) -> str:
         return self.reason
@@ -117,13 +113,13 @@ class FaultyStore(MemoryCountStore):
         return super().positions()
 
     def commit(self, partition: int, expected: tuple[int, str] | None, change: Checkpoint) -> bool:
-        self.check_writes(partition)
+        self.check_writes()
         written = super().commit(partition, expected, change)
         if self.loses_answers:
             raise StoreUnavailable("timed out")
         return written
 
-    def check_writes(self, partition: int) -> None:
+    def check_writes(self) -> None:
         self.check()
         if self.refuses:
             raise StoreUnavailable("OOM command not allowed when used memory > 'maxmemory'")

@@ -157,7 +157,7 @@ def bounds_a_loss_only_at_the_beginning_of_a_batch(patch: pytest.MonkeyPatch) ->
     """A loss stays open if records of the copy and of the restored service are counted together."""
 
     def advance(self: Any, times: Sequence[int]) -> None:
-        later = self._missing is not None and self._missing.below_offset > self._next
+        later = self._missing is not None and self._missing.below_offset > self.next_offset
         missing = self._missing
         honest(self, times)
         if later:

@@ -74,19 +74,19 @@ FIXED: dict[str, Fixed] = {
     ),
     "the last writes lost between an estimator's two questions": Fixed(
         "commits",
-        [Wait(18.27), *SOME, AdvanceClock(5.0), *MORE, Wait(2.48), Estimate(lost=1, at=6), Wait(2.13)],
+        [Wait(18.11), *SOME, AdvanceClock(5.0), *MORE, Wait(2.5), Estimate(lost=1, at=6), Wait(2.26)],
         mutants.BelievesOffsetsAskedForBefore,
-        0,
+        56,
     ),
     "two writers at one offset, and only one of them has counted the expired records": Fixed(
         "commits refused",
         [
-            *SOME, Wait(5.24), AddAgent(), Wait(3.84), ZombieOwner(0), Wait(0.13), FlushRedis(),
-            *(Expire(partition, 5, blind=True) for partition in range(3)), Wait(1.22),
-            *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.11), Estimate(at=1), Wait(3.68),
+            *SOME, Wait(5.27), AddAgent(), Wait(4.68), ZombieOwner(0), Wait(0.19), FlushRedis(),
+            *(Expire(partition, 5, blind=True) for partition in range(3)), Wait(0.9),
+            *(Produce(partition, 4, 9 + partition) for partition in range(3)), Wait(0.08), Estimate(at=1), Wait(2.27),
         ],
         mutants.OverlooksAnotherWriter,
-        0,
+        11,
     ),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 
 from ldpstream.agents import tally
 from ldpstream.agents.counting import Counting
-from ldpstream.agents.dispatcher import AssignedPartition, Dispatcher
+from ldpstream.agents.dispatcher import Dispatcher
 from ldpstream.agents.log import Chunk
 from ldpstream.engines import PaneKey
 from ldpstream.mechanisms import CountTable
@@ -202,7 +202,7 @@ class MixesChunks(Dispatcher):
 class GivesEveryPartitionToAll(Dispatcher):
     """Ignores the topic of an assigned partition and of a chunk."""
 
-    def assign(self, partitions: Iterable[AssignedPartition]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         numbers = {partition.partition for partition in partitions}
         super().assign([TopicPartition(topic, number) for topic in TOPICS for number in numbers])
 

@@ -18,6 +18,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from deploy.local.children import start_child
 from ldpstream.agents import Record, tally
 from ldpstream.engines import CountStore, PaneKey
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics, group_id
 from ldpstream.mechanisms import CountTable
@@ -193,7 +194,7 @@ def new_site(folder: Path, kafka: str, url: str, step_seconds: int = 2) -> Site:
     survey = load_survey(file)
     settings = Settings(kafka=kafka, redis=url, partitions=PARTITIONS)
     patiently(lambda: ensure_topics(settings, survey))
-    return Site(survey, settings, RedisCountStore(survey, settings), environment, folder)
+    return Site(survey, settings, RedisCountStore(survey, connect(settings)), environment, folder)
 
 
 class MakeSite(Protocol):

@@ -22,8 +22,8 @@ from aiokafka.errors import GroupAuthorizationFailedError
 
 import ldpstream.agents.app as app
 from ldpstream.agents import counting
-from ldpstream.agents.back_pressure import Partition
 from ldpstream.agents.consumer import chunks
+from ldpstream.agents.stall_detector import Partition
 
 
 def hangs() -> None:

@@ -6,7 +6,6 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +147,8 @@ def a_pane(survey: Survey) -> dict[PaneKey, CountTable]:
 
 def exercise_agent(survey: Survey, settings: Settings) -> None:
     """Performs every operation of an agent on Redis."""
-    with closing(RedisCountStore(survey, settings)) as store:
+    with connect(settings) as client:
+        store = RedisCountStore(survey, client)
         head = store.heads().get(0)
         expected, offset = (None, 0) if head is None else (head.position, head.next_offset)
         empty = {PaneKey(0, 0, 1): survey.mechanisms[0][0].empty_table()}  # the commit removes this empty pane
@@ -162,7 +162,8 @@ def exercise_agent(survey: Survey, settings: Settings) -> None:
 
 def exercise_estimator(survey: Survey, settings: Settings) -> None:
     """Performs every operation of an estimator on Redis."""
-    with closing(RedisCountStore(survey, settings)) as store, closing(connect(settings)) as client:
+    with connect(settings) as client:
+        store = RedisCountStore(survey, client)
         results = KeptResults(survey, RedisResults(survey, client))
         store.positions()
         store.tables(range(3))

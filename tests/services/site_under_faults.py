@@ -30,6 +30,7 @@ from ldpstream.agents import Record
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.count_store import StoreUnavailable
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.errors import LogUnavailable
@@ -209,13 +210,12 @@ class Estimator(threading.Thread):
         try:
             client = LogClient(self.site.settings)
             position = KafkaLogPosition(self.site.survey, client)
-            store = _Unpruned(self.site.survey, self.site.settings)
+            store = _Unpruned(self.site.survey, connect(self.site.settings))
             schedule = module.Schedule(self.site.survey, store, position, self.results, [self])
             while not self._over.wait(0.2):
                 with contextlib.suppress(LogUnavailable, StoreUnavailable):
                     schedule.run(now_ms() + self.ahead_ms)
             client.close()
-            store.close()
         except BaseException as error:
             self.error = error
 

@@ -66,7 +66,8 @@ class Estimator:
     """A schedule with separate connections. The schedule ignores the lease in Redis: each estimator acts as the leader."""
 
     def __init__(self, survey: Survey, settings: Settings, log: ScheduleLog) -> None:
-        self.store, self.client = HangingStore(survey, settings), connect(settings)
+        self.client = connect(settings)
+        self.store = HangingStore(survey, self.client)
         self.results, self.topic = KeptResults(survey, RedisResults(survey, self.client)), HangingTopic(survey, settings)
         vars(self.results)["lead"] = lambda for_ms=None: True
         self.schedule = Schedule(survey, self.store, log, self.results, [], self.topic)
@@ -87,7 +88,6 @@ class Estimator:
         return thread
 
     def close(self) -> None:
-        self.store.close()
         self.client.close()
         self.topic.close()
 
@@ -103,7 +103,8 @@ class Site:
     def count(self, steps: int) -> None:
         """Writes the checkpoint that an agent writes after it has counted the log from the beginning."""
         panes = {key: table for step in range(steps) for key, table in pane(step).items()}
-        with closing(RedisCountStore(self.survey, self.settings)) as store:
+        with connect(self.settings) as client:
+            store = RedisCountStore(self.survey, client)
             change = Checkpoint(steps, SURVEY.closes_ms(steps - 1), panes, writer=secrets.token_hex(8))
             assert store.commit(0, None, change)
 
@@ -147,7 +148,8 @@ def test_late_pruning_after_redis_lost_its_data_has_no_effect(site: Site) -> Non
     site.count(STEPS)
     hang.on.set()
     thread.join(PATIENCE_S)
-    with closing(RedisCountStore(site.survey, site.settings)) as store:
+    with connect(site.settings) as client:
+        store = RedisCountStore(site.survey, client)
         assert store.snapshot()[0].pruned_below == 0
     site.two.run(STEPS - 1)
     site.check()

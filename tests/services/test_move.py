@@ -5,7 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +84,10 @@ class Site:
         with closing(connect(self.settings)) as redis:
             return KeptResults(self.survey, RedisResults(self.survey, redis)).history()
 
-    def store(self) -> RedisCountStore:
-        return RedisCountStore(self.survey, self.settings)
+    @contextmanager
+    def store(self) -> Iterator[RedisCountStore]:
+        with connect(self.settings) as client:
+            yield RedisCountStore(self.survey, client)
 
     def changed_file(self) -> Path:
         """Returns a file with another survey of the same name."""
@@ -148,7 +150,7 @@ def test_a_report_that_was_counted_before_the_move_counts_once(site: Site, keys:
     new = post_some(site, 5, seed=2)
     times = 1 if keys == "moved" else 2
     wanted = REPORTS * (times * len(bodies) + len(new))
-    with closing(site.store()) as store:
+    with site.store() as store:
         wait_until(lambda: sum(table.n for table in store.tables(range(10)).values()) >= wanted, site.said)
         assert sum(table.n for table in store.tables(range(10)).values()) == wanted
         assert store.positions()[PARTITION] > len(bodies)
@@ -220,7 +222,7 @@ def test_if_redis_is_lost_after_the_move_no_step_is_falsely_complete(site: Site)
         sent += post_some(site, 2, seed=2 + len(sent))
         time.sleep(1)
     wait_until(lambda: (site.served.status()["latest_step"] or 0) >= last, site.said)
-    with closing(site.store()) as store:
+    with site.store() as store:
         missing = store.heads()[PARTITION].missing
     assert missing is not None
     assert moved_ms < missing.until_ms < now_ms()
@@ -268,7 +270,7 @@ def test_a_killed_move_runs_again(site: Site, monkeypatch: pytest.MonkeyPatch) -
                 pytest.fail(f"{name} was not called")
     [done] = moving.move(site.served.data, site.settings)
     assert (done.report_keys, done.publications) == (10, 0)
-    with closing(site.store()) as store:
+    with site.store() as store:
         assert {key: numbers_of(table) for key, table in store.tables(range(10)).items()} == wanted
         missing = store.heads()[PARTITION].missing
     assert missing is not None
@@ -313,7 +315,7 @@ def test_a_clock_that_is_ahead_and_what_others_wrote_are_refused_in_one_line(
         ahead.setattr(moving, "now_ms", lambda: now_ms() + 7_300_000)
         moving.move(site.served.data, site.settings)
     jump(-7_200_000)
-    with closing(site.store()) as store:
+    with site.store() as store:
         store.commit(1, None, Checkpoint(5, log_id="another", writer="another"))
     assert f"holds counts of survey {site.survey.name} that this folder did not write" in refused(site)
     with connect(site.settings) as redis:

@@ -13,6 +13,7 @@ import redis
 
 from ldpstream.agents.tally import tally
 from ldpstream.engines import PaneKey
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
@@ -121,7 +122,7 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     steps = sorted({row["step"] for row in produced})
     assert len(steps) == STEPS
     assert steps[0] >= 1
-    store = RedisCountStore(survey, Settings(redis=redis_url))
+    store = RedisCountStore(survey, connect(Settings(redis=redis_url)))
 
     def counted() -> int:
         return sum(table.n for table in store.tables(range(steps[-1] + 1)).values())
@@ -132,7 +133,6 @@ def test_visits_become_histograms_without_loss(services: Services, kafka: str, r
     assert {key.cohort for key in tables} == {0, 1, 2}
     assert sum(table.n for table in tables.values()) == n_reports
     assert not any(store.rejected().values())
-    store.close()
 
     # a stopping agent writes all its counts before it ends; a new agent counts the markers that end the last steps
     for agent in agents:

@@ -153,7 +153,8 @@ def test_the_pipeline_counts_exactly_with_the_documented_rights(site: Site, laun
         service.now_ms = survey.opens_ms(step)
         produce_step(survey, population, MemorySink(service.append), step, turn=turn)
     direct = tally(survey, service.records())
-    with closing(RedisCountStore(survey, settings["estimator"])) as store:
+    with connect(settings["estimator"]) as client:
+        store = RedisCountStore(survey, client)
         assert store.tables(range(steps[-1] + 1)) == direct.counts
         assert not any(store.rejected().values())
     reported = sum(row["reports"] for row in json.loads(sent.read_text())["produced"])

@@ -11,6 +11,7 @@ from kafka import KafkaProducer
 from pydantic import SecretStr
 
 from ldpstream.engines.checkpoint import Checkpoint
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import ensure_topics
 from ldpstream.runtime.settings import Settings
@@ -36,7 +37,8 @@ class Folder:
         ensure_topics(self._settings, survey)
         with closing(KafkaProducer(bootstrap_servers=self._settings.kafka)) as producer:
             record = producer.send(survey.reports_topic, b"", partition=0).get(PATIENCE_S)
-        with closing(RedisCountStore(survey, self._settings)) as store:
+        with connect(self._settings) as client:
+            store = RedisCountStore(survey, client)
             assert store.commit(0, None, Checkpoint(record.offset + 1, record.timestamp, {}, writer="agent"))
         made.rename(self.path / f"{name}.toml")
         return survey.name

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from kafka import KafkaAdminClient
 
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.runtime.clock import now_ms
 from ldpstream.runtime.settings import Settings
@@ -65,7 +66,7 @@ def make_folder_site(tmp_path: Path, kafka: str, redis_url: str) -> Iterator[Mak
         new = tmp_path / f"{name}-{time.time_ns()}.toml"
         new.write_text(SURVEY.format(name=new.stem, start=start, step_seconds=60))
         survey, settings = load_survey(new), Settings.model_validate({"kafka": kafka, "redis": redis_url, "group": group})
-        site = FolderSite(survey, settings, RedisCountStore(survey, settings), environment, tmp_path)
+        site = FolderSite(survey, settings, RedisCountStore(survey, connect(settings)), environment, tmp_path)
         if sites:
             site.workers = sites[0].workers
         sites.append(site)

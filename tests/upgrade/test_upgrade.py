@@ -24,6 +24,7 @@ from ldpstream.engines.folder.data_folder import APPLICATION, FILE, FORMAT, Data
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
 from ldpstream.engines.formats import OtherFormat
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.mechanisms import CountTable
@@ -167,7 +168,7 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
     reads nor writes."""
     restore(client, state["redis"])
     before, log = dumped(client), log_of(state)
-    store, told = RedisCountStore(OURS, Settings(redis=node.url)), Told()
+    store, told = RedisCountStore(OURS, connect(Settings(redis=node.url))), Told()
     position = ScheduleLog(*[[r.appended_ms for r in part] for part in log])
     schedule = Schedule(OURS, store, position, KeptResults(OURS, RedisResults(OURS, client)), [told])
     if not same_text(state):
@@ -193,7 +194,6 @@ def test_the_log_and_the_counts_agree_or_are_refused(state: Files, node: RedisNo
         a = OURS.index(p.attribute)
         assert p.complete
         assert p.reports == sum(t.n for key, t in tally.items() if (key.attribute, key.step) == (a, p.step)) > 0
-    store.close()
 
 
 def test_a_data_folder_goes_on_or_is_refused(state: Files, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_each_stored_object_of_another_format_is_refused(
     ours, theirs = OURS.fingerprint.hex(), state["survey"]["fingerprint"]
     formats, present = state["formats"], read(PRESENT)["formats"]
     restore(client, [[kind, key.replace(theirs, ours), value] for kind, key, value in state["redis"]])
-    store, results = RedisCountStore(OURS, Settings(redis=node.url)), KeptResults(OURS, RedisResults(OURS, client))
+    store, results = RedisCountStore(OURS, connect(Settings(redis=node.url))), KeptResults(OURS, RedisResults(OURS, client))
     reads: dict[str, Callable[[], Any]] = {
         "checkpoint": lambda: store.tables(range(STEPS)),
         "progress": results.progress,
@@ -266,4 +266,3 @@ def test_each_stored_object_of_another_format_is_refused(
             with pytest.raises(OtherFormat, match=rf"has format {formats[name]['format']}, this version needs format"):
                 read_object()
     assert dumped(client) == before
-    store.close()

@@ -32,6 +32,7 @@ from ldpstream.device import Device, Wallet
 from ldpstream.engines.folder.data_folder import DataFolder
 from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.survey_keeper import FolderKeeper
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
@@ -89,7 +90,8 @@ def records(survey: Survey) -> list[list[Record]]:
 def stored(survey: Survey, log: list[list[Record]]) -> list[Any]:
     """Counts and estimates the log. Returns all keys of Redis."""
     with RedisNode(append_fsync=None) as node, redis.Redis.from_url(node.url) as client:
-        store, results = RedisCountStore(survey, Settings(redis=node.url)), KeptResults(survey, RedisResults(survey, client))
+        store = RedisCountStore(survey, connect(Settings(redis=node.url)))
+        results = KeptResults(survey, RedisResults(survey, client))
         for partition, part in enumerate(log):
             fold = PartitionFold(survey, None, log_id="the log", writer=f"writer {partition}")
             fold.feed(part)
@@ -98,7 +100,6 @@ def stored(survey: Survey, log: list[list[Record]]) -> list[Any]:
             store.commit(partition, None, change)
         position = ScheduleLog(*[[record.appended_ms for record in part] for part in log])
         Schedule(survey, store, position, results, []).run(survey.closes_ms(STEPS - 2) + 1000)
-        store.close()
         return dumped(client)
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-import redis
-
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
+from ldpstream.engines.kafka.redis_connection import Client
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.publishing.results import KeptResults
@@ -21,13 +20,13 @@ class Cluster:
     deadline_steps: Final = 1  # the agents of a partition may be away
 
     def __init__(
-        self, settings: Settings, client: redis.Redis, log_client: LogClient, check_topics: Callable[[Survey], None]
+        self, settings: Settings, client: Client, log_client: LogClient, check_topics: Callable[[Survey], None]
     ) -> None:
         self._settings, self._redis, self._log_client = settings, client, log_client
         self.check = check_topics
 
     def count_store(self, survey: Survey) -> RedisCountStore:
-        return RedisCountStore(survey, self._settings, client=self._redis)
+        return RedisCountStore(survey, self._redis)
 
     def results(self, survey: Survey) -> KeptResults:
         return KeptResults(survey, RedisResults(survey, self._redis))

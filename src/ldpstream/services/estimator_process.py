@@ -4,12 +4,11 @@ from collections.abc import Callable
 from contextlib import closing
 from threading import Event
 
-import redis
 import structlog
 
 from ldpstream.engines.count_store import StoreRefused, StoreUnavailable
 from ldpstream.engines.kafka.log_position import LogClient
-from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_connection import Client, connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topics import check_broker
 from ldpstream.estimators import compiled
@@ -61,11 +60,11 @@ def _connect(watch: SurveyWatch, settings: Settings, stop: Event, check_topics: 
         else:
             check_topics(*watch.listed())
 
-    def reach_redis() -> redis.Redis:
+    def reach_redis() -> Client:
         client = connect(settings, timeout_s=10)
         if watch.only_file is not None:
             (survey,) = watch.listed()
-            RedisCountStore(survey, settings, client=client).heads()
+            RedisCountStore(survey, client).heads()
         return client
 
     # reports Kafka's refusal even if Redis is unreachable

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-import redis
 
 from ldpstream.engines.checkpoint import Checkpoint
 from ldpstream.engines.folder.data_folder import FILE, PARTITION, DataFolder, FolderError, SurveyPart
@@ -29,7 +28,7 @@ from ldpstream.engines.folder.folder_log import FolderLog
 from ldpstream.engines.folder.folder_results import FolderResults
 from ldpstream.engines.folder.folder_store import FolderCountStore
 from ldpstream.engines.kafka.log_position import KafkaLogPosition, LogClient
-from ldpstream.engines.kafka.redis_connection import connect
+from ldpstream.engines.kafka.redis_connection import Client, connect
 from ldpstream.engines.kafka.redis_results import RedisResults
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.engines.kafka.topic_keeper import write_kept
@@ -103,7 +102,7 @@ def _surveys(folder: DataFolder) -> Iterator[tuple[Survey, Kept]]:
 
 class _Move:
     def __init__(
-        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, client: redis.Redis,
+        self, survey: Survey, kept: Kept, folder: DataFolder, settings: Settings, client: Client,
         log_client: LogClient,
     ) -> None:  # fmt: skip
         self._kept = kept
@@ -111,7 +110,7 @@ class _Move:
         self._log_client, self._from = log_client, FolderLog(folder, survey, now_ms)
         self._log = KafkaLogPosition(survey, log_client)
         self._store, self._to = (
-            RedisCountStore(survey, settings, client=client),
+            RedisCountStore(survey, client),
             KeptResults(survey, RedisResults(survey, client)),
         )
         self._counts, self._results = (

@@ -14,6 +14,7 @@ import numpy as np
 
 from ldpstream.engines import PaneKey
 from ldpstream.engines.kafka.clients import TopicReader
+from ldpstream.engines.kafka.redis_connection import connect
 from ldpstream.engines.kafka.redis_store import RedisCountStore
 from ldpstream.gateway.http.bodies import BATCH
 from ldpstream.mechanisms import CountTable
@@ -186,7 +187,8 @@ def check_counted(traffic: list[Traffic], settings: Settings, states: Callable[[
 
     wait_for(complete, lambda: f"survey {survey.name} complete, lacking {sorted(incomplete(survey, wanted, found))} {states()}")
     check(f"survey {survey.name}: falsely complete publications", falsely_complete(survey, wanted, found), [])
-    with closing(RedisCountStore(survey, settings)) as store:
+    with connect(settings) as client:
+        store = RedisCountStore(survey, client)
         counted, rejected = store.tables(range(10**6)), sum(store.rejected().values())
     different = [key for key in wanted.keys() | counted.keys() if wanted.get(key) != counted.get(key)]
     check(f"survey {survey.name}: panes whose counts differ from the tally", different, [])
