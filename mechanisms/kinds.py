@@ -10,8 +10,8 @@ from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, IntArray, Reports, integer
 from ldpstream.mechanisms.arrays import np, npt
 from ldpstream.mechanisms.base import Mechanism
-from ldpstream.mechanisms.claims import evidence, guessing
-from ldpstream.mechanisms.claims.evidence import Evidence
+from ldpstream.mechanisms.claims import guessing
+from ldpstream.mechanisms.claims.evidence import Evidence, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.claims.privacy_claims import Claims
 
@@ -43,7 +43,7 @@ class OneTimeClaims(Claims):
             return self._guess_once()
         if t == math.inf:
             return Chance(1.0, exact=self.m.k == 2 and self.m.eps_1 > 0)
-        return Chance(evidence.guess_bound(self.m.k, self.evidence(t)), exact=False)
+        return Chance(loss_of(self.evidence(t)).guess(self.m.k), exact=False)
 
     def _guess_any_values(self, t: int) -> Chance:
         return self._guess(t)
@@ -52,7 +52,7 @@ class OneTimeClaims(Claims):
         """By default the exact chance from the dense channel, or a bound if the channel is too large."""
         if self.m.has_channel:
             return Chance(float(self.m.channel().max(axis=0).sum() / self.m.k))
-        of_evidence = evidence.guess_bound(self.m.k, self.evidence(1))
+        of_evidence = loss_of(self.evidence(1)).guess(self.m.k)
         return Chance(min(guessing.bound(self.m.eps_1, self.m.k), of_evidence), exact=False)
 
 
@@ -125,7 +125,7 @@ class LongitudinalClaims(Claims):
         return Evidence.of_loss(self.m.eps_inf if t == math.inf else self.eps_t(int(t)), self.distance(t))
 
     def _guess_any_values(self, t: int) -> Chance:
-        of_memos = evidence.guess_bound(self.guessed, self.evidence(t, any_values=True))
+        of_memos = loss_of(self.evidence(t, any_values=True)).guess(self.guessed)
         return Chance(min(guessing.bound(self._sequence_loss(t), self.guessed), of_memos), exact=False)
 
 

@@ -8,7 +8,7 @@ everything, so this probability is a part of δ.
 
 **Right guess.** One of k values of an attribute is guessed, at first all equally likely. Each answer to another attribute may
 be any function f of this value. Let G_a(k) bound the chance of a right guess among any k histories from the reports of
-attribute a alone (`ledger.ShuffledLoss.guess`).
+attribute a alone (`ledger.LossDistribution.guess`).
 
 - smp: a device answers one attribute a, drawn independently of all values. The observer may know a. Only a's reports depend on
   the value, so the chance is at most G_a(k). If a has k_a < k values, and they never change, then
@@ -29,7 +29,7 @@ import msgspec
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer, real
-from ldpstream.mechanisms.ledger import ShuffledLoss, joined_loss
+from ldpstream.mechanisms.ledger import LossDistribution, joined_loss
 from ldpstream.promises.device_chance import all_reports, device_chance
 from ldpstream.surveys.survey import Survey
 
@@ -140,7 +140,7 @@ class _Reports(NamedTuple):
     m: Mechanism
     t: float
     n: int
-    loss: ShuffledLoss
+    loss: LossDistribution
 
 
 def _reports(survey: Survey, m: Mechanism, levels: int, steps: int | None, honest: int, stated: bool, delta: float) -> _Reports:

@@ -4,7 +4,7 @@ The bound holds even if the answers to all other attributes depend on the value 
 
 - smp: a device answers one attribute, drawn once, and each report shows this attribute. The bound is for the devices that drew
   the attribute that reveals most about the value.
-- spl: a device answers all attributes; the evidence of their reports adds up (`mechanisms.claims.evidence`).
+- spl: a device answers all attributes; the evidence of their reports is joined (`mechanisms.claims.evidence`).
 - rs+fd: as smp, for an observer who knows which answer is true.
 """
 
@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT
-from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.claims.evidence import Evidence, joined
 from ldpstream.mechanisms.claims.guessing import Chance, round_up
 from ldpstream.surveys.survey import Survey
 
@@ -80,10 +80,8 @@ def _device_chance(
     if not others:
         return own
     if collection == "spl":
-        evidence = [
-            Evidence.worst(o.claims.evidence(number, any_values=changes) for o, number, changes in levels) for levels in others
-        ]
-        found = guess_bound(m.claims.guessed, m.claims.evidence(own_reports, any_values=any_values), *evidence)
+        evidence = [[o.claims.evidence(number, any_values=changes) for o, number, changes in levels] for levels in others]
+        found = joined([[m.claims.evidence(own_reports, any_values=any_values)], *evidence]).guess(m.claims.guessed)
         return Chance(max(own, found), exact=False)
     kinds = {(o.signature, number, changes): o for levels in others for o, number, changes in levels}
     return max(own, *(_hint(o, m.claims.guessed, kind[1], kind[2]) for kind, o in sorted(kinds.items(), key=itemgetter(0))))
@@ -105,17 +103,17 @@ def chance_of_both(first: Survey, second: Survey, name: str) -> Chance:
     """
     evidence = [one for survey in (first, second) for one in _evidence(survey, survey.index(name))]
     k = min(survey.mechanisms[survey.index(name)][0].claims.guessed for survey in (first, second))
-    return Chance(guess_bound(k, *evidence), exact=False)
+    return Chance(joined(evidence).guess(k), exact=False)
 
 
-def _evidence(survey: Survey, attribute: int) -> list[Evidence]:
+def _evidence(survey: Survey, attribute: int) -> list[list[Evidence]]:
     steps = math.inf if survey.n_steps is None else survey.n_steps
     changing = _changing(survey, attribute)
-    worst = [
-        Evidence.worst(m.device.claims.evidence(reports_in(m, steps), any_values=other in changing) for m in levels)
+    found = [
+        [m.device.claims.evidence(reports_in(m, steps), any_values=other in changing) for m in levels]
         for other, levels in enumerate(survey.mechanisms)
     ]
-    return worst if survey.collection == "spl" else [Evidence.worst(worst)]
+    return found if survey.collection == "spl" else [list(chain(*found))]
 
 
 def guesses(survey: Survey, attribute: int, m: Mechanism, steps: int) -> dict[str, Chance]:

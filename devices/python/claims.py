@@ -91,7 +91,7 @@ def guess_bound(k: int, made: Sequence[tuple[float, float]], adds_up: bool) -> f
         made: for each attribute, ε and n, as `losses` returns them.
         adds_up: true if the device answers all attributes; false if it answers one.
 
-    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.4 (these answers are the worst reports); G of `claims.evidence`.
+    Source: Kairouz, Oh and Viswanath 2015, Theorem 3.4 (these answers are the worst reports); `ledger.loss_distribution`.
     """
     worst = [(max(eps for eps, _ in made), sum(n for _, n in made))] if adds_up else made
     of_loss = 1 / (1 + (k - 1) * math.exp(-together([eps * n for eps, n in made], adds_up)))

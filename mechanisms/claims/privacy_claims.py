@@ -9,8 +9,7 @@ from typing import Protocol
 
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, integer
-from ldpstream.mechanisms.claims import evidence
-from ldpstream.mechanisms.claims.evidence import Evidence
+from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound_known, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.counts.reading import CountedMechanism
 
@@ -112,7 +111,7 @@ class Claims(ABC):
             t: as in `guess`.
         """
         m, loss = self.m.device.claims, self.m.eps_inf if t == math.inf else self.eps_t(int(t))
-        known = evidence.guess_bound_known(shares, loss, m.evidence(t))
+        known = guess_bound_known(shares, loss, m.evidence(t))
         return Chance(min(known, self.m.k * float(shares.max()) * m.guess(t)), exact=False)
 
     def guess_memos(self, n: int) -> Chance:
@@ -130,7 +129,7 @@ class Claims(ABC):
 
     def _guess_memos(self, n: int) -> Chance:
         memo = self.evidence(math.inf)
-        return Chance(evidence.guess_bound(self.guessed, Evidence(memo.eps, memo.favours, n)), exact=False)
+        return Chance(loss_of(Evidence(memo.eps, memo.favours, n)).guess(self.guessed), exact=False)
 
     def guess_hint(self, k: int, t: float, *, any_values: bool = False) -> Chance:
         """Upper bound of the chance of a right guess of another attribute's value, which determines this attribute's values.
@@ -141,7 +140,7 @@ class Claims(ABC):
             any_values: false if this attribute's value never changes; true for any values.
         """
         m = self.m.device.claims
-        found = evidence.guess_bound(k, m.evidence(t, any_values=any_values))
+        found = loss_of(m.evidence(t, any_values=any_values)).guess(k)
         if m.guessed < self.m.k:  # sets: `guess` is about one value of a set
             return Chance(found, exact=False)
         if not any_values and k >= self.m.k:  # worst if all this attribute's values occur: Σ_y max_v P(y|v) / k
@@ -160,7 +159,7 @@ class Claims(ABC):
         """The privacy blanket of one memo; None for a one-time mechanism, and if it is unknown."""
         return None
 
-    def shuffled(self, t: float, n: int, delta: float, smaller: float = 0.0) -> ledger.ShuffledLoss:
+    def shuffled(self, t: float, n: int, delta: float, smaller: float = 0.0) -> ledger.LossDistribution:
         """Bound of the loss for an observer who sees reports without their senders.
 
         The observer sees each step's reports as a set (`ledger.shuffled`), or only counts that sum several sets. The observer
@@ -180,7 +179,7 @@ class Claims(ABC):
         blanket = self.m.device.claims.memo_blanket if linked else self.m.device.claims.blanket
         found = blanket and ledger.shuffled_loss(blanket, n, 1 if linked else int(t), delta - smaller)
         if not found:
-            return ledger.ShuffledLoss.of_loss(self.m.device.eps_inf if t == math.inf else self.m.device.claims.eps_t(int(t)))
+            return loss_of(Evidence.of_loss(self.m.device.eps_inf if t == math.inf else self.m.device.claims.eps_t(int(t))))
         return found.or_certain(smaller)
 
     def _sequence_loss(self, t: int) -> float:

@@ -20,8 +20,8 @@ from typing import Any
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, FloatArray, IntArray, Reports, chain_epsilons, integer, user_values
 from ldpstream.mechanisms.arrays import np, npt
-from ldpstream.mechanisms.claims import evidence, guessing
-from ldpstream.mechanisms.claims.evidence import Evidence
+from ldpstream.mechanisms.claims import guessing
+from ldpstream.mechanisms.claims.evidence import Evidence, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.counts.reading import Reading
 from ldpstream.mechanisms.devices import Coins, DeviceRandom, Odds, Parameters, Randomizer, bits_row, row_bits
@@ -165,7 +165,7 @@ class LongitudinalSubsetClaims(SubsetsClaims, LongitudinalClaims):
         apart = swapped.favours * math.expm1(-swapped.eps / 2) ** 2
         if (k - m) * (1 - apart) ** t < guessing.SAME:
             return Chance(self.m.p1 / m)
-        member = evidence.guess_bound(k, swapped, members=m)
+        member = loss_of(swapped).guess(k, m)
         of_member = (rest + (1 - rest) * member) / (k * rest + (1 - rest) * m)
         return Chance(min(of_member, guessing.bound(self.eps_t(int(t)), k)), exact=False)
 

@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 from ldpstream.mechanisms import ledger
 from ldpstream.mechanisms.arguments import MAX_COUNT, MAX_EPS, FloatArray, IntArray, Reports, chain_epsilons, epsilon, integer
 from ldpstream.mechanisms.arrays import np, npt
-from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.claims.evidence import Evidence, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.counts.reading import SMALLEST, Shares
 from ldpstream.mechanisms.devices import VALUE_BYTES, Coin, Coins, DeviceRandom, Parameters, coin, symbol_row
@@ -115,7 +115,7 @@ class SetClaims(SymbolsClaims):
         return None
 
     def _guess(self, t: float) -> Chance:
-        return Chance(guess_bound(2, self.evidence(t)), exact=False)
+        return Chance(loss_of(self.evidence(t)).guess(2), exact=False)
 
 
 class SetMechanism(Symbols):

@@ -17,34 +17,26 @@ The published "variation-ratio" pair can be smaller than δ, so it is not a boun
 
 `table_delta` computes the right side, rounded up, or the bound for one report alone if that is smaller.
 
-`shuffled_loss` composes tables. The lower convex hull of such bounds at some x is an upper bound of δ at every x, for each
-table. This hull is the exact curve of a pair of distributions whose losses are on a grid (Doroshenko, Ghazi, Kamath, Kumar and
-Manurangsi 2022).
-The convolution of the loss distributions of all tables bounds the loss of all tables together (Zhu, Dong and Wang 2022).
-
-`joined_loss` convolves the loss distributions of independent observations, such as the tables of several attributes.
+`shuffled_loss` composes tables. The convolution of the loss distributions of all tables (`loss_distribution.of_curve`) bounds
+the loss of all tables together (Zhu, Dong and Wang 2022).
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Self
+from dataclasses import dataclass
+from functools import lru_cache
 
 from ldpstream.mechanisms.arguments import FloatArray, IntArray
 from ldpstream.mechanisms.arrays import np
+from ldpstream.mechanisms.ledger.loss_distribution import POINTS, ROUNDING, LossDistribution, of_curve
 
 CELLS = 2**12, 2**13  # cells of the lattice of a table's sum: usual and largest number
 WIDER = 0.002  # the lattice may raise the variance of a table's sum by this share
 SPREAD = 10.0  # the lattice reaches this many standard deviations to either side
-POINTS = 64  # points of the curve δ(ε) of one table
 TAIL = 1e-3  # largest share of δ for losses beyond the last point
-ROUNDING = 1e-14  # bound of the rounding error of a table's curve; the errors of the slopes are larger, but cancel in the sum
 MOST_EPS, MOST_TABLES = 20.0, 10**6  # we compute no bound for a larger loss or for more tables
-FAR = 60.0  # nats: a larger loss of other observations counts as certainty
-JOINED_POINTS = 2048  # points of the curves that `joined_loss` convolves, divided among the observations
 MOST_REPORTS = 10**7  # a table of more reports gets the bound of this number, since more reports reveal less
 UNIT, SMALL = sys.float_info.epsilon, 1e-300
 
@@ -161,60 +153,8 @@ def table_delta(blanket: Blanket, n: int, eps: float) -> float:
     return float(min(local, total * (1 + 1e-9 + 64 * n * UNIT) / n))
 
 
-@dataclass(frozen=True, eq=False)
-class ShuffledLoss:
-    """Upper bound of the privacy loss for an observer of tables, as a distribution of losses.
-
-    Attributes:
-        losses: (m,) possible privacy losses in nats, ascending.
-        chances: (m,) their probabilities.
-        infinite: probability of a larger loss.
-    """
-
-    losses: FloatArray
-    chances: FloatArray
-    infinite: float
-
-    @classmethod
-    def of_loss(cls, eps: float) -> Self:
-        """The bound of any observation with a loss of at most eps nats (Kairouz, Oh and Viswanath 2015)."""
-        if eps > FAR:
-            return cls(np.zeros(1), np.zeros(1), 1.0)
-        true = 1 / (1 + math.exp(-eps))
-        return cls(np.array([-eps, eps]), np.array([1 - true, true]), 0.0)
-
-    def or_certain(self, chance: float) -> Self:
-        """The bound if an event, whose chance depends on no value, may reveal everything."""
-        return replace(self, infinite=self.infinite + chance)
-
-    def delta(self, eps: float) -> float:
-        """Upper bound of Pr[S | values] - e^eps Pr[S | other values], for every set S of tables."""
-        return self.infinite + float(self.chances @ -np.expm1(np.minimum(eps - self.losses, 0)))
-
-    def eps(self, delta: float) -> float:
-        """The smallest ε >= 0, in nats, for which `delta` of ε is at most delta; infinite if no ε up to the largest of `losses`
-        suffices."""
-        low, high = 0.0, max(float(self.losses[-1]), 0.0)
-        if self.delta(high) > delta:
-            return math.inf
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
-        return high
-
-    @cached_property
-    def _curve(self) -> tuple[FloatArray, FloatArray]:
-        grid = np.linspace(0, max(float(self.losses[-1]), 0.0), 400)
-        return np.exp(np.minimum(grid, 700)), np.array([self.delta(eps) for eps in grid.tolist()])
-
-    def guess(self, k: int) -> float:
-        """Bound of the chance of a right guess of one of k equally likely values."""
-        odds, deltas = self._curve
-        return min(float(((odds + (k - 1) * deltas) / (odds + k - 1)).min()) + 1e-9, 1.0)
-
-
 @lru_cache(maxsize=256)
-def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> ShuffledLoss | None:
+def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> LossDistribution | None:
     """Upper bound of the privacy loss from several tables of at least n reports; None beyond `MOST_EPS` or `MOST_TABLES`.
 
     Args:
@@ -229,7 +169,7 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
     last = max(_last_point(blanket, n, TAIL * delta / tables), 1e-9)
     grid = np.arange(POINTS + 1, dtype=np.float64) * (last / POINTS)
     over = np.minimum.accumulate([table_delta(blanket, n, eps) for eps in grid.tolist()])  # δ never rises
-    places, chances = _loss_distribution(grid, over)
+    places, chances = of_curve(grid, over)
     unit, size = last / POINTS, 2
     mean, deviation = float(chances @ places), math.sqrt(float(chances @ places.astype(float) ** 2))
     while size < min(2 * SPREAD * deviation * math.sqrt(tables) + 4 * POINTS, 2 * POINTS * tables + 2):
@@ -245,35 +185,7 @@ def shuffled_loss(blanket: Blanket, n: int, tables: int, delta: float) -> Shuffl
         if abs(edge) <= POINTS * tables:
             steep = [c / (deviation * math.sqrt(tables)) for c in (2, 4, 8, 12)]
             infinite += math.exp(min(0.0, *(total.log_mean(sign * s) - sign * s * edge for s in steep)))
-    return ShuffledLoss(losses, found[inside % size], infinite)
-
-
-@lru_cache(maxsize=64)
-def joined_loss(observations: tuple[tuple[ShuffledLoss, ...], ...]) -> ShuffledLoss:
-    """Upper bound of the privacy loss from independent observations together.
-
-    Args:
-        observations: for each observation, bounds of its possible loss distributions; the result holds for any one of them.
-    """
-    if len(observations) == 1 == len(observations[0]):
-        return observations[0][0]
-    points = max(POINTS, JOINED_POINTS // len(observations))
-    largest = max(float(one.losses[-1]) for several in observations for one in several)
-    unit = min(max(1e-9, largest), FAR) / points  # e^largest may overflow
-    grid = np.arange(points + 1, dtype=np.float64) * unit
-    total, finite = np.ones(1), 1.0
-    for several in observations:
-        over = np.max([_deltas(one, points, unit) for one in several], axis=0)
-        places, chances = _loss_distribution(grid, over)
-        total = np.convolve(total, np.bincount(places + points, chances, 2 * points + 1))
-        finite *= 1 - min(float(over[-1]) + ROUNDING, 1.0)
-    losses = np.asarray((np.arange(total.size) - points * len(observations)) * unit, np.float64)
-    return ShuffledLoss(losses, total, 1 - finite)
-
-
-@lru_cache(maxsize=64)
-def _deltas(loss: ShuffledLoss, points: int, unit: float) -> FloatArray:
-    return np.array([loss.delta(i * unit) for i in range(points + 1)])
+    return LossDistribution(losses, found[inside % size], infinite)
 
 
 def _last_point(blanket: Blanket, n: int, delta: float) -> float:
@@ -285,21 +197,3 @@ def _last_point(blanket: Blanket, n: int, delta: float) -> float:
         small = tilt > 0 and table.log_mean(tilt) - math.log(math.e * tilt * n) < math.log(delta)
         low, high = (low, middle) if small else (middle, high)
     return high
-
-
-def _loss_distribution(grid: FloatArray, over: FloatArray) -> tuple[IntArray, FloatArray]:
-    x = np.exp(np.concatenate([-grid[:0:-1], grid]))
-    above = np.concatenate([(over * np.exp(-grid))[:0:-1], over])
-    x, above = np.append(0.0, x), np.append(0.0, above)
-    curve = above + np.maximum(1 - x, 0)
-    hull: list[int] = []
-    for i in range(x.size):
-        while len(hull) > 1:
-            a, b = hull[-2:]
-            if (curve[b] - curve[a]) * (x[i] - x[b]) < (curve[i] - curve[b]) * (x[b] - x[a]):
-                break
-            hull.pop()
-        hull.append(i)
-    kept, middle = np.array(hull), grid.size  # x = 1
-    slopes = (np.diff(above[kept]) + np.diff(np.maximum(1 - x[kept], 0))) / np.diff(x[kept])
-    return kept[1:] - middle, np.maximum(np.diff(np.append(slopes, 0.0)), 0) * x[kept[1:]]

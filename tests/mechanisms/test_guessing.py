@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ldpstream.mechanisms import LONGITUDINAL, NAMES, ONE_TIME, Mechanism, mechanism
-from ldpstream.mechanisms.claims import evidence, guessing
-from ldpstream.mechanisms.claims.evidence import Evidence, guess_bound
+from ldpstream.mechanisms.claims import guessing
+from ldpstream.mechanisms.claims.evidence import Evidence, joined, loss_of
 from ldpstream.mechanisms.claims.guessing import Chance
 from ldpstream.mechanisms.families.square_wave import SquareWave
 from tests.mechanisms import reference
@@ -128,35 +128,32 @@ def test_a_report_has_the_likelihood_ratios_of_its_evidence(name: str, k: int, t
     if not reference.written(m).loose:
         assert m.claims.evidence(1).distance == pytest.approx(max(gaps), rel=1e-9)
     if name != "SW" or t < 3:
-        assert guess_bound(k, m.claims.evidence(t)) >= success(unchanged(m, t))
+        assert loss_of(m.claims.evidence(t)).guess(k) >= success(unchanged(m, t))
 
 
 def test_the_bound_is_that_of_the_loss_for_one_report_and_below_it_for_more() -> None:
     for eps in (0.1, 1.0, 5.0):
         for k in (2, 6, 1000):
             one = Evidence.of_loss(eps)
-            assert guess_bound(k, one) == pytest.approx(guessing.bound(eps, k), abs=2e-9)
-            many = Evidence(eps, one.favours, 7)
-            assert guess_bound(k, many) <= guessing.bound(7 * eps, k) + 2e-9
-            joint = guess_bound(k, *[one] * 7)  # on a grid
-            assert guess_bound(k, many) <= joint + 1e-9 <= guess_bound(k, many) * 1.008
+            assert loss_of(one).guess(k) == pytest.approx(guessing.bound(eps, k), abs=2e-9)
+            many = loss_of(Evidence(eps, one.favours, 7)).guess(k)
+            assert many <= guessing.bound(7 * eps, k) + 2e-9
+            assert many <= joined([[one]] * 7).guess(k) + 1e-9 <= many * 1.002  # on a grid
 
 
-def test_joined_evidence_is_the_dense_convolution_of_its_losses() -> None:
-    """Repeated squaring must neither drop nor repeat a part. Each part's losses lie on the grid here."""
-    parts = [*[Evidence.of_loss(0.5)] * 5, *[Evidence.of_loss(1.25, 0.2)] * 2, Evidence(2.0, 0.3, 3)]
+@pytest.mark.parametrize("repeated", [1, 3])
+def test_joined_evidence_is_little_above_the_dense_convolution_of_its_losses(repeated: int) -> None:
+    parts = [*[Evidence.of_loss(0.5)] * 5, *[Evidence.of_loss(1.25, 0.2)] * 2, Evidence(2.0, 0.3, 3)] * repeated
     dense = {0.0: 1.0}
     for part in parts:
-        losses, chances = part.losses()
-        joined = Counter[float]()
-        for (a, p), (b, q) in product(dense.items(), zip(losses.tolist(), chances.tolist(), strict=True)):
-            joined[round(a + b, 9)] += p * q
-        dense = dict(joined)
-    losses, chances = evidence._losses(), evidence._joined(tuple(sorted(parts)))
-    places = [int(np.abs(losses - loss).argmin()) for loss in dense]
-    assert losses[places] == pytest.approx(list(dense), abs=1e-9)
-    assert chances[places] == pytest.approx(list(dense.values()), abs=1e-12)
-    assert chances.sum() == pytest.approx(1, abs=1e-12)
+        loss, wider = loss_of(part), Counter[float]()
+        for (a, p), (b, q) in product(dense.items(), zip(loss.losses.tolist(), loss.chances.tolist(), strict=True)):
+            wider[round(a + b, 9)] += p * q
+        dense = dict(wider)
+    found, (losses, chances) = joined([part] for part in parts), np.array([*dense.items()]).T
+    for eps in np.arange(0.0, 8.0, 0.37).tolist():
+        exact = float(chances @ -np.expm1(np.minimum(eps - losses, 0)))
+        assert exact <= found.delta(eps) * (1 + 1e-9) <= exact * 1.01 + 1e-9
 
 
 def test_evidence_of_any_size_stays_in_range() -> None:
@@ -164,8 +161,8 @@ def test_evidence_of_any_size_stays_in_range() -> None:
         for rounds in (1, 2, 1000, 10**5, 10**6, math.inf):
             some = Evidence(eps, guessing.bound(eps, 2), rounds)
             for k in (2, 10**6):
-                assert 1 / k <= guess_bound(k, some) <= 1
-                assert 1 / k <= guess_bound(k, some, Evidence.of_loss(2.0, 0.3)) <= 1
+                assert 1 / k <= loss_of(some).guess(k) <= 1
+                assert 1 / k <= joined([[some], [Evidence.of_loss(2.0, 0.3)]]).guess(k) <= 1
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ import pytest
 from lab.audit.events import events
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.mechanisms.arguments import FloatArray
+from ldpstream.mechanisms.claims.evidence import Evidence, loss_of
 from ldpstream.mechanisms.families.local_hashing import LongitudinalHashing
 from ldpstream.mechanisms.families.memoized_subset import LongitudinalSubset
 from ldpstream.mechanisms.families.square_wave import SquareWave
-from ldpstream.mechanisms.ledger import shuffled
-from ldpstream.mechanisms.ledger.shuffled import Blanket, ShuffledLoss, joined_loss, shuffled_loss, table_delta
+from ldpstream.mechanisms.ledger.loss_distribution import joined_loss
+from ldpstream.mechanisms.ledger.shuffled import Blanket, shuffled_loss, table_delta
 
 from .reference import all_reports, grid, written
 from .table_enumeration import LOSSES, Distribution, delta, exact, table_distribution
@@ -246,29 +247,7 @@ def test_tables_of_a_single_report_lose_what_the_reports_lose(tables: int) -> No
         assert known <= found.delta(eps) <= known * 1.02 + 1e-9
 
 
-def test_the_curve_of_an_observation_is_computed_once_for_all_joint_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A curve of 525 600 reports takes seconds, and each attribute and level of a survey needs it."""
-    several = [ShuffledLoss.of_loss(eps) for eps in (2.0, 1.0, 0.5)]
-    asked = [((several[0],), (one, several[0])) for one in several]
-    delta, calls = ShuffledLoss.delta, list[ShuffledLoss]()
-
-    def counted(loss: ShuffledLoss, eps: float) -> float:
-        calls.append(loss)
-        return delta(loss, eps)
-
-    monkeypatch.setattr(ShuffledLoss, "delta", counted)
-    found = [joined_loss(one) for one in asked]
-    assert len(calls) == 3 * calls.count(several[0])
-    for one, before in zip(asked, found, strict=True):
-        shuffled._deltas.cache_clear()
-        joined_loss.cache_clear()
-        again = joined_loss(one)
-        assert (again.infinite, again.losses.tolist(), again.chances.tolist()) == (
-            before.infinite, before.losses.tolist(), before.chances.tolist(),
-        )  # fmt: skip
-
-
 def test_joined_losses_keep_the_chances_that_everything_is_revealed() -> None:
-    one = ShuffledLoss.of_loss(1.0).or_certain(0.05)
-    joined = joined_loss(((one,), (one, ShuffledLoss.of_loss(0.5))))
+    one = loss_of(Evidence.of_loss(1.0)).or_certain(0.05)
+    joined = joined_loss(((one,), (one, loss_of(Evidence.of_loss(0.5)))))
     assert joined.delta(60.0) == pytest.approx(1 - 0.95**2)

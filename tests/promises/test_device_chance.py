@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ldpstream.device.consent.words import question
-from ldpstream.mechanisms.claims.evidence import guess_bound
+from ldpstream.mechanisms.claims.evidence import joined
 from ldpstream.mechanisms.devices import Parameters
 from ldpstream.promises.device_chance import chance_of_both, device_chance, guesses
 from ldpstream.surveys import Survey
@@ -106,7 +106,7 @@ def test_the_course_of_a_pairs_other_value_reveals_the_value(
     assert apart < true
     memos = [levels[0].claims.evidence(math.inf) for levels in asked.mechanisms]
     two_memos = [memos[2]] * 2 + (memos[:2] if collection == "spl" else [])
-    assert not known or guess_bound(2, *two_memos) < true
+    assert not known or joined([[memo] for memo in two_memos]).guess(2) < true
 
 
 def test_a_pair_that_shares_an_attribute_reveals_a_pair_by_its_course() -> None:
