@@ -128,8 +128,6 @@ class FileValues:
     Args:
         columns: for every attribute the arrays (person, step, value, number) of its entries, each (n,): three int64 and one
             float64. The step is None if the values stay the same at every step, the number for an attribute without bins.
-
-    Attributes:
     """
 
     def __init__(

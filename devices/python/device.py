@@ -70,7 +70,7 @@ class Device(Reports):
             clear: it must not depend on a value.
         signed_by: one or several public keys, one of which must have signed the survey; None for no check.
         also_signed_by: other keys, one of which must also have signed the survey; None for no second signature.
-        wait_s: how long a call waits for another transaction on the file, in seconds, in [0, 86 400].
+        wait_s: how long a call waits for another transaction on the file, in seconds, in [0, 86 400]; a wallet has its own.
         signature: with `signed_by`: the survey's signatures, each as JSON in one line, such as the text of `signatures.jsonl`.
         consent: "asked": the device keeps the person's answer in its file, and does nothing before `give_consent`. "given": the
             application has asked the person in another way, and the person agreed. "simulated": there is no person, so the

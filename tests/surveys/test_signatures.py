@@ -66,8 +66,6 @@ def test_two_signatures_can_both_be_required(tmp_path: Path) -> None:
         with pytest.raises(NotSigned):
             Device(survey, tmp_path / "device", **keys, signature=refused)
     Device(survey, tmp_path / "device", **keys, signature=f"{ours}\n{theirs}")
-    wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
-    Device(survey, wallet, **keys, signature=f"{theirs}\n{ours}")
     wrong: dict[str, Any]
     for wrong in ({"also_signed_by": public(LATER)}, keys | {"also_signed_by": public(OWNER)}):
         with pytest.raises(ValueError, match="also_signed_by"):

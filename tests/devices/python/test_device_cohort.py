@@ -1,15 +1,12 @@
 """The device's cohort: in every envelope, free to change, and never a part of what the device keeps."""
 
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from ldpstream.device import Device, Wallet
+from ldpstream.device import Device
 from ldpstream.surveys import check_envelope, parse_survey
-
-from .wallet_rig import Clock
 
 DOCUMENT = {
     "name": "study", "start": datetime(2026, 1, 5, tzinfo=UTC), "step_seconds": 60, "window_steps": 1, "lateness_steps": 1,
@@ -52,12 +49,3 @@ def test_a_survey_without_cohorts_takes_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^survey study has no cohort, got '1\.0'$"):
         Device(PLAIN, tmp_path / "file", cohort="1.0", consent="simulated")
     assert Device(PLAIN, tmp_path / "file", consent="simulated").report("q", 3, 0)
-
-
-def test_a_wallet_passes_the_cohort_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Clock(monkeypatch)
-    wallet = Wallet(tmp_path / "wallet", for_ever=1e9)
-    step = SURVEY.step_at(time.time_ns() // 1_000_000)
-    assert cohort_of(Device(SURVEY, wallet, cohort="other", consent="simulated").report("q", 3, step), step) == 2
-    with pytest.raises(ValueError, match=ALLOWED):
-        Device(SURVEY, wallet, consent="simulated")

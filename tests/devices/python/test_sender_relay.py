@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from devices.vectors.vectors import Recorded
-from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, Wallet, routes
+from ldpstream.device import Attempt, Device, Relay, RelayRequired, Sender, routes
 from ldpstream.device.relay.capsules import OVERHEAD_BYTES, KeyConfig, encode_configs
 from ldpstream.device.reports import Waiting
 from ldpstream.device.routes import STALE_KEY, STALE_KEY_TYPE
@@ -90,27 +90,21 @@ def test_the_moment_is_uniform_over_the_step_after_the_report(tmp_path: Path) ->
         assert (chisquare(found).pvalue > 1e-6) == expected
 
 
-def test_the_moment_outlives_a_restart_and_also_in_a_wallet(tmp_path: Path) -> None:
-    wallet = Wallet(tmp_path / "wallet", per_window=1e9, window_s=60)
-    for device, again in (
-        (device_with_reports(tmp_path, 5), Device(SURVEY, tmp_path / "one.device", consent="simulated")),
-        (Device(replaced := relay_survey("OUE"), wallet, consent="simulated"), Device(replaced, wallet, consent="simulated")),
-    ):
-        step = device.survey.step_at(2**41)
-        device.report("zone", 1, step)
-        assert device.waiting() == again.waiting()
-        due = {report.step: report.due_ms for report in again.waiting()}
-        assert device.survey.step_at(due[step]) == step + 1
-        again.forget(confirm="relayed")
+def test_the_moment_outlives_a_restart(tmp_path: Path) -> None:
+    device, again = device_with_reports(tmp_path, 5), Device(SURVEY, tmp_path / "one.device", consent="simulated")
+    step = SURVEY.step_at(2**41)
+    device.report("zone", 1, step)
+    assert device.waiting() == again.waiting()
+    due = {report.step: report.due_ms for report in again.waiting()}
+    assert SURVEY.step_at(due[step]) == step + 1
+    again.forget(confirm="relayed")
     assert Device(SURVEY, tmp_path / "one.device", consent="simulated").waiting() == []
-    assert Device(replaced, wallet, consent="simulated").waiting() == []
 
 
-def test_a_survey_without_a_relay_draws_and_stores_no_moment(tmp_path: Path) -> None:
+def test_a_survey_without_a_relay_has_no_moment(tmp_path: Path) -> None:
     plain = Device(plain_survey(), tmp_path / "plain.device", consent="simulated")
     plain.report("zone", 1, 5)
     assert moment(plain) == 0
-    assert b"moment" not in (tmp_path / "plain.device").read_bytes()
 
 
 def plain_survey() -> Survey:
