@@ -172,8 +172,8 @@ def checked_level(survey: Survey, i: int, name: str, m: Mechanism) -> CheckedLev
         hash_functions=m.n_enrolments,
         false_report=weight(survey, m),
         attribute_chances=_chances(survey, i, m, whole=False), device_chances=_chances(survey, i, m, whole=True),
-        after_deletions={str(n): _told(guess_enrolments(m, n + 1)) for n in DELETIONS},
-        four_people=_told(guess_enrolments(m, SHARING)),
+        after_deletions={str(n): told(guess_enrolments(m, n + 1)) for n in DELETIONS},
+        four_people=told(guess_enrolments(m, SHARING)),
     )  # fmt: skip
 
 
@@ -189,15 +189,15 @@ def _chances(survey: Survey, i: int, m: Mechanism, whole: bool) -> CheckedChance
     in_window, in_year = chance(t), chance(year)
     fresh = m.eps_window is not None and (not whole or all(o.eps_window is not None for os in survey.mechanisms for o in os))
     return CheckedChances(
-        no_report=_told(Chance(1 / m.claims.guessed)), one_report=_told(m.guess() if not whole else chance(1)),
-        window=_told(in_window), window_any_values=_told(chance(t, True)),
-        year=_told(in_year), year_any_values=_told(chance(year, True)),
-        for_ever=_told(chance(math.inf), in_window, in_year) if ends else None,
-        every_steps=_told(chance(m.every_steps, True) if whole else m.guess()) if fresh else None,
+        no_report=told(Chance(1 / m.claims.guessed)), one_report=told(m.guess() if not whole else chance(1)),
+        window=told(in_window), window_any_values=told(chance(t, True)),
+        year=told(in_year), year_any_values=told(chance(year, True)),
+        for_ever=told(chance(math.inf), in_window, in_year) if ends else None,
+        every_steps=told(chance(m.every_steps, True) if whole else m.guess()) if fresh else None,
     )  # fmt: skip
 
 
-def _told(chance: Chance, *fewer: Chance) -> CheckedChance:
+def told(chance: Chance, *fewer: Chance) -> CheckedChance:
     """The text of an exact chance is rounded up if otherwise a bound from `fewer` reports, rounded up, would look larger."""
     higher = chance.exact and any(not one.exact and round_up(one) > chance for one in fewer)
     return CheckedChance(chance=float(chance), exact=chance.exact, text=percent_up(chance) if higher else str(chance))

@@ -185,8 +185,6 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     attributes: Annotated[tuple[Attribute, ...], Meta(min_length=1, max_length=1000)] = field(name="attribute")
 
     def __post_init__(self) -> None:
-        from ldpstream.mechanisms import NUMERIC  # loads all mechanisms
-
         for key, time in (("start", self.start), ("ends", self.ends)):
             if isinstance(time, datetime) and not 1970 < time.year < 9000:
                 raise ValueError(f"{key} must be between the years 1971 and 8999, got {time.year}")
@@ -201,24 +199,9 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
             raise ValueError(f'crowd needs relay = "required", got crowd = {self.crowd} without a relay')
         require_apart("names of attributes", [attribute.name for attribute in self.attributes])
         structs.force_setattr(self, "attributes", self._with_pairs())
-        tables_bytes = 0
-        for i, attribute in enumerate(self.attributes):
-            for j, level in enumerate(attribute.levels):
-                try:
-                    if attribute.most is not None and self.collection == "rs+fd":
-                        raise ValueError('choices needs collection = "smp" or "spl", got rs+fd')
-                    if level.mechanism in NUMERIC and attribute.values is not None:
-                        raise ValueError(f"{level.mechanism} needs numbers: bins or size instead of values")
-                    tables_bytes += 8 * math.prod(attribute.build(level, self.share, self.window_steps).table_shape)
-                    if (level.every_steps or 1) > self.window_steps:
-                        raise ValueError(
-                            f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
-                            "every device must report in each window"
-                        )
-                except ValueError as error:
-                    raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
         self._check_cohort()
         self._check_recipes()
+        tables_bytes = sum(8 * math.prod(m.table_shape) for levels in self.mechanisms for m in levels)
         open_bytes = tables_bytes * self.open_steps * self.n_cohorts
         if open_bytes > MAX_OPEN_BYTES:
             raise ValueError(
@@ -301,11 +284,27 @@ class Survey(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict
     @cached_property
     def mechanisms(self) -> tuple[tuple[Mechanism, ...], ...]:
         """The mechanism of every attribute and level, by their indices; with fake data under rs+fd with several attributes."""
+        asked = enumerate(self.attributes)
+        return tuple(tuple(self._mechanism(i, a, j, level) for j, level in enumerate(a.levels)) for i, a in asked)
+
+    def _mechanism(self, i: int, attribute: Attribute, j: int, level: Level) -> Mechanism:
+        from ldpstream.mechanisms import NUMERIC  # loads all mechanisms
+
+        try:
+            if attribute.most is not None and self.collection == "rs+fd":
+                raise ValueError('choices needs collection = "smp" or "spl", got rs+fd')
+            if level.mechanism in NUMERIC and attribute.values is not None:
+                raise ValueError(f"{level.mechanism} needs numbers: bins or size instead of values")
+            if (level.every_steps or 1) > self.window_steps:
+                raise ValueError(
+                    f"every_steps must be at most window_steps = {self.window_steps}, got {level.every_steps}: "
+                    "every device must report in each window"
+                )
+            built = attribute.build(level, self.share, self.window_steps)
+        except ValueError as error:
+            raise ValueError(f"attribute[{i}].level[{j}] ({attribute.name}, {level.name}): {error}") from error
         d = len(self.attributes)
-        built = [[a.build(level, self.share, self.window_steps) for level in a.levels] for a in self.attributes]
-        if self.collection == "rs+fd" and d > 1:
-            built = [[m.with_fake_data(d) for m in levels] for levels in built]
-        return tuple(map(tuple, built))
+        return built.with_fake_data(d) if self.collection == "rs+fd" and d > 1 else built
 
     @property
     def levels(self) -> list[tuple[int, Attribute, Level, Mechanism]]:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from ldpstream.commands.arguments import Missing, missing_words
@@ -43,7 +42,7 @@ def advise_command(
     for line in reasons(advice):
         console.print(line, markup=False, highlight=False)
     console.print("\n" + stanza(advice), markup=False, highlight=False, soft_wrap=True)
-    write_json(json, msgspec.to_builtins(as_json(advice)))
+    write_json(json, as_json(advice))
 
 
 def _names(text: str | None) -> list[str]:

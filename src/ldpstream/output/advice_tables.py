@@ -4,11 +4,11 @@ from typing import Any
 
 from rich.table import Table
 
-from ldpstream.mechanisms.claims.guessing import Chance, percent
+from ldpstream.mechanisms.claims.guessing import percent
 from ldpstream.mechanisms.wording import plural
 from ldpstream.output.terminal import table
 from ldpstream.planning.advise import Advice, Question
-from ldpstream.planning.toml_text import toml_lines
+from ldpstream.planning.toml_text import attribute_lines
 from ldpstream.promises.promise import nats
 
 
@@ -18,17 +18,17 @@ def option_table(advice: Advice) -> Table:
     shown = table(f"Mechanisms for k = {question.k:,}, {plural(question.people, 'person', 'people')}", "mechanism",
                   "error:\na step", span, steps, "guess:\na report", steps, "weight", "bytes")  # fmt: skip
     for option in advice.options:
-        m, mark = option.m, "*" if option.m is advice.first else ""
-        errors = ("> 100" if error > 1 else f"{100 * error:.3g}" for error in option.errors)
-        guesses = (str(chance).replace("at most", "≤") for chance in (option.guess_one, option.guess_all))
+        mark = "*" if option.mechanism == advice.first.name else ""
+        errors = ("> 100" if error > 1 else f"{100 * error:.3g}" for error in option.errors.values())
+        guesses = (chance.text.replace("at most", "≤") for chance in (option.guess_one, option.guess_all))
         shown.add_row(
-            m.name + mark, *errors, *guesses, f"{m.outweighs():.3g}", f"{m.row_bytes:,}",
-            style="dim" if option.dominated else None,
+            option.mechanism + mark, *errors, *guesses, f"{option.weight:.3g}", f"{option.report_bytes:,}",
+            style="dim" if option.dominated_by else None,
         )  # fmt: skip
     of = f"of a share of {_share(question)}, in percentage points"
     if question.numbers:
         of = "of the mean of equally frequent bins, in per cent of the range"
-    dominated = [f"{option.m.name} by {option.dominated}" for option in advice.options if option.dominated]
+    dominated = [f"{option.mechanism} by {option.dominated_by}" for option in advice.options if option.dominated_by]
     shown.caption = (
         f"error: exact standard error {of}, if values do not change.\n"
         f"guess: chance of a right guess of a value that never changes; {guessed} without reports; ≤: upper bound.\n"
@@ -57,33 +57,19 @@ def reasons(advice: Advice) -> list[str]:
     else:
         lost = f"{of} lose at most {nats(m.eps_t(t))}, also if values change."
     refused = [f"{name} is not possible: {why}." for name, why in advice.refused.items()]
-    like = "" if advice.options[0].m is m else " to within 1 %, and a false report has less weight"
+    like = "" if advice.options[0].mechanism == m.name else " to within 1 %, and a false report has less weight"
     return [f"{m.name}: the smallest exact error of a window{like}.", lost, *refused]
 
 
 def stanza(advice: Advice) -> str:
     """An attribute to paste into a survey."""
     asked = advice.question.attribute(advice.first.name)
-    (level,) = asked.pop("level")
-    level |= {"memo_size": size} if (size := advice.first.parameters().memo_size) else {}
-    return "\n".join(["[[attribute]]", *toml_lines(asked), "[[attribute.level]]", *toml_lines(level)])
+    asked["level"][0] |= {"memo_size": size} if (size := advice.first.parameters().memo_size) else {}
+    return "\n".join(attribute_lines(asked))
 
 
 def as_json(advice: Advice) -> dict[str, Any]:
-    names = "step", "window", "steps"
-    rows = [
-        {
-            "mechanism": option.m.name, "eps_1": option.m.eps_1, "errors": dict(zip(names, option.errors, strict=True)),
-            "guess_one": _chance(option.guess_one), "guess_all": _chance(option.guess_all), "weight": option.m.outweighs(),
-            "report_bytes": option.m.row_bytes, "dominated_by": option.dominated or None,
-        }
-        for option in advice.options
-    ]  # fmt: skip
     return {
-        "question": advice.question, "window_steps": advice.question.window, "mechanisms": rows, "refused": advice.refused,
-        "advised": advice.first.name, "reasons": reasons(advice), "survey": stanza(advice),
+        "question": advice.question, "window_steps": advice.question.window, "mechanisms": advice.options,
+        "refused": advice.refused, "advised": advice.first.name, "reasons": reasons(advice), "survey": stanza(advice),
     }  # fmt: skip
-
-
-def _chance(chance: Chance) -> dict[str, Any]:
-    return {"chance": float(chance), "exact": chance.exact}

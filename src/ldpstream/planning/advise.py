@@ -10,7 +10,7 @@ square over the values. For numbers it is the error of their mean.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,8 +20,9 @@ import numpy as np
 from ldpstream.estimators.smooth.numbers import mean_variance
 from ldpstream.mechanisms import Mechanism
 from ldpstream.mechanisms.arguments import MAX_COUNT, integer
-from ldpstream.mechanisms.claims.guessing import SAME, Chance
+from ldpstream.mechanisms.claims.guessing import SAME
 from ldpstream.mechanisms.registry import AUTO_CANDIDATES, NUMERIC, ONCE_CANDIDATES, answering, lightest
+from ldpstream.promises.statements import CheckedChance, told
 from ldpstream.surveys import SurveyError, parse_survey
 from ldpstream.surveys.errors import UserError
 
@@ -99,27 +100,30 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {"name": "value", **domain, "level": [{key: value for key, value in keys.items() if value is not None}]}
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """A mechanism that can answer the question.
 
     Attributes:
-        errors: exact error of a step, of a window and of all steps, see above.
+        errors: exact error of a "step", of a "window" and of all "steps", see above.
         guess_one, guess_all: chance of a right guess of a value that never changes, from one report and from all reports of a
             device in all steps.
-        dominated: name of another mechanism that is at least as good in errors, chances, weight and bytes, and better in one of
-            them; "" if there is none.
+        weight: number of honest people whom one false report outweighs.
+        dominated_by: name of another mechanism that is at least as good in errors, chances, weight and bytes, and better in one
+            of them; None if there is none.
     """
 
-    m: Mechanism
-    errors: tuple[float, ...]
-    guess_one: Chance
-    guess_all: Chance
-    dominated: str = ""
+    mechanism: str
+    eps_1: float
+    errors: dict[str, float]
+    guess_one: CheckedChance
+    guess_all: CheckedChance
+    weight: float
+    report_bytes: int
+    dominated_by: str | None = None
 
     @property
     def costs(self) -> tuple[float, ...]:
-        return *self.errors, self.guess_one, self.guess_all, self.m.outweighs(), self.m.row_bytes
+        return *self.errors.values(), self.guess_one.chance, self.guess_all.chance, self.weight, self.report_bytes
 
     def dominates(self, other: "Option") -> bool:
         pairs = list(zip(self.costs, other.costs, strict=True))
@@ -149,15 +153,23 @@ def advise(question: Question) -> Advice:
         AdviceError: if no mechanism is possible.
     """
     built, refused = possible(question)
-    spans = 1, question.window, question.steps
-    found = []
-    for m in built:
-        errors = tuple(math.sqrt(variance(question, m, span)) for span in spans)
-        found.append(Option(m, errors, m.guess(), m.guess(m.reports_in(question.steps))))
-    first = lightest([(option.m, option.errors[1] ** 2) for option in found])
-    found.sort(key=lambda option: option.errors[1])
-    marked = [replace(one, dominated=next((other.m.name for other in found if other.dominates(one)), "")) for one in found]
+    found = [_option(question, m) for m in built]
+    first = lightest([(m, option.errors["window"] ** 2) for m, option in zip(built, found, strict=True)])
+    found.sort(key=lambda option: option.errors["window"])
+    marked = [
+        msgspec.structs.replace(one, dominated_by=next((other.mechanism for other in found if other.dominates(one)), None))
+        for one in found
+    ]
     return Advice(question, marked, refused, first)
+
+
+def _option(question: Question, m: Mechanism) -> Option:
+    spans = {"step": 1, "window": question.window, "steps": question.steps}
+    return Option(
+        mechanism=m.name, eps_1=m.eps_1, errors={name: math.sqrt(variance(question, m, span)) for name, span in spans.items()},
+        guess_one=told(m.guess()), guess_all=told(m.guess(m.reports_in(question.steps))), weight=m.outweighs(),
+        report_bytes=m.row_bytes,
+    )  # fmt: skip
 
 
 def possible(question: Question) -> tuple[list[Mechanism], dict[str, str]]:

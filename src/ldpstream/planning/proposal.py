@@ -14,7 +14,7 @@ from typing import Any
 from ldpstream.mechanisms import Mechanism, mechanism
 from ldpstream.planning.advise import SURVEY, WINDOW, AdviceError
 from ldpstream.planning.columns import BINS, Column, Domain, Dropped, propose, read_columns
-from ldpstream.planning.toml_text import toml_lines, toml_value
+from ldpstream.planning.toml_text import attribute_lines, toml_value
 from ldpstream.producers.people_file import missing_words
 from ldpstream.producers.table_file import MISSING
 from ldpstream.surveys import Survey, SurveyError, parse_survey
@@ -149,10 +149,6 @@ def _text(name: str, start: datetime, least: int, asked: list[Asked]) -> str:
 
 
 def _attribute(asked: Asked) -> str:
-    keys, (level,) = asked.keys, asked.keys["level"]
     header = asked.column.header
     named = [] if header == asked.column.name else [f"# column {toml_value(header)}"]
-    domain = toml_lines({key: value for key, value in keys.items() if key != "level"})
-    return "\n".join(
-        ["[[attribute]]", *named, f"# {asked.domain.words}", *domain, "[[attribute.level]]", *toml_lines(level), ""]
-    )
+    return "\n".join([*attribute_lines(asked.keys, [*named, f"# {asked.domain.words}"]), ""])

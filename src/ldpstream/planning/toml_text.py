@@ -1,7 +1,7 @@
 """Surveys as TOML text, for commands that write survey files."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +11,14 @@ def document_text(document: Mapping[str, Any]) -> str:
     if "cohort" in document:
         lines += ["", "[cohort]", *toml_lines(document["cohort"])]
     for attribute in document["attribute"]:
-        lines += ["", "[[attribute]]", *toml_lines({key: value for key, value in attribute.items() if key != "level"})]
-        for level in attribute["level"]:
-            lines += ["[[attribute.level]]", *toml_lines(level)]
+        lines += ["", *attribute_lines(attribute)]
     return "\n".join([*lines, ""])
+
+
+def attribute_lines(attribute: Mapping[str, Any], comments: Sequence[str] = ()) -> list[str]:
+    keys = {key: value for key, value in attribute.items() if key != "level"}
+    levels = [line for level in attribute["level"] for line in ("[[attribute.level]]", *toml_lines(level))]
+    return ["[[attribute]]", *comments, *toml_lines(keys), *levels]
 
 
 def toml_lines(keys: Mapping[str, Any]) -> list[str]:
