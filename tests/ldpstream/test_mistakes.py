@@ -68,7 +68,7 @@ MISTAKES = {
     "no data": Mistake("demo --data nowhere.csv", ("nowhere.csv: ", "No such file")),
     "no header": data(f"1,home,{SECRET}\n", "line 1: none of its 3 columns is named screen"),
     "misspelt column": data(
-        "id,screen,latency-ms\n1,home,2\n", "none of its 3 columns is named latency_ms; column 3", "call it step"
+        "id,screen,latency-ms\n1,home,2\n", "none of its 3 columns is named latency_ms", "call it step"
     ),
     "only unknown values": data(f"id,screen,latency_ms\n1,{SECRET},3\n", "column 2", "screen (6 values, home … help)"),
     "sample of few people": data(
