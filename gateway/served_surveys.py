@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -59,11 +59,11 @@ class ServedSurveys:
     ) -> None:
         self._watch, self._surveys, self._logs, self._counted = watch, surveys, logs, counted
         self.checks = SurveyChecks(watch, check, log, "survey not served")
-        self._open: dict[bytes, GatewayLog] = {}
         self._looked_s: dict[bytes, float] = {}  # time of the last `counted`, by fingerprint
-        self._signatures = _Signatures()
+        self._signatures: dict[Path, dict[str, list[Signature]]] = {}  # by file and hash of a survey's canonical text
+        self._refused: dict[Path, str] = {}  # by file of signatures: why it cannot be read
         self._served: dict[bytes, tuple[SurveyText, list[Signature]]] = {}
-        self._signatures.look(watch.surveys.values())
+        self._read_signatures()
         self._reconcile()
 
     def begin(self, usable: list[Survey]) -> None:
@@ -85,7 +85,7 @@ class ServedSurveys:
             await asyncio.to_thread(self._look_at_files)
             self._reconcile()
         for survey in list(self._surveys.by_fingerprint.values()):
-            if survey.fingerprint in self._open or not self.checks.due(survey):
+            if survey.fingerprint in self._surveys.logs or not self.checks.due(survey):
                 continue
             if not self._logs.reachable:
                 return  # the check would wait for the broker
@@ -95,9 +95,9 @@ class ServedSurveys:
 
     async def _look_at_agents(self) -> None:
         """Looks for one survey at a time whether agents still count it. Otherwise its reports get 503."""
-        if self._counted is None or not self._open or not self._logs.reachable:
+        if self._counted is None or not self._surveys.logs or not self._logs.reachable:
             return
-        survey = self._surveys.by_fingerprint[min(self._open, key=self._looked_s.__getitem__)]
+        survey = self._surveys.by_fingerprint[min(self._surveys.logs, key=self._looked_s.__getitem__)]
         if time.monotonic() - self._looked_s[survey.fingerprint] < RETRY_S:
             return
         self._looked_s[survey.fingerprint] = time.monotonic()
@@ -106,15 +106,14 @@ class ServedSurveys:
         except NotCounted as error:
             log.error("survey not served", survey=survey.name, error=str(error))
             self.checks.postpone(survey)
-            self._surveys.detach(survey)
-            self._open.pop(survey.fingerprint).close()
+            self._surveys.close(survey.fingerprint)
         except UserError as error:
             log.warning("the agents' survey is unknown", survey=survey.name, error=str(error))
 
     def _look_at_files(self) -> None:
         for text in self._watch.look().added:
             _ = text.survey.device_survey  # takes long for some mechanisms; the survey keeps the result
-        self._signatures.look(self._watch.surveys.values())
+        self._read_signatures()
 
     def _reconcile(self) -> None:
         """Serves the surveys of the files. A new survey has no log yet: its reports get 503."""
@@ -122,10 +121,9 @@ class ServedSurveys:
         for fingerprint in self._served.keys() - texts.keys():
             del self._served[fingerprint]
             self._surveys.remove(fingerprint)
-            if (ended := self._open.pop(fingerprint, None)) is not None:
-                ended.close()
         for fingerprint, text in texts.items():
-            wanted = text, self._signatures.of(text)
+            found = self._signatures.get(text.path.parent / FILE, {})
+            wanted = text, found.get(sha256(text.survey.canonical), [])
             if self._served.get(fingerprint) != wanted:
                 self._served[fingerprint] = wanted
                 self._surveys.put(text.survey, text.text, wanted[1])
@@ -133,36 +131,22 @@ class ServedSurveys:
         self.checks.forget_others(texts)
 
     def _begin(self, survey: Survey) -> None:
-        opened = self._open[survey.fingerprint] = self._logs.add(survey)
+        self._surveys.logs[survey.fingerprint] = self._logs.add(survey)
         self._looked_s[survey.fingerprint] = time.monotonic()
-        self._surveys.attach(survey, opened)
 
+    def _read_signatures(self) -> None:
+        """Reads the files `signatures.jsonl` beside the survey files.
 
-class _Signatures:
-    """The signatures in the files `signatures.jsonl` beside the survey files, by the hash of a survey's canonical text.
-
-    The gateway does not verify the signatures. It serves the signatures that state the hash of the survey's canonical text.
-    """
-
-    def __init__(self) -> None:
-        self._found: dict[Path, dict[str, list[Signature]]] = {}
-        self._refused: dict[Path, str] = {}
-
-    def look(self, texts: Iterable[SurveyText]) -> None:
-        for path in {text.path.parent / FILE for text in texts}:
-            self._read_file(path)
-
-    def of(self, text: SurveyText) -> list[Signature]:
-        return self._found.get(text.path.parent / FILE, {}).get(sha256(text.survey.canonical), [])
-
-    def _read_file(self, path: Path) -> None:
-        try:
-            found: dict[str, list[Signature]] = {}
-            for line in read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []:
-                found.setdefault(line.read().canonical_sha256, []).append(line)
-            self._found[path] = found
-            self._refused.pop(path, None)
-        except (SignatureError, OSError, UnicodeDecodeError) as error:
-            if self._refused.get(path) != str(error):
-                log.error("signatures cannot be read", file=str(path), error=str(error))
-            self._refused[path] = str(error)
+        The gateway does not verify the signatures. It serves the signatures that state the hash of the survey's canonical text.
+        """
+        for path in {text.path.parent / FILE for text in self._watch.surveys.values()}:
+            try:
+                found: dict[str, list[Signature]] = {}
+                for line in read_lines(path.read_text(encoding="utf-8"), Signature) if path.exists() else []:
+                    found.setdefault(line.read().canonical_sha256, []).append(line)
+                self._signatures[path] = found
+                self._refused.pop(path, None)
+            except (SignatureError, OSError, UnicodeDecodeError) as error:
+                if self._refused.get(path) != str(error):
+                    log.error("signatures cannot be read", file=str(path), error=str(error))
+                self._refused[path] = str(error)

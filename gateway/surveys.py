@@ -43,23 +43,24 @@ class GatewaySurveys:
 
     Attributes:
         incomplete: True if there may be further surveys, in broken files.
+        logs: the logs of the surveys that have one, by fingerprint.
     """
 
     def __init__(self) -> None:
         self.by_fingerprint: dict[bytes, Survey] = {}
         self.incomplete = False
-        self._logs: dict[bytes, GatewayLog] = {}
+        self.logs: dict[bytes, GatewayLog] = {}
         self._documents: dict[bytes, bytes] = {}
 
     @property
     def ready(self) -> bool:
         """True if the log of a survey takes reports."""
-        return any(log.ready for log in list(self._logs.values()))
+        return any(log.ready for log in list(self.logs.values()))
 
     def states(self) -> Iterator[tuple[str, bool]]:
         """Yields the name of each survey, and True if the survey's log takes reports."""
         for fingerprint, survey in list(self.by_fingerprint.items()):
-            log = self._logs.get(fingerprint)
+            log = self.logs.get(fingerprint)
             yield survey.name, log is not None and log.ready
 
     # ---- changes
@@ -70,17 +71,15 @@ class GatewaySurveys:
         served = ServedSurvey(**keys, toml=toml, signature=latest, signatures=list(signatures))
         self._documents[survey.fingerprint] = msgspec.json.encode(served)
 
-    def attach(self, survey: Survey, log: GatewayLog) -> None:
-        self._logs[survey.fingerprint] = log
-
-    def detach(self, survey: Survey) -> None:
-        """Takes the log from a survey: its reports get 503."""
-        self._logs.pop(survey.fingerprint, None)
+    def close(self, fingerprint: bytes) -> None:
+        """Takes the log from a survey, and closes the log: the survey's reports get 503."""
+        if (log := self.logs.pop(fingerprint, None)) is not None:
+            log.close()
 
     def remove(self, fingerprint: bytes) -> None:
         """Removes a survey."""
         del self.by_fingerprint[fingerprint], self._documents[fingerprint]
-        self._logs.pop(fingerprint, None)
+        self.close(fingerprint)
 
     # ---- for requests
 
@@ -90,7 +89,7 @@ class GatewaySurveys:
         Raises:
             Problem: "survey unavailable", if the survey has no log at present.
         """
-        log = self._logs.get(survey.fingerprint)
+        log = self.logs.get(survey.fingerprint)
         if log is None:
             detail = "this gateway cannot use the survey's log at present; no report of this attempt is in the log"
             raise Problem("survey unavailable", detail)

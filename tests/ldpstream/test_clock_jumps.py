@@ -61,7 +61,7 @@ def test_a_jump_for_a_moment_refuses_no_report_for_good(folder: DataFolder, jump
     async def run() -> None:
         logs = FolderLogs(folder, lambda _: None, clock)
         rig = Rig(SURVEY, now_ms=clock)
-        rig.surveys.attach(SURVEY, logs.add(SURVEY))
+        rig.surveys.logs[SURVEY.fingerprint] = logs.add(SURVEY)
         reports = iter([sound(SURVEY, np.random.default_rng(i), STEP, 0, 1) for i in range(3)])
         assert (await rig.post(next(reports))).status_code == 202
         turn()
