@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from ldpstream.runtime.redis_url import RedisUrl, parse_redis_url
 from ldpstream.surveys.errors import UserError, did_you_mean
@@ -236,33 +236,19 @@ class Settings(BaseSettings):
     def _given(self, *names: str) -> list[str]:
         return [PREFIX + name.upper() for name in names if getattr(self, name) is not None]
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, _SecretFiles(settings_cls), env_settings
 
-
-class _SecretFiles(PydanticBaseSettingsSource):
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return None, field_name, False  # pydantic requires this method but does not call it: `__call__` reads all fields
-
-    def __call__(self) -> dict[str, Any]:
-        found = {}
-        for field, about in self.settings_cls.model_fields.items():
-            variable = PREFIX + field.upper()
-            path = os.environ.get(f"{variable}_FILE")
-            if path is None or not _is_secret(about):
-                continue
-            if variable in os.environ:
-                raise SettingsError(f"{variable} and {variable}_FILE are both set")
-            found[field] = _read_secret(f"{variable}_FILE", path)
-        return found
+def _secrets_in_files() -> dict[str, Any]:
+    """Returns the secrets whose variable with the ending ``_FILE`` names a file."""
+    found = {}
+    for field, about in Settings.model_fields.items():
+        variable = PREFIX + field.upper()
+        path = os.environ.get(f"{variable}_FILE")
+        if path is None or not _is_secret(about):
+            continue
+        if variable in os.environ:
+            raise SettingsError(f"{variable} and {variable}_FILE are both set")
+        found[field] = _read_secret(f"{variable}_FILE", path)
+    return found
 
 
 def _is_secret(field: FieldInfo) -> bool:
@@ -306,7 +292,7 @@ def load_settings() -> Settings:
     """
     _check_names()
     try:
-        return Settings()
+        return Settings(**_secrets_in_files())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         said = first["msg"].removeprefix("Value error, ")
