@@ -16,7 +16,7 @@ import uvicorn
 import uvloop
 
 from ldpstream.gateway.credentials import check_certificate, read_relay_keys, read_tokens
-from ldpstream.gateway.http.app import SECURITY, create_gateway
+from ldpstream.gateway.http.app import GatewayApp
 from ldpstream.gateway.http.protocol import gateway_protocol
 from ldpstream.gateway.intake import Intake
 from ldpstream.gateway.served_surveys import Logs, ServedSurveys
@@ -107,7 +107,7 @@ def serve(
                     served.begin(usable)
                     tasks.append(asyncio.create_task(open_logs.start()))
                     await tasks[0]
-                    tasks.append(asyncio.create_task(served.follow()))
+                    tasks += [asyncio.create_task(served.follow()), asyncio.create_task(intake.tidy())]
                     _tell(surveys, tokens, front.getsockname())
                     await server.serve([front])
             finally:
@@ -125,12 +125,11 @@ def _configured(settings: Settings, intake: Intake) -> uvicorn.Config:
     # behind a proxy all connections have the proxy's address; the proxy must limit its clients
     connections = None if settings.gateway_proxies else settings.gateway_connections
     most = shares().gateway
-    protocol = gateway_protocol(intake, SECURITY, settings.gateway_proxies, connections, most, settings.gateway_relays)
-    origins = settings.gateway_origins.split(",") if settings.gateway_origins else []
+    app = GatewayApp(intake, settings.gateway_origins.split(",") if settings.gateway_origins else [])
+    protocol = gateway_protocol(app, settings.gateway_proxies, connections, most, settings.gateway_relays)
     config = uvicorn.Config(
-        create_gateway(intake, origins), http=protocol, ws="none", log_config=None, access_log=False, server_header=False,
-        lifespan="on", timeout_graceful_shutdown=GRACEFUL_S, backlog=most,
-        proxy_headers=bool(settings.gateway_proxies), forwarded_allow_ips=settings.gateway_proxies or None,
+        app.begin, http=protocol, interface="asgi3", ws="none", log_config=None, access_log=False, server_header=False,
+        proxy_headers=False, lifespan="off", timeout_graceful_shutdown=GRACEFUL_S, backlog=most,
         ssl_certfile=settings.gateway_tls_cert, ssl_keyfile=settings.gateway_tls_key,
     )  # fmt: skip
     config.load()  # makes the context of TLS

@@ -1,16 +1,11 @@
-"""The gateway's handling of a request; `gateway.http.app` explains the guarantees.
-
-`Intake.take` handles a request that has arrived whole. `Intake.accept` reads the body of any other request with reports.
-"""
+"""The gateway's handling of a request with reports; `gateway.http.app` explains the guarantees."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
-
-from starlette.requests import ClientDisconnect, Request
 
 from ldpstream.engines.gateway_log import GatewayLog, Keyed
 from ldpstream.gateway import metrics
@@ -38,9 +33,8 @@ from ldpstream.surveys.report_key import request_hash
 
 MEMORY_BYTES = 64 * 2**20  # limit on the bytes of bodies being read or not yet acknowledged
 OVERHEAD_BYTES = 2048  # memory in bytes for a request, without its body
-BODY_S = 10.0
 ACKNOWLEDGE_S = 10.0
-STOPPING_BODY_S, STOPPING_ACKNOWLEDGE_S = 0.5, 3.0  # time limits once the process is stopping
+STOPPING_ACKNOWLEDGE_S = 3.0  # time limit once the process is stopping
 TIDY_S = 5.0
 PATIENCE_MS = 5_000  # around a step's close, the log's clock decides: this long after the close by the gateway's clock
 BREATH = 250  # number of envelopes checked before other tasks run
@@ -84,7 +78,6 @@ class Intake:
         self._shuffle = shuffle or Shuffle()
         self._waiting: dict[WaitingRequest, float] = {}  # those that wait for the log, with the end of the wait
         self._timer: asyncio.TimerHandle | None = None  # one for all requests: a timer of each would take longer
-        self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         metrics.waiting_bytes.set_function(lambda: self._memory.taken_bytes)
         metrics.survey_ready.values = lambda: {name: ready and self._clock_agrees() for name, ready in self.surveys.states()}
@@ -113,12 +106,8 @@ class Intake:
         }
 
     def stop(self) -> None:
-        """Refuses further requests, and shortens the time limits of bodies and acknowledgements in progress."""
+        """Refuses further requests, and shortens the time limits of acknowledgements in progress."""
         self._stopping = True
-        now = asyncio.get_running_loop().time()
-        for reading in self._reading:
-            if not reading.expired():
-                reading.reschedule(min(reading.when() or now, now + STOPPING_BODY_S))
         for waiting, until_s in self._waiting.items():
             self._waiting[waiting] = min(until_s, time.monotonic() + STOPPING_ACKNOWLEDGE_S)
         if self._timer is not None:
@@ -151,70 +140,73 @@ class Intake:
             answer: called once, now or later, with the number of reports that count, or with the problem.
             relayed: True if the request came through a relay, inside another request.
         """
-        waiting = WaitingRequest(partial(self._answer_later, answer) if relayed else answer, relayed)
+        waiting = self.begin(pairs, host, answer, relayed)
+        self.receive(waiting, body)
+        self.end(waiting)
+
+    def begin(self, pairs: Pairs, host: str, answer: Answer, relayed: bool = False) -> WaitingRequest:
+        """Admits a request with reports. `receive` then takes the parts of its body, and `end` begins its checks."""
+        waiting = WaitingRequest(answer, relayed)
         try:
-            client, _ = self._admit(waiting, pairs, host)
-            if len(body) > largest_body(waiting.batch):
-                raise oversized(largest_body(waiting.batch))
-            waiting.reservation = self.reserve(client, len(body))
-            for _ in self._handle(waiting, client, body):
-                pass
-        except BaseException as error:
-            waiting.answer = answer  # a refusal of the present moment does not wait for the shuffle
+            headers = read_headers(pairs)
+            client = self._client(headers, host, waiting.begun_s, relayed)
+            waiting.batch, waiting.key, waiting.handle = is_batch(headers), idempotency_key(headers), self._checked
+            self._expect_body(waiting, client, headers, largest_body(waiting.batch))
+        except Exception as error:
             waiting.fail(error)
+        return waiting
+
+    def begin_capsule(self, pairs: Pairs, host: str, limit: int, waiting: WaitingRequest) -> None:
+        """Admits a request that a relay may send, with a body of at most this number of bytes."""
+        try:
+            self._expect_body(waiting, self.admit_anybody(host, relay=True), read_headers(pairs), limit)
+        except Exception as error:
+            waiting.fail(error)
+
+    def _expect_body(self, waiting: WaitingRequest, client: Client, headers: Headers, limit: int) -> None:
+        declared = headers.get(b"content-length", b"")
+        if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
+            raise oversized(limit)
+        waiting.client, waiting.limit, waiting.reservation = client, limit, Reservation(self._memory, client)
+        waiting.reservation.grow(OVERHEAD_BYTES)
+
+    def receive(self, waiting: WaitingRequest, part: bytes) -> None:
+        """Takes a part of the body, and charges the client. Does nothing if the request has its answer."""
+        if waiting.answer is None or waiting.reservation is None:
+            return
+        try:
+            waiting.size += len(part)
+            if not waiting.client.relay:
+                self._rate.charge(waiting.client, len(part) / BODY_BYTES, time.monotonic())
+            if waiting.size > waiting.limit:
+                raise oversized(waiting.limit)
+            waiting.reservation.grow(len(part))
+            waiting.parts.append(part)
+        except Problem as problem:
+            waiting.fail(problem)
+
+    def end(self, waiting: WaitingRequest) -> None:
+        """Handles the body, which has arrived whole."""
+        if waiting.answer is not None:
+            body = b"".join(waiting.parts)
+            waiting.parts.clear()
+            self._go_on(waiting, waiting.handle(waiting, body))
 
     def _answer_later(self, answer: Answer, result: int | Problem) -> None:
         """Answers at the end of the present batch: the order of the answers must not show which record is whose."""
         self._shuffle.hold(partial(answer, result))
 
-    async def accept(self, request: Request) -> int:
-        """Admits a request, reads its body and appends its reports to the log.
+    def late(self) -> Problem:
+        """Returns the problem of a body that did not arrive in time."""
+        return _stopping() if self._stopping else Problem("too slow", "the body did not arrive in time")
 
-        Raises:
-            Problem: if the request is refused or its outcome is unknown.
-        """
-        future = asyncio.get_running_loop().create_future()
-
-        def answer(result: int | Problem) -> None:
-            if not future.done():
-                future.set_result(result)
-
-        waiting = WaitingRequest(answer)
-        try:
-            client, headers = self._admit(waiting, request.scope["headers"], _host(request))
-            waiting.reservation = self.reserve(client)
-            body = await self._read(request, headers, largest_body(waiting.batch), client, waiting.reservation)
-            for _ in self._handle(waiting, client, body):
-                await asyncio.sleep(0)  # let other tasks run
-        except BaseException as error:
-            waiting.fail(error)
-        result = await future
-        if isinstance(result, Problem):
-            raise result
-        return int(result)
-
-    def _admit(self, waiting: WaitingRequest, pairs: Pairs, host: str) -> tuple[Client, Headers]:
-        headers = read_headers(pairs)
-        client = self._client(headers, host, waiting.begun_s, waiting.relayed)
-        waiting.batch, waiting.key = is_batch(headers), idempotency_key(headers)
-        return client, headers
-
-    @asynccontextmanager
-    async def capsule(self, request: Request, limit: int) -> AsyncIterator[bytes]:
-        headers, client = read_headers(request.scope["headers"]), self.admit_anybody(_host(request), relay=True)
-        reservation = self.reserve(client)
-        try:
-            yield await self._read(request, headers, limit, client, reservation)
-        finally:
-            reservation.release()
-
-    def admit(self, request: Request) -> None:
+    def admit(self, pairs: Pairs, host: str) -> None:
         """Checks the token and the rates for a request without a body, and charges the client.
 
         Raises:
             Problem: if the token is not accepted, the client has exceeded a rate, or the process is stopping.
         """
-        self._client(read_headers(request.scope["headers"]), _host(request), time.monotonic())
+        self._client(read_headers(pairs), host, time.monotonic())
 
     def admit_anybody(self, host: str, relay: bool = False) -> Client:
         """Checks the client's rates for a request that needs no token, charges the client, and returns the client.
@@ -247,50 +239,17 @@ class Intake:
         if self._stopping:
             raise _stopping()
 
-    def reserve(self, client: Client, size: int = 0) -> Reservation:
-        """Reserves memory for a request; charges the client for a body of this size that has arrived.
-
-        Raises:
-            Problem: if there is too little memory.
-        """
-        self._charge_bytes(client, size)
-        reservation = Reservation(self._memory, client)
-        reservation.grow(OVERHEAD_BYTES + size)
-        return reservation
-
-    def _charge_bytes(self, client: Client, size: int) -> None:
-        if size and not client.relay:
-            self._rate.charge(client, size / BODY_BYTES, time.monotonic())
-
-    async def _read(self, request: Request, headers: Headers, limit: int, client: Client, reservation: Reservation) -> bytes:
-        declared, size, parts = headers.get(b"content-length", b""), 0, list[bytes]()
-        if declared.isdigit() and (len(declared) > 12 or int(declared) > limit):
-            raise oversized(limit)
+    def _go_on(self, waiting: WaitingRequest, handling: Iterator[None]) -> None:
         try:
-            async with asyncio.timeout(STOPPING_BODY_S if self._stopping else BODY_S) as reading:
-                self._reading.add(reading)
-                try:
-                    async for chunk in request.stream():
-                        size += len(chunk)
-                        self._charge_bytes(client, len(chunk))
-                        if size > limit:
-                            raise oversized(limit)
-                        reservation.grow(len(chunk))
-                        parts.append(chunk)
-                finally:
-                    self._reading.discard(reading)
-        except ClientDisconnect:
-            raise Problem("malformed request", "the client disconnected before the end of the body") from None
-        except TimeoutError:
-            if self._stopping:
-                raise _stopping() from None
-            # a body that stays unread would block the connection
-            raise Problem("too slow", "the body did not arrive in time", headers={"Connection": "close"}) from None
-        return b"".join(parts)
+            for _ in handling:
+                asyncio.get_running_loop().call_soon(self._go_on, waiting, handling)
+                return
+        except Exception as error:
+            waiting.fail(error)
 
-    def _handle(self, waiting: WaitingRequest, client: Client, body: bytes) -> Iterator[None]:
+    def _checked(self, waiting: WaitingRequest, body: bytes) -> Iterator[None]:
         """Checks a body and starts its append. Yields after every `BREATH` envelopes."""
-        batch = waiting.batch
+        batch, client = waiting.batch, waiting.client
         if batch and announced(body) > DEVICE_BATCH and not client.collector:  # first: to decode a long batch takes a second
             raise _collector_required()
         envelopes = unpack(body, batch)
@@ -307,7 +266,8 @@ class Intake:
         log = self.surveys.log_of(survey)
         waiting.checks = checks
         append = partial(self._append, log, survey, envelopes, body, checks, client, waiting)
-        if waiting.relayed:
+        if waiting.relayed and (answer := waiting.answer) is not None:
+            waiting.answer = partial(self._answer_later, answer)  # a refusal before this moment is answered at once
             self._shuffle.hold(partial(waiting.go_on, append))
         else:
             append()
@@ -346,10 +306,6 @@ class Intake:
         waiting.wait(time.monotonic() + (STOPPING_ACKNOWLEDGE_S if self._stopping else ACKNOWLEDGE_S), self._waiting)
         if self._timer is None:
             self._expire()
-
-
-def _host(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 def _collector_required() -> Problem:

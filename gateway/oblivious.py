@@ -19,14 +19,13 @@ A refusal before the decryption is a problem document in clear, as RFC 9458, sec
 decryption, except some internal errors, are padded to a multiple of `PADDED_BYTES` and encapsulated.
 """
 
-import asyncio
+from collections.abc import Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from ldpstream.device.relay.binary_http import BinaryHttpError, BinaryRequest, BinaryResponse, decode_request, encode_response
 from ldpstream.device.relay.capsules import (
@@ -40,9 +39,10 @@ from ldpstream.device.relay.capsules import (
     open_request,
 )
 from ldpstream.gateway import metrics
-from ldpstream.gateway.http.bodies import is_batch, read_headers
+from ldpstream.gateway.http.bodies import Headers, is_batch, read_headers
 from ldpstream.gateway.http.problems import Problem
 from ldpstream.gateway.intake import Intake
+from ldpstream.gateway.waiting import Request, Result, WaitingRequest
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
 
 WELL_KNOWN, PATH = "/.well-known/ohttp-gateway", "/ohttp"
@@ -52,52 +52,39 @@ MAX_CAPSULE_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_HEAD_BYTES + OVERHEAD_BYTES
 PADDED_BYTES = 512
 
 
-def oblivious_routes(intake: Intake) -> list[Route]:
-    """Without `intake.relay_keys` the routes answer 404."""
+def published_key(intake: Intake, request: Request) -> Response:
+    """Returns the key configuration. Raises Problem if the gateway takes no reports through a relay."""
+    if intake.relay_keys is None:
+        raise _no_relay()
+    intake.admit_anybody(request.address)
+    return Response(intake.relay_keys.published(intake.time_ms() / 1000), media_type=KEYS_TYPE)
 
-    async def keys(request: Request) -> Response:
-        try:
-            if intake.relay_keys is None:
-                raise _no_relay()
-            intake.admit_anybody(request.client.host if request.client else "")
-            return Response(intake.relay_keys.published(intake.time_ms() / 1000), media_type=KEYS_TYPE)
-        except Problem as problem:
-            return problem.response()
 
-    async def answer(request: Request) -> Response:
-        headers = dict(request.scope["headers"])
-        try:
-            async with intake.capsule(request, MAX_CAPSULE_BYTES) as capsule:
-                exchange = _open(intake, headers.get(b"content-type", b""), capsule)
-                result = await _take(intake, exchange, headers.get(b"host", b""), request.client.host if request.client else "")
-        except Problem as problem:
-            metrics.requests[problem.cause].inc()
-            return problem.response()
+def begin_capsule(intake: Intake, request: Request) -> WaitingRequest:
+    """Admits an encapsulated request."""
+    waiting = WaitingRequest(request.answer)
+    waiting.handle = partial(_take, intake, dict(request.headers), request.address)
+    intake.begin_capsule(request.headers, request.address, MAX_CAPSULE_BYTES, waiting)
+    return waiting
+
+
+def _take(intake: Intake, headers: Headers, address: str, waiting: WaitingRequest, capsule: bytes) -> Iterator[None]:
+    exchange = _open(intake, headers.get(b"content-type", b""), capsule)
+
+    def answer(result: Result) -> None:
         inner = encode_response(_response(result))
-        return Response(exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES)), media_type=RESPONSE_TYPE)
+        sealed = exchange.seal_response(inner + bytes(-len(inner) % PADDED_BYTES))
+        waiting.release()
+        waiting.close(Response(sealed, media_type=RESPONSE_TYPE))
 
-    return [
-        Route(WELL_KNOWN, keys),
-        Route(WELL_KNOWN, answer, methods=["POST"]),
-        Route(PATH, answer, methods=["POST"]),
-    ]
-
-
-async def _take(intake: Intake, exchange: Exchange, host: bytes, address: str) -> int | Problem:
     try:
-        asked = _checked(exchange.message, host)
+        asked = _checked(exchange.message, headers.get(b"host", b""))
+        exchange.message = b""  # the request may wait for half a second
+        intake.take(asked.headers, address, asked.content, answer, relayed=True)
     except Problem as problem:
         metrics.requests[problem.cause].inc()
-        return problem
-    exchange.message = b""  # the request may wait for half a second
-    answered: asyncio.Future[int | Problem] = asyncio.get_running_loop().create_future()
-
-    def answer(result: int | Problem) -> None:
-        if not answered.done():
-            answered.set_result(result)
-
-    intake.take(asked.headers, address, asked.content, answer, relayed=True)
-    return await answered
+        answer(problem)
+    yield from ()
 
 
 def _open(intake: Intake, kind: bytes, capsule: bytes) -> Exchange:
@@ -134,9 +121,9 @@ def _checked(message: bytes, host: bytes) -> BinaryRequest:
     return asked
 
 
-def _response(result: int | Problem) -> BinaryResponse:
-    if isinstance(result, Problem):
-        response = result.response()
+def _response(result: Result) -> BinaryResponse:
+    if not isinstance(result, int):
+        response = result.response() if isinstance(result, Problem) else result
         headers = tuple(pair for pair in response.raw_headers if pair[0] != b"content-length")
         return BinaryResponse(response.status_code, headers, bytes(response.body))
     content = msgspec.json.encode({"accepted": result})

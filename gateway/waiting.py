@@ -1,39 +1,85 @@
 """Requests with reports on their way to their answers."""
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final
+
+import structlog
+from starlette.responses import Response
 
 from ldpstream.engines.gateway_log import Outcome
 from ldpstream.gateway import metrics
-from ldpstream.gateway.admission import Reservation
+from ldpstream.gateway.admission import Client, Reservation
 from ldpstream.gateway.budgets import Budgets
 from ldpstream.gateway.http.bodies import Checks
+from ldpstream.gateway.http.framing import Pairs
 from ldpstream.gateway.http.problems import MAX_RETRY_S, Problem
 from ldpstream.surveys import Survey
 
+log = structlog.get_logger("ldpstream.gateway")
+
 WAITS_A_STEP: Final = 8  # a client that has used its share waits for this part of a step
 
-Answer = Callable[[int | Problem], None]  # receives the number of reports that count, or the problem
+Result = int | Problem | Response  # the number of reports that count, a problem, or the response itself
+Answer = Callable[[Result], None]
+
+
+class Request:
+    """A request.
+
+    Args:
+        headers: name in lower case and value of each header.
+        address: the client's address.
+        send: called with the request once its `result` is known.
+        keep_alive: False to close the connection after the answer.
+
+    Attributes:
+        waiting: the request on its way to the log, if the answer depends on the body.
+        result: the answer; None until it is known.
+    """
+
+    __slots__ = ("_send", "address", "headers", "keep_alive", "method", "path", "result", "waiting")
+
+    def __init__(
+        self, method: bytes, path: str, headers: Pairs, address: str, send: Callable[[], None], keep_alive: bool
+    ) -> None:
+        self.method, self.path, self.headers, self.address = method, path, headers, address
+        self._send, self.keep_alive = send, keep_alive
+        self.waiting: WaitingRequest | None = None
+        self.result: Result | None = None
+
+    def answer(self, result: Result) -> None:
+        if self.result is None:
+            self.result = result
+            self._send()
 
 
 class WaitingRequest:
-    """A request on its way to its answer.
+    """A request with a body on its way to its answer.
 
     Attributes:
+        answer: called once; None afterwards.
+        handle: takes the whole body; yields where other tasks may run.
+        limit: largest size of the body, in bytes.
         charged: the budgets, and the client that was charged.
         others: the requests that wait for the log, each with the monotonic time at which its wait ends.
     """
 
     __slots__ = (
-        "answer", "batch", "begun_s", "charged", "checks", "key", "others", "relayed", "reservation",
+        "answer", "batch", "begun_s", "charged", "checks", "client", "handle", "key", "limit", "others", "parts", "relayed",
+        "reservation", "size",
     )  # fmt: skip
+
+    client: Client
+    handle: "Callable[[WaitingRequest, bytes], Iterator[None]]"
+    limit: int
 
     def __init__(self, answer: Answer, relayed: bool = False) -> None:
         self.begun_s = time.monotonic()
         self.answer: Answer | None = answer
         self.relayed, self.batch = relayed, False
         self.key: bytes | None = None
+        self.parts, self.size = list[bytes](), 0
         self.reservation: Reservation | None = None
         self.checks: Checks | None = None
         self.charged: tuple[Budgets, Hashable] | None = None
@@ -43,22 +89,25 @@ class WaitingRequest:
         self.begun_s = time.monotonic()  # the metric of durations must not tell when the request arrived
         try:
             append()
-        except BaseException as error:
+        except Exception as error:
             self.fail(error)
 
-    def fail(self, error: BaseException) -> None:
-        """Answers with the problem. Raises any other error again."""
-        self._release()
-        self.give(error if isinstance(error, Problem) else Problem("internal error", "see the gateway's log"))
-        if not isinstance(error, Problem):
-            raise error
+    def fail(self, error: Exception) -> None:
+        """Answers with the problem."""
+        self.release()
+        self.give(problem_of(error))
 
     def give(self, result: int | Problem) -> None:
+        if self.answer is not None:
+            metrics.requests[result.cause if isinstance(result, Problem) else "accepted"].inc()
+            metrics.request_seconds.observe(time.monotonic() - self.begun_s)
+        self.close(result)
+
+    def close(self, result: Result) -> None:
+        """Answers, unless the request has its answer, and releases the memory of the body."""
         answer, self.answer = self.answer, None
         self.others.pop(self, None)
         if answer is not None:
-            metrics.requests[result.cause if isinstance(result, Problem) else "accepted"].inc()
-            metrics.request_seconds.observe(time.monotonic() - self.begun_s)
             answer(result)
 
     def wait(self, until_s: float, others: "dict[WaitingRequest, float]") -> None:
@@ -68,7 +117,7 @@ class WaitingRequest:
             others[self] = until_s
 
     def done(self, outcome: Outcome, appended_ms: int | None) -> None:
-        self._release()
+        self.release()
         checks = self.checks
         assert checks is not None
         assert checks.survey is not None
@@ -83,9 +132,17 @@ class WaitingRequest:
                 budgets.take_back(client, checks.panes)
             self.give(_keys_full(checks.survey, checks.now_ms) if outcome is Outcome.KEYS_FULL else _unavailable())
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Releases the memory of the body."""
         if self.reservation is not None:
             self.reservation.release()
+
+
+def problem_of(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    log.error("internal error", exc_info=error)
+    return Problem("internal error", "see the gateway's log")
 
 
 def share_used(survey: Survey) -> Problem:

@@ -66,9 +66,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._wait_no_more()
         super().on_headers_complete()
 
-    def _wait(self) -> None:
+    def _wait(self, seconds: float | None = None) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(HEAD_S, self.transport.close)
+            self._timer = self.loop.call_later(HEAD_S if seconds is None else seconds, self.late)
+
+    def late(self) -> None:
+        """Ends the connection of a client that is too slow."""
+        self.transport.close()
 
     def _wait_no_more(self) -> None:
         if self._timer is not None:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from devices.conformance.calls import ConformanceError
 from devices.conformance.rules import IDEMPOTENCY_KEY_BYTES, LINKED_BYTES, Fault, Faults, read_key
-from ldpstream.gateway.http.app import ANSWER_HEADERS, REQUEST_HEADERS
+from ldpstream.gateway.http.app import PREFLIGHT
 from ldpstream.gateway.http.bodies import (
     Checks,
     Headers,
@@ -166,9 +166,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             self._answer(_json(definition) if self.path in served else _unknown())
 
         def do_OPTIONS(self) -> None:
-            self._answer(Response(headers={
-                "Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": ", ".join(REQUEST_HEADERS),
-            }))  # fmt: skip
+            self._answer(Response(headers=PREFLIGHT))
 
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
@@ -201,7 +199,7 @@ def listening(survey: Survey, toml: str, port: int) -> Iterator[tuple[Sending, s
             for name, value in response.raw_headers:
                 self.send_header(name.decode("latin-1"), value.decode("latin-1"))
             self.send_header("Access-Control-Allow-Origin", "*")
-            self.send_header("Access-Control-Expose-Headers", ", ".join(ANSWER_HEADERS))
+            self.send_header("Access-Control-Expose-Headers", "Retry-After")
             self.end_headers()
             self.wfile.write(response.body)
 

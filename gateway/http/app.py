@@ -38,38 +38,31 @@ report, and a batch 100 envelopes; otherwise the request gets 403 (``collector r
 No log line or metric contains a client's address, token or key.
 """
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from http import HTTPStatus
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from ldpstream.gateway.http.problems import Cause, Problem
+from ldpstream.gateway.http.framing import Pairs
+from ldpstream.gateway.http.problems import Problem
 from ldpstream.gateway.intake import Intake
-from ldpstream.gateway.oblivious import oblivious_routes
+from ldpstream.gateway.oblivious import PATH, WELL_KNOWN, begin_capsule, published_key
 from ldpstream.gateway.surveys import ServedSurvey, SurveyList
-from ldpstream.runtime.web import SecurityHeaders, with_formats
+from ldpstream.gateway.waiting import Request, WaitingRequest, problem_of
+from ldpstream.runtime.web import with_formats
 
-REQUEST_HEADERS, ANSWER_HEADERS = ("Authorization", "Content-Type", "Idempotency-Key"), ("Retry-After",)  # of pages
-PREFLIGHT_S = 7200  # how long a browser remembers a permission; Chromium remembers for at most two hours
-SECURITY = {
-    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+SURVEYS: Final = "/v1/surveys"
+# A browser asks for a permission before a page's request, and remembers it; Chromium remembers it for at most two hours.
+PREFLIGHT: Final = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key",
+    "Access-Control-Max-Age": "7200",
 }
+PERMISSION: Final = b"access-control-allow-origin: %b\r\naccess-control-expose-headers: Retry-After\r\nvary: Origin\r\n"
 
 
 def openapi(tokens_required: bool) -> dict[str, Any]:
@@ -84,79 +77,72 @@ def openapi(tokens_required: bool) -> dict[str, Any]:
     return document
 
 
-def create_gateway(intake: Intake, origins: Sequence[str] = ()) -> Starlette:
-    surveys, described = intake.surveys, openapi(intake.tokens.required)
+class GatewayApp:
+    """The gateway's answers to requests.
 
-    async def reports(request: Request) -> Response:
+    Args:
+        origins: web origins whose pages may report.
+    """
+
+    def __init__(self, intake: Intake, origins: Sequence[str] = ()) -> None:
+        self.intake, self._origins = intake, [origin.encode() for origin in origins]
+        surveys, described = intake.surveys, msgspec.json.encode(openapi(intake.tokens.required))
+        capsule = partial(begin_capsule, intake)
+        self._posts: dict[str, Callable[[Request], WaitingRequest]] = {
+            "/v1/reports": self._begin_reports, WELL_KNOWN: capsule, PATH: capsule
+        }  # fmt: skip
+        self._gets: dict[str, Callable[[Request], Response]] = {
+            "/v1/survey": self._served(lambda _: surveys.only_document()),
+            SURVEYS: self._served(lambda _: surveys.listing()),
+            "/health": lambda _: _json(b'{"status":"alive"}'),
+            "/ready": self._ready,
+            "/openapi.json": lambda _: _json(described),
+            WELL_KNOWN: partial(published_key, intake),
+        }
+        self._get_survey = self._served(lambda path: surveys.document(path.rpartition("/")[2]))
+
+    def begin(self, request: Request) -> None:
+        """Answers a request, or sets its `waiting` if the answer depends on the body."""
         try:
-            return _json({"accepted": await intake.accept(request)}, HTTPStatus.ACCEPTED)
-        except Problem as problem:
-            return problem.response()
+            if request.method == b"POST" and (post := self._posts.get(request.path)) is not None:
+                request.waiting = post(request)
+            else:
+                request.answer(self._answer(request))
+        except Exception as error:
+            request.answer(problem_of(error))
 
-    def served(find: Callable[[Request], bytes]) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            try:
-                intake.admit(request)
-                return Response(find(request), media_type="application/json")
-            except Problem as problem:
-                return problem.response()
+    def _answer(self, request: Request) -> Response:
+        get = self._get_survey if request.path.rpartition("/")[0] == SURVEYS else self._gets.get(request.path)
+        allowed = ["GET, HEAD"] * (get is not None) + ["POST"] * (request.path in self._posts)
+        if get is not None and request.method in (b"GET", b"HEAD"):
+            return get(request)
+        if not allowed:
+            raise Problem("not found", "see /openapi.json for the API")
+        if request.method == b"OPTIONS" and self.permission(request.headers):
+            return Response(headers=PREFLIGHT)
+        raise Problem("method not allowed", "see /openapi.json for the API", headers={"Allow": ", ".join(allowed)})
+
+    def permission(self, headers: Pairs) -> bytes:
+        """Returns the headers that let a page read the answer; none if its origin is not listed."""
+        origin = next((value for name, value in headers if name == b"origin"), None) if self._origins else None
+        return PERMISSION % origin if origin in self._origins else b""
+
+    def _begin_reports(self, request: Request) -> WaitingRequest:
+        return self.intake.begin(request.headers, request.address, request.answer)
+
+    def _served(self, find: Callable[[str], bytes]) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            self.intake.admit(request.headers, request.address)
+            return _json(find(request.path))
 
         return answer
 
-    async def health(_: Request) -> Response:
-        return _json({"status": "alive"})
-
-    async def ready(_: Request) -> Response:
-        if intake.ready:
-            return _json({"status": "ready"})
-        return Problem(
-            "log unavailable",
-            "no survey's log answers, nothing is counted, the clock has jumped, or this gateway is shutting down",
-        ).response()
-
-    async def describe(_: Request) -> Response:
-        return _json(described)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tidying = asyncio.create_task(intake.tidy())
-        yield
-        tidying.cancel()
-
-    middleware = [Middleware(SecurityHeaders, headers=SECURITY)]
-    if origins:  # pages of these origins may report
-        middleware += [Middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=("GET", "POST"), allow_headers=REQUEST_HEADERS,
-            expose_headers=ANSWER_HEADERS, max_age=PREFLIGHT_S,
-        )]  # fmt: skip
-    app = Starlette(
-        routes=[
-            Route("/v1/reports", reports, methods=["POST"]),
-            Route("/v1/survey", served(lambda _: surveys.only_document())),
-            Route("/v1/surveys", served(lambda _: surveys.listing())),
-            Route("/v1/surveys/{fingerprint}", served(lambda request: surveys.document(request.path_params["fingerprint"]))),
-            Route("/health", health),
-            Route("/ready", ready),
-            Route("/openapi.json", describe),
-            *oblivious_routes(intake),
-        ],
-        middleware=middleware,
-        exception_handlers={HTTPException: _unknown, Exception: _broken},
-        lifespan=lifespan,
-    )
-    app.router.redirect_slashes = False  # never redirect a request with a body
-    return app
+    def _ready(self, _: Request) -> Response:
+        if not self.intake.ready:
+            detail = "no survey's log answers, nothing is counted, the clock has jumped, or this gateway is shutting down"
+            raise Problem("log unavailable", detail)
+        return _json(b'{"status":"ready"}')
 
 
-async def _unknown(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    cause: Cause = "method not allowed" if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED else "not found"
-    return Problem(cause, "see /openapi.json for the API", headers=dict(error.headers or {})).response()
-
-
-async def _broken(_: Request, error: Exception) -> Response:
-    return Problem("internal error", "see the gateway's log").response()
-
-
-def _json(document: dict[str, Any], status: int = HTTPStatus.OK) -> Response:
-    return Response(msgspec.json.encode(document), status, media_type="application/json")
+def _json(document: bytes) -> Response:
+    return Response(document, media_type="application/json")

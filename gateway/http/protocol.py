@@ -1,55 +1,56 @@
-"""The gateway's HTTP protocol: uvicorn's, with limits that uvicorn lacks and a direct path for reports.
+"""The gateway's HTTP protocol: the connections of uvicorn, with limits that uvicorn lacks, and without ASGI.
 
-**The direct path.** A `POST /v1/reports` with a body of at most `DIRECT_BYTES` can go from the parser to the intake. Other
-requests take uvicorn's path to the application, also all requests with one of the headers `INDIRECT`. `lab.bench gateway` has a
-row without the direct path.
+The parts of a request go from the parser to `gateway.http.app`. A task and the messages of ASGI would take more than twice the
+processor time for each request.
+
+**Pipelining.** Answers go out in the order of their requests. While two requests wait for their answers, the gateway reads no
+further ones.
 
 **Upgrades.** The gateway ignores the header ``Upgrade``.
 
 **Faults.** The gateway answers an unsound request (`gateway.http.framing`) with 400, 405 or 501, and closes the
-connection. If an earlier answer is due, or the answer to the unsound request has begun or ended, the gateway only closes the
-connection.
+connection. If an earlier answer is due, or the unsound request has its answer, the gateway only closes the connection.
 
 **Limits.** The first head must end within 10 seconds of the connection's beginning, each later head within 10 seconds of the
-head's beginning (`BoundedProtocol`). The gateway closes the connection if a head has not ended after a read of the socket, and
-the reads after its first one have more than `HEAD_BYTES`. The same holds for the trailers and chunk frames between two pieces
-of a body. Beyond `most` connections, a further connection is closed at once.
+head's beginning (`BoundedProtocol`), and a body within 10 seconds of its head's end. The gateway closes the connection if a
+head has not ended after a read of the socket, and the reads after its first one have more than `HEAD_BYTES`. The same holds for
+the trailers and chunk frames between two pieces of a body. It also closes the connection of a client that sends requests
+without reading their answers. Beyond `most` connections, a further connection is closed at once.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections import deque
 from http import HTTPStatus
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 import httptools
-import structlog
 from uvicorn.middleware.proxy_headers import _TrustedHosts
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ldpstream.gateway import metrics
 from ldpstream.gateway.admission import Connections
+from ldpstream.gateway.http.app import GatewayApp
 from ldpstream.gateway.http.framing import head_fault, without_upgrade
 from ldpstream.gateway.http.problems import Problem
-from ldpstream.gateway.intake import Intake
+from ldpstream.gateway.waiting import Request
 from ldpstream.runtime.web import BoundedProtocol
 
-log = structlog.get_logger("ldpstream.gateway")
-
 HEAD_BYTES = 32 * 1024  # limit of a request's head, and of input outside bodies
-DIRECT_BYTES: Final = 16 * 1024  # longest body on the direct path; the checks of a longer batch must let other requests run
-PATH: Final = b"/v1/reports"
-ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
+STOPPING_BODY_S = 0.5  # time limit of a body once the process is stopping
 FORWARDED: Final = b"x-forwarded-for"
-INDIRECT: Final = frozenset((b"transfer-encoding", b"expect", b"origin"))
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+SECURITY: Final = (
+    b"content-security-policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    b"x-content-type-options: nosniff\r\n"
+    b"referrer-policy: no-referrer\r\n"
+    b"cross-origin-resource-policy: same-origin\r\n"
+    b"cache-control: no-store\r\n"
+)
+ACCEPTED: Final = STATUS_LINE[HTTPStatus.ACCEPTED] + b"%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
 
 
 def gateway_protocol(
-    intake: Intake,
-    headers: Mapping[str, str],
-    proxies: str = "",
-    connections: int | None = None,
-    most: int = 2000,
-    relays: str = "",
+    app: GatewayApp, proxies: str = "", connections: int | None = None, most: int = 2000, relays: str = ""
 ) -> type[HttpToolsProtocol]:
     """Returns the gateway's protocol.
 
@@ -59,51 +60,28 @@ def gateway_protocol(
         most: largest number of simultaneous connections (`runtime.descriptors`).
         relays: addresses and networks of relays, whose connections have no limit.
     """
-    fixed = b"".join(b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in headers.items())
     attributes = {
-        "intake": intake, "fixed": fixed, "most": most, "proxies": _TrustedHosts(proxies) if proxies else None,
+        "gateway": app, "most": most, "proxies": _TrustedHosts(proxies) if proxies else None,
         "addresses": None if connections is None else Connections(connections, relays),
     }  # fmt: skip
     return type("_GatewayProtocol", (GatewayProtocol,), attributes)
 
 
-class _Direct:
-    __slots__ = ("disconnected", "keep_alive", "protocol", "response_complete")
-    more_body = False
-
-    def __init__(self, protocol: "GatewayProtocol") -> None:
-        self.protocol = protocol
-        self.disconnected = self.response_complete = False
-        self.keep_alive = True
-
-    @property
-    def message_event(self) -> "_Direct":
-        return self
-
-    def set(self) -> None:
-        """Does nothing: no task waits for this request's events."""
-
-    def answer(self, result: int | Problem) -> None:
-        self.response_complete = True
-        if not self.protocol.transport.is_closing():
-            self.protocol.send(result, self.keep_alive)
-
-
 class GatewayProtocol(BoundedProtocol):
-    intake: ClassVar[Intake]
-    fixed: ClassVar[bytes]
+    gateway: ClassVar[GatewayApp]
     proxies: ClassVar[_TrustedHosts | None]
     addresses: ClassVar[Connections | None]
 
     _loose_bytes = 0  # bytes received since the head began, or since the last piece of the body
     _host: str | None = None  # set if the connection counts towards this host's limit
     _in_head = False
-    _body: list[bytes] | None = None  # the body of a request that may take the direct path
+    _arriving: Request | None = None  # the request whose body arrives
     _fault: Problem | None = None  # fault of the head that the parser has just read
 
     # ---- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._due = deque[Request]()  # the requests whose answers are not sent
         super().connection_made(transport)
         if self.addresses is not None and not self.transport.is_closing():
             host = self.client[0] if self.client else ""
@@ -117,7 +95,19 @@ class GatewayProtocol(BoundedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.addresses is not None and self._host is not None:
             self.addresses.leave(self._host)
+        if self._arriving is not None and self._arriving.waiting is not None:
+            detail = "the client disconnected before the end of the body"
+            self._arriving.waiting.fail(Problem("malformed request", detail))
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        for request in self._due:
+            request.keep_alive = False
+        if not self._due:
+            self.transport.close()
+        elif self._arriving is not None:
+            self._wait_no_more()
+            self._wait(STOPPING_BODY_S)
 
     def data_received(self, data: bytes) -> None:
         self._loose_bytes += len(data)
@@ -127,9 +117,7 @@ class GatewayProtocol(BoundedProtocol):
         except httptools.HttpParserError:
             self._refuse(self._fault or Problem("malformed request", "this is not an HTTP/1.1 request"))
             return
-        if self._body is not None and not self.transport.is_closing():
-            self._take_uvicorns_path()
-        if self._in_head:
+        if self._in_head or self._arriving is not None:
             self._wait()
         if self._loose_bytes > HEAD_BYTES:
             self.transport.close()
@@ -147,6 +135,14 @@ class GatewayProtocol(BoundedProtocol):
             else:
                 return
 
+    def late(self) -> None:
+        arriving = self._arriving
+        if arriving is not None and arriving.waiting is not None and arriving.result is None:
+            arriving.keep_alive = False  # a body that stays unread would block the connection
+            arriving.waiting.fail(self.gateway.intake.late())
+        else:
+            self.transport.close()
+
     # ---- a request
 
     def on_message_begin(self) -> None:
@@ -161,70 +157,38 @@ class GatewayProtocol(BoundedProtocol):
     def on_headers_complete(self) -> None:
         self._in_head, self._loose_bytes = False, 0
         self._wait_no_more()
-        self._fault = head_fault(self.parser.get_method(), self.parser.get_http_version(), self.headers)
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        self._fault = head_fault(method, version, self.headers)
         if self._fault is not None:
             raise self._fault  # stops the parser
-        if self.parser.should_upgrade():
+        if self.parser.should_upgrade() or self.transport.is_closing():
             return
-        if self.url == PATH and self._may_go_directly():
-            self._body = []
-        else:
-            self._begin_uvicorns_cycle()
-
-    def _may_go_directly(self) -> bool:
-        return (
-            (self.cycle is None or self.cycle.response_complete)
-            and self.parser.get_method() == b"POST"
-            and self.parser.get_http_version() == "1.1"
-            and self.parser.should_keep_alive()
-            and not self.flow.write_paused
-            and INDIRECT.isdisjoint([name for name, _ in self.headers])
-        )
-
-    def _begin_uvicorns_cycle(self) -> None:
-        url, headers, expected = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expected
-        self.headers += headers  # the scope refers to this list
-        super().on_headers_complete()
-
-    def _take_uvicorns_path(self) -> None:
-        parts, self._body = self._body, None
-        self._begin_uvicorns_cycle()
-        for part in parts or ():
-            super().on_body(part)
+        if self.flow.write_paused:  # the client does not read its answers, which would fill the memory
+            self.transport.close()
+            return
+        if self._due:
+            self.flow.pause_reading()
+        path, keep_alive = httptools.parse_url(self.url).path.decode("ascii"), self.parser.should_keep_alive()
+        request = Request(method, path, self.headers, self._client_host(), self.send, keep_alive and version == "1.1")
+        self._arriving = request
+        self._due.append(request)
+        self.gateway.begin(request)
+        if self.expect_100_continue and request.result is None and self._due[0] is request:
+            self.transport.write(CONTINUE)
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0
-        if self._body is not None:
-            self._body.append(body)
-        else:
-            super().on_body(body)
+        if self._arriving is not None and self._arriving.waiting is not None:
+            self.gateway.intake.receive(self._arriving.waiting, body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
         self._loose_bytes = 0
         self._wait_no_more()
-        if self._body is not None and sum(map(len, self._body)) > DIRECT_BYTES:
-            self._take_uvicorns_path()
-        if self._body is None:
-            super().on_message_complete()
-            return
-        body, self._body = b"".join(self._body), None
-        direct = _Direct(self)
-        self.cycle = cast(RequestResponseCycle, direct)
-        try:
-            self.intake.take(self.headers, self._client_host(), body, direct.answer)
-        except Exception:
-            log.exception("internal error")
-            if not direct.response_complete:
-                self.transport.close()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body:
-            self._wait()
+        arrived, self._arriving = self._arriving, None
+        if arrived is not None and arrived.waiting is not None:
+            self.gateway.intake.end(arrived.waiting)
 
     def _client_host(self) -> str:
         host = self.client[0] if self.client else ""
@@ -233,41 +197,45 @@ class GatewayProtocol(BoundedProtocol):
         forwarded = b", ".join(value for name, value in self.headers if name == FORWARDED).decode("latin1")
         return (forwarded and self.proxies.get_trusted_client_address(forwarded)[0]) or host
 
-    # ---- an answer
-
-    def send(self, result: int | Problem, keep_alive: bool) -> None:
-        """Sends the answer of a request on the direct path.
-
-        Args:
-            result: the number of reports that count, or the problem.
-            keep_alive: false to close the connection afterwards.
-        """
-        self._write(result, keep_alive)
-        self.on_response_complete()
-
     def _refuse(self, problem: Problem) -> None:
-        cycle = self.cycle
+        """Refuses a fault in a head, or in the body that arrives."""
+        first, arriving = self._due[0] if self._due else None, self._arriving
+        if first is not arriving or self.transport.is_closing():
+            self.transport.close()
+        elif arriving is None or arriving.waiting is None:
+            unread = Request(b"", "", (), "", self.send, keep_alive=False)
+            self._due.append(unread)
+            unread.answer(problem)
+        else:
+            arriving.keep_alive = False
+            arriving.waiting.fail(problem)
+
+    # ---- the answers
+
+    def send(self) -> None:
+        """Sends the answers that are known, in the order of their requests."""
+        while self._due and self._due[0].result is not None:
+            self._write(self._due.popleft())
+        if not self._due:
+            self.on_response_complete()
+        elif len(self._due) == 1:
+            self.flow.resume_reading()
+
+    def _write(self, request: Request) -> None:
         if self.transport.is_closing():
             return
-        if cycle is not None and cycle.more_body:  # the fault is in the body of this request
-            unanswered = not cycle.response_started and not self.pipeline
-        else:
-            unanswered = cycle is None or cycle.response_complete
-        if unanswered:
-            self._write(problem, False)
-        else:
-            self.transport.close()
-
-    def _write(self, result: int | Problem, keep_alive: bool) -> None:
-        headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + self.fixed
-        if not keep_alive:
+        result = request.result
+        headers = b"".join([b"%b: %b\r\n" % header for header in self.server_state.default_headers]) + SECURITY
+        headers += self.gateway.permission(request.headers)
+        if not request.keep_alive:
             headers += b"connection: close\r\n"
-        if isinstance(result, Problem):
-            response = result.response()
-            headers += b"".join([b"%b: %b\r\n" % header for header in response.raw_headers])
-            self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[response.status_code], headers, bytes(response.body)))
-        else:
+        if isinstance(result, int):
             body = b'{"accepted":%d}' % result
             self.transport.write(ACCEPTED % (headers, len(body), body))
-        if not keep_alive:
+        elif result is not None:
+            response = result.response() if isinstance(result, Problem) else result
+            headers += b"".join([b"%b: %b\r\n" % header for header in response.raw_headers])
+            body = b"" if request.method == b"HEAD" else bytes(response.body)
+            self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[response.status_code], headers, body))
+        if not request.keep_alive:
             self.transport.close()

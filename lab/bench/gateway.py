@@ -28,8 +28,6 @@ from ldpstream.surveys import Survey, seal
 
 PARTITIONS, BATCH, POOL = 8, 100, 2000
 DAY_S = 86_400
-PATH, INDIRECT_PATH = "/v1/reports", "/v1/reports?"  # only the plain path takes the direct path of `gateway.http.protocol`
-INDIRECT = "gateway without its direct path"
 WARM_UP_S = 2.0
 NGINX = """
 daemon off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
@@ -82,8 +80,6 @@ def bench(settings: Settings, sizes: Sizes, seen: Callable[[str], None] = lambda
             with running_gateway(site, folder) as (process, port):
                 seen("the gateway, one report a request")
                 result.served.append(measure("gateway", process.pid, port, sizes, ENVELOPE, single, 1))
-                seen("the gateway without its direct path")
-                result.served.append(measure(INDIRECT, process.pid, port, sizes, ENVELOPE, single, 1, INDIRECT_PATH))
                 seen(f"the gateway, batches of {BATCH}")
                 result.served.append(measure("gateway, batches", process.pid, port, sizes, BATCH_KIND, batches, BATCH))
         for name, command in _others().items():
@@ -157,18 +153,18 @@ def _running(command: list[str], folder: Path, port: int) -> Iterator[int]:
             process.terminate()
 
 
-def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path, reports: int, path: str = PATH) -> Served:
-    load(port, sizes.connections, min(WARM_UP_S, sizes.seconds), kind, file, path)
+def measure(name: str, pid: int, port: int, sizes: Sizes, kind: str, file: Path, reports: int) -> Served:
+    load(port, sizes.connections, min(WARM_UP_S, sizes.seconds), kind, file)
     before = _cpu_s(pid)
-    told = load(port, sizes.connections, sizes.seconds, kind, file, path)
+    told = load(port, sizes.connections, sizes.seconds, kind, file)
     cpu_s = _cpu_s(pid) - before
     if set(told["statuses"]) != {"202"} or told["closed"]:
         raise BenchError(f"{name}: answers by status {told['statuses']}, {told['closed']} connections closed")
     return Served(name, told["statuses"]["202"], reports, told["seconds"], cpu_s, told["p50_ms"], told["p99_ms"])
 
 
-def load(port: int, connections: int, seconds: float, kind: str, file: Path, path: str = PATH) -> dict[str, Any]:
-    command = ["-m", "lab.bench.gateway_load", str(port), str(connections), str(seconds), kind, str(file), path]
+def load(port: int, connections: int, seconds: float, kind: str, file: Path) -> dict[str, Any]:
+    command = ["-m", "lab.bench.gateway_load", str(port), str(connections), str(seconds), kind, str(file)]
     done = subprocess.run([sys.executable, *command], capture_output=True, check=False)
     if done.returncode:
         raise BenchError(f"the load generator ended with status {done.returncode}\n{done.stderr.decode()[-1000:]}")

@@ -1,6 +1,6 @@
 """The load generator of `bench gateway`: each connection posts its next request after the answer to the last one.
 
-python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE PATH
+python -m lab.bench.gateway_load PORT CONNECTIONS SECONDS KIND FILE
 """
 
 import asyncio
@@ -23,8 +23,8 @@ RETRY_S = 1.0
 
 
 class Load:
-    def __init__(self, bodies: list[bytes], kind: str, path: str) -> None:
-        head = f"POST {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
+    def __init__(self, bodies: list[bytes], kind: str) -> None:
+        head = f"POST /v1/reports HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {TOKEN}\r\ncontent-type: {kind}\r\n"
         self._heads = [head.encode() + b"content-length: %d\r\nidempotency-key: " % len(body) for body in bodies]
         self._bodies = bodies
         self._salt = secrets.token_urlsafe(12).encode()
@@ -95,10 +95,10 @@ async def run(port: int, connections: int, seconds: float, load: Load) -> dict[s
     return {"seconds": took, "statuses": dict(load.statuses), "closed": closed, "p50_ms": p50, "p99_ms": p99}
 
 
-def main(port: str, connections: str, seconds: str, kind: str, file: str, path: str) -> None:
+def main(port: str, connections: str, seconds: str, kind: str, file: str) -> None:
     bodies = msgspec.msgpack.decode(Path(file).read_bytes(), type=list[bytes])
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        told = runner.run(run(int(port), int(connections), float(seconds), Load(bodies, kind, path)))
+        told = runner.run(run(int(port), int(connections), float(seconds), Load(bodies, kind)))
     sys.stdout.write(json.dumps(told))
 
 

@@ -10,12 +10,14 @@ import httpx2
 import msgspec
 import numpy as np
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from ldpstream.device.relay.capsules import REQUEST_TYPE
 from ldpstream.engines.gateway_log import Done, Keyed, Outcome
 from ldpstream.gateway.gateway_process import _GatewayServer
-from ldpstream.gateway.http.app import SECURITY, create_gateway
+from ldpstream.gateway.http.app import GatewayApp
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.http.problems import MAX_RETRY_S, RETRY_S, urn
 from ldpstream.gateway.http.protocol import gateway_protocol
@@ -94,8 +96,32 @@ class FakeLog:
             acknowledge()
 
 
+class FakeTransport(asyncio.Transport):
+    """A connection without a socket: it keeps what the gateway writes."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1)})
+        self.written, self.wrote, self.reading, self._closing = b"", asyncio.Event(), True, False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+        self.wrote.set()
+
+    def close(self) -> None:
+        self._closing = True
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
 class Rig:
-    """An intake over a `FakeLog` for each survey, and its application.
+    """An intake over a `FakeLog` for each survey, and its gateway without a socket.
 
     Args:
         survey: the first survey; `log` is its log.
@@ -109,7 +135,7 @@ class Rig:
         usual: dict[str, Any] = {"rate": 1e9, "now_ms": lambda: NOW, "shuffle": Shuffle(0.001)}
         usual["collectors"] = [COLLECTOR]
         self.intake = Intake(self.surveys, **(usual | options))
-        self.app: Starlette = create_gateway(self.intake, origins)
+        self.app, self.server = GatewayApp(self.intake, origins), ServerState()
 
     def add(self, survey: Survey) -> FakeLog:
         """Adds a survey, and returns its log."""
@@ -118,8 +144,36 @@ class Rig:
         self.surveys.logs[survey.fingerprint] = log
         return log
 
+    def connect(self, address: str) -> tuple[HttpToolsProtocol, FakeTransport]:
+        """Returns a connection without a socket."""
+        config = uvicorn.Config(self.app.begin, interface="asgi3", log_config=None)
+        protocol, transport = gateway_protocol(self.app)(config, self.server, {}), FakeTransport(address)
+        protocol.connection_made(transport)
+        return protocol, transport
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends a request through the gateway's protocol until it is answered."""
+        protocol, transport = self.connect(scope["client"][0])
+        target = scope["raw_path"] + b"?" * bool(scope["query_string"]) + scope["query_string"]
+        lines = [b"%b %b HTTP/1.1" % (scope["method"].encode(), target), *map(b": ".join, scope["headers"])]
+        protocol.data_received(b"\r\n".join(lines) + b"\r\n\r\n")
+        chunked, more = any(name == b"transfer-encoding" for name, _ in scope["headers"]), True
+        while more and not transport.written:
+            message = await receive()
+            part, more = message.get("body", b""), message.get("more_body", False)
+            if chunked:
+                part = b"%x\r\n%b\r\n" % (len(part), part) * bool(part) + b"0\r\n\r\n" * (not more)
+            protocol.data_received(part)
+        await transport.wrote.wait()
+        protocol.connection_lost(None)
+        head, _, body = transport.written.partition(b"\r\n\r\n")
+        status, *lines = head.split(b"\r\n")
+        headers = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
+        await send({"type": "http.response.start", "status": int(status.split()[1]), "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
     async def ask(self, method: str, path: str, address: str = "192.0.2.1", **options: Any) -> httpx2.Response:
-        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
+        transport = httpx2.ASGITransport(self.asgi, client=(address, 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://gateway") as client:
             return await client.request(method, path, **options)
 
@@ -149,9 +203,8 @@ class Served:
         self.rig, self.socket = Rig(origins=origins, **options), socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         config = uvicorn.Config(
-            self.rig.app, http=gateway_protocol(self.rig.intake, SECURITY, proxies, connections, most),
-            log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1, proxy_headers=bool(proxies),
-            forwarded_allow_ips=proxies or None,
+            self.rig.app.begin, http=gateway_protocol(self.rig.app, proxies, connections, most), interface="asgi3",
+            lifespan="off", log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server = _GatewayServer(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))

