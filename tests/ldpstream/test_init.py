@@ -89,4 +89,5 @@ def test_init_proposes_one_time_levels_for_values_that_change(tmp_path: Path) ->
     other = ["init", "--from", str(data), "-o", str(tmp_path / "t.toml")]
     both = CliRunner().invoke(app, [*other, "--eps", "2", "--eps-inf", "2"])
     assert isinstance(both.exception, AdviceError)
+    assert "not both" in str(both.exception)
     assert not (tmp_path / "t.toml").exists()

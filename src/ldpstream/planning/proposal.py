@@ -97,6 +97,8 @@ def propose_survey(
         DataError: as in `read_columns`.
         AdviceError: if no column is suitable, or a loss is outside its range.
     """
+    if eps is not None and eps_inf is not None:
+        raise AdviceError("give either eps (one-time) or eps_inf (memoized), not both")
     half = None if eps_inf is None else eps_inf / 2
     try:
         mechanism("auto", 2, eps=eps, eps_inf=eps_inf, eps_1=half)
