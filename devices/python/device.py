@@ -137,7 +137,7 @@ class Device(Reports):
             self._file = SQLiteFile(Path(path), DEVICE, TABLES, not expect_enrolled, wait_s, lazy=lazy)
         else:
             self._file = path.file
-        with self._transaction() as memory:
+        with self._transaction(create=consent != "asked" and not self._consents.off) as memory:
             if expect_enrolled and memory.consent() is None:
                 self._require_this_survey(memory)
             muted = self._muted(memory, fresh=not expect_enrolled)

@@ -10,15 +10,12 @@ The wallet admits a survey if the survey's claim (`claims`) and the present char
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ldpstream.device.claims import added
-from ldpstream.device.errors import DeviceError, StoreCleared
-from ldpstream.device.files.memo_file import TABLES
-from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S, WALLET, SQLiteFile
+from ldpstream.device.files.memo_file import WalletFile
+from ldpstream.device.files.sqlite_file import BUSY_S, DAY_S
 from ldpstream.device.files.wallet_file import Accounts, Budget, SurveySpent
 from ldpstream.mechanisms.arguments import integer, real
 
@@ -64,8 +61,8 @@ class Wallet:
         ValueError: if a limit is out of its range, both are missing, or only one of `per_window` and `window_s` is given.
         StoreCleared: if `expect_enrolled` is true and the file is missing or empty.
         StoreHeld, StoreFull: as for `Device`.
-        DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first use fixes the
-            limits.
+        DeviceError: if the file has other limits, is damaged or cannot be used for another reason. The first consent to
+            a survey makes the file, and fixes the limits.
     """
 
     def __init__(
@@ -79,16 +76,9 @@ class Wallet:
         wait_s: float = BUSY_S,
     ) -> None:
         budget = _budget(per_window, window_s, for_ever)
-        self.file = SQLiteFile(Path(path), WALLET, TABLES, not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
-        with self.file.connection() as connection:
-            accounts = Accounts(connection)
-            kept = accounts.budget()
-            if kept is None and expect_enrolled:
-                raise StoreCleared(f"{self.file.path}: the file is empty, but the wallet had been made")
-            if kept is None:
-                accounts.create(budget)
-            elif kept != budget:
-                raise DeviceError(f"{self.file.path}: the wallet's limits are permanently {kept}, got {budget}")
+        self.file = WalletFile(Path(path), budget, not expect_enrolled, real("wait_s", wait_s, 0, DAY_S))
+        with self.file.connection():
+            pass
 
     def __repr__(self) -> str:
         return "<Wallet>"
@@ -106,7 +96,8 @@ class Wallet:
             ValueError: if the device is not enrolled in such a survey.
             StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
-        with self._accounts() as accounts:
+        with self.file.connection() as connection:
+            accounts = Accounts(connection)
             if (number := accounts.enrolled(pin)) is None:
                 raise ValueError(f"pin must be that of a survey in which the device is enrolled, got {pin!r}")
             accounts.leave(number)
@@ -118,20 +109,11 @@ class Wallet:
         Raises:
             StoreHeld, StoreFull, StoreCleared, DeviceError: as for `Device`.
         """
-        with self._accounts() as accounts:
-            rows = accounts.rows()
-            per_window, for_ever = accounts.charged(time.time_ns() // 1_000_000)
-            budget = accounts.budget()
-        assert budget is not None
-        return WalletSpent(rows, added(row.spent for row in rows), per_window, for_ever, budget)
-
-    @contextmanager
-    def _accounts(self) -> Iterator[Accounts]:
         with self.file.connection() as connection:
             accounts = Accounts(connection)
-            if accounts.budget() is None:
-                raise StoreCleared(f"{self.file.path}: the file is empty; make a new Wallet to enroll again")
-            yield accounts
+            rows = accounts.rows()
+            per_window, for_ever = accounts.charged(time.time_ns() // 1_000_000)
+        return WalletSpent(rows, added(row.spent for row in rows), per_window, for_ever, self.file.budget)
 
 
 def _budget(per_window: float | None, window_s: int | None, for_ever: float | None) -> Budget:

@@ -1,6 +1,6 @@
 """A person's memory: the tables of one SQLite file (`sqlite_file`), of one device or of a wallet.
 
-    budget       only in a wallet: its limits, stored by the first use; NULL for no limit
+    budget       only in a wallet: its limits, stored by the first consent; NULL for no limit
     survey       for every enrolment: the survey's pin and name, and the charges (`wallet_file`)
     enrolment    for every attribute: the level, whether the device answers, the hash function, the fake value, the phase; the
                  number of distinct steps reported (`reports`) and the latest step that was forgotten (`forgotten`); the loss of
@@ -16,14 +16,16 @@ The rows of an enrolment have its number in the column `survey`. A withdrawal er
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 
-from ldpstream.device.errors import StoreCleared
+from ldpstream.device.errors import DeviceError, StoreCleared
 from ldpstream.device.files.sqlite_file import WALLET, SQLiteFile
-from ldpstream.device.files.wallet_file import Accounts
+from ldpstream.device.files.wallet_file import Accounts, Budget
 from ldpstream.surveys import Survey
 
 MAX_DROPPED = 10_000  # steps of dropped envelopes that an attribute remembers
@@ -107,18 +109,38 @@ def journal_of(connection: sqlite3.Connection, survey: int | None = None) -> lis
     return [Left(*row) for row in rows]
 
 
-class Transaction:
-    """The memory of a survey's device during one transaction.
+class WalletFile(SQLiteFile):
+    """The file of a wallet with these limits. The first consent makes it; until then, each transaction has an empty wallet.
 
     Raises:
-        StoreCleared: if the file is a wallet's and has no budget.
+        StoreCleared: if a file that had been made is missing or empty. If `create` is false, it had been made before.
+        DeviceError: if the file has other limits.
     """
+
+    def __init__(self, path: Path, budget: Budget, create: bool, wait_s: float) -> None:
+        super().__init__(path, WALLET, TABLES, create, wait_s, lazy=create)
+        self.budget = budget
+
+    @contextmanager
+    def connection(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+        with super().connection(create) as connection:
+            kept = Accounts(connection).budget()
+            if kept is None and not self._lazy:
+                raise StoreCleared(f"{self.path}: the file is empty; make a new Wallet to enroll again")
+            if kept is None:
+                Accounts(connection).create(self.budget)
+            elif kept != self.budget:
+                raise DeviceError(f"{self.path}: the wallet's limits are permanently {kept}, got {self.budget}")
+            yield connection
+        self._lazy = self._lazy and not self.path.exists()
+
+
+class Transaction:
+    """The memory of a survey's device during one transaction."""
 
     def __init__(self, connection: sqlite3.Connection, file: SQLiteFile, survey: Survey) -> None:
         self._db, self._survey, self._in_wallet = connection, survey, file.format == WALLET
         self._accounts = Accounts(connection)
-        if self._in_wallet and self._accounts.budget() is None:
-            raise StoreCleared(f"{file.path}: the file is empty; make a new Wallet to enroll again")
         self._number = self._accounts.enrolled(survey.pin)
 
     def _run(self, statement: str, *values: object) -> sqlite3.Cursor:

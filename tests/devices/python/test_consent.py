@@ -213,8 +213,11 @@ def test_worse_terms_of_the_same_survey_ask_again(changed: dict[str, Any], asked
 def test_a_wallet_charges_only_with_consent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time_ns", lambda: SURVEY.start_ms * 1_000_000)
     wallet = Wallet(tmp_path / "wallet", for_ever=500.0)
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    Device(SURVEY, wallet, consent="given").give_consent()
+    monkeypatch.delenv("DO_NOT_TRACK")
     device = Device(SURVEY, wallet)
-    assert wallet.spent().surveys == ()
+    assert (wallet.spent().surveys, (tmp_path / "wallet").exists()) == ((), False)
     device.give_consent()
     assert Device(SURVEY, wallet).answer(VALUES, 1)
     with pytest.raises(WalletFull):

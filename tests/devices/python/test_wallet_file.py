@@ -34,7 +34,8 @@ def test_limits_are_checked_and_permanent(path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             Wallet(path, **limits)
     assert not path.exists()
-    Wallet(path, per_window=1, window_s=60, for_ever=2)
+    with Wallet(path, per_window=1, window_s=60, for_ever=2).file.connection(create=True):
+        pass  # as with the first consent
     with pytest.raises(DeviceError) as caught:
         Wallet(path, per_window=1, window_s=60)
     assert str(caught.value) == (
