@@ -126,28 +126,24 @@ class FileValues:
     """Values that were read from a file, in memory.
 
     Args:
-        columns: for every attribute the arrays (person, step, value, number) of its entries, each (n,): three int64 and one
-            float64. The step is None if the values stay the same at every step, the number for an attribute without bins.
+        columns: for every attribute the arrays (step, person, value, number) of its entries, each (n,): three int64 and one
+            float64. The number is None for an attribute without bins.
+        change: false if the values of step 0 stay the same at every step.
     """
 
     def __init__(
-        self,
-        n_people: int,
-        n_steps: int,
-        columns: list[tuple[IntArray, IntArray | None, IntArray, FloatArray | None]],
+        self, n_people: int, n_steps: int, columns: list[tuple[IntArray, IntArray, IntArray, FloatArray | None]], change: bool
     ) -> None:
-        self.n_people, self.n_steps = n_people, n_steps
+        self.n_people, self.n_steps, self._change = n_people, n_steps, change
         self._columns = []
-        for people, steps, values, numbers in columns:
-            if steps is not None:
-                order = np.argsort(steps, kind="stable")
-                people, steps, values = people[order], steps[order], values[order]
-                numbers = None if numbers is None else numbers[order]
-            self._columns.append((people, steps, values, numbers))
+        for steps, people, values, numbers in columns:
+            order = np.argsort(steps, kind="stable")
+            behind = None if numbers is None else numbers[order]
+            self._columns.append((steps[order], people[order], values[order], behind))
 
     def at(self, step: int, attribute: int) -> tuple[IntArray, IntArray]:
         """See `ValueSource.at`."""
-        people, _, values, _ = self._columns[attribute]
+        _, people, values, _ = self._columns[attribute]
         at = self._entries(step, attribute)
         return people[at], values[at]
 
@@ -158,8 +154,8 @@ class FileValues:
 
     def _entries(self, step: int, attribute: int) -> slice:
         integer("step", step, 0, self.n_steps - 1)
-        steps = self._columns[attribute][1]
-        return slice(None) if steps is None else slice(*np.searchsorted(steps, [step, step + 1]).tolist())
+        first = step if self._change else 0
+        return slice(*np.searchsorted(self._columns[attribute][0], [first, first + 1]).tolist())
 
 
 def read_people(
@@ -213,16 +209,16 @@ class _Reader:
         self._lines, self._people, self._steps = array("q"), array("q"), array("q")  # one entry per row
 
     def add(self, row: list[str]) -> None:
-        person = len(self._people)
+        person, step = len(self._people), 0
         if self._has_steps:
             who, when = row[self._step_place - 1], row[self._step_place]
             if not who:
                 self._table.refuse("the person is empty")
             person = self._person_ids.setdefault(who, len(self._person_ids))
-            step = self._step_of.get(when)
-            self._steps.append(self._step(when) if step is None else step)
+            step = self._step_of[when] if when in self._step_of else self._step(when)
             self._lines.append(self._table.line)
         self._people.append(person)
+        self._steps.append(step)
         for place, reader, values, numbers in self._columns:
             value = reader.value(row[place])
             values.append(-1 if value is None else value)
@@ -247,10 +243,10 @@ class _Reader:
         return step
 
     def source(self, n_steps: int, tell: Callable[[str], None]) -> ValueSource:
-        table, people, steps = self._table, int64(self._people), int64(self._steps) if self._has_steps else None
+        table, people, steps = self._table, int64(self._people), int64(self._steps)
         n_people = len(self._person_ids) if self._has_steps else len(people)
         persons = plural(n_people, "person", "people")
-        if steps is not None:
+        if self._has_steps:
             self._require_one_row_a_step(people, steps)
             n_steps = int(steps.max(initial=0)) + 1
             tell(f"{table.path}: {persons} in {plural(n_steps, 'step')}.")
@@ -270,12 +266,12 @@ class _Reader:
                 if n := reader.told[how]:
                     tell(f"{name}: {plural(n, one, many)} {said.format(domain=domain, rest=reader.attribute.catch_all)}")
             behind = None if reader.attribute.bins is None else np.array(numbers, np.float64)
-            found[name] = people[given], None if steps is None else steps[given], values[given], behind
+            found[name] = steps[given], people[given], values[given], behind
         nothing = np.zeros(0, np.int64)
-        columns = [found.get(a.name, (nothing, None, nothing, None)) for a in self._survey.attributes]
+        columns = [found.get(a.name, (nothing, nothing, nothing, None)) for a in self._survey.attributes]
         if self._survey.cohort is not None:
             tell(f"{table.path}: everybody's cohort ({self._survey.cohort.name}) is drawn.")
-        return FileValues(n_people, n_steps, columns)
+        return FileValues(n_people, n_steps, columns, self._has_steps)
 
     def _require_one_row_a_step(self, people: IntArray, steps: IntArray) -> None:
         order = np.lexsort((steps, people))  # a stable sort keeps a person's rows for a step in the file's order
