@@ -19,7 +19,7 @@ const TOLERANCE = 1e-9; // relative; three claims of 0.1 fit a budget of 0.3
 const [MIN_BUDGET, MAX_BUDGET] = [1e-9, 1e9]; // nats
 const MAX_WINDOW_S = 1e12;
 
-/** A wallet's limits, in nats. At least one of `perWindow` and `forEver` is necessary. The first use fixes them permanently. */
+/** A wallet's limits, in nats. At least one of `perWindow` and `forEver` is necessary. The first enrolment fixes them permanently. */
 export interface WalletLimits {
   /** Largest loss between histories that differ only within `windowSeconds`, for an observer who has all reports of all times. */
   readonly perWindow?: number;
@@ -80,34 +80,41 @@ type Book = {
 };
 
 export class Wallet {
+  private made = false; // true once the store had the wallet's record
+
   private constructor(
     private readonly store: Store,
     private readonly clock: () => number,
+    private readonly empty: Book,
   ) {}
 
   /**
-   * Opens a person's wallet. The first use of a store fixes the limits.
+   * Opens a person's wallet. The first enrolment stores it, and fixes the limits.
    *
    * @throws RangeError if a limit is out of its range or missing.
    * @throws StoreCleared if `expectEnrolled` is true and the store is empty.
    * @throws DeviceError if the store has other limits, belongs to a single device or cannot be used.
    */
   static async open(store: Store, limits: WalletLimits, options: WalletOptions = {}): Promise<Wallet> {
-    const made = newBook(limits);
-    await store.transaction(async (records) => {
-      if (await records.get("device")) throw new DeviceError("the store belongs to a single device, not to a wallet");
-      const kept = (await records.get("wallet")) as Book | undefined;
-      if (kept === undefined) {
-        if (options.expectEnrolled) throw new StoreCleared("the store is empty, but the wallet had been made");
-        return records.put("wallet", made);
-      }
-      if (kept.format !== FORMAT && kept.format !== 2 && kept.format !== 1) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
-      if (shown(kept) !== shown(made)) {
-        throw new DeviceError(`the wallet's limits are permanently ${shown(kept)}, got ${shown(made)}`);
-      }
-      if (kept.format !== FORMAT) records.put("wallet", converted(kept));
-    });
-    return new Wallet(store, options.clock ?? Date.now);
+    const wallet = new Wallet(store, options.clock ?? Date.now, newBook(limits));
+    await store.transaction((records) => wallet.book(records, options.expectEnrolled));
+    return wallet;
+  }
+
+  /** Returns the stored book, in the present format; before the first enrolment, an empty one. */
+  private async book(records: Transaction, expected = this.made): Promise<Book> {
+    if (await records.get("device")) throw new DeviceError("the store belongs to a single device, not to a wallet");
+    const kept = (await records.get("wallet")) as Book | undefined;
+    if (kept === undefined) {
+      if (expected) throw new StoreCleared("the wallet's store is empty, but the wallet had been made");
+      return this.empty;
+    }
+    if (kept.format !== FORMAT && kept.format !== 2 && kept.format !== 1) throw new DeviceError(`the wallet has format ${kept.format}, this program needs format ${FORMAT}`);
+    if (shown(kept) !== shown(this.empty)) throw new DeviceError(`the wallet's limits are permanently ${shown(kept)}, got ${shown(this.empty)}`);
+    this.made = true;
+    const book = kept.format === FORMAT ? kept : converted(kept);
+    if (book !== kept) records.put("wallet", book);
+    return book;
   }
 
   /**
@@ -119,8 +126,14 @@ export class Wallet {
    */
   device(survey: Survey, options: Omit<DeviceOptions, "clock"> = {}): Promise<Device> {
     const place: Store = {
-      transaction: (work) =>
-        this.store.transaction(async (records) => work(new Place(records, await completedBook(records, survey), survey, this.clock))),
+      transaction: async (work) => {
+        const [result, enrolled] = await this.store.transaction(async (records) => {
+          const found = new Place(records, completed(records, await this.book(records), survey), survey, this.clock);
+          return [await work(found), found.enrolled] as const;
+        });
+        this.made ||= enrolled;
+        return result;
+      },
     };
     return Device.open(survey, place, { ...options, clock: this.clock });
   }
@@ -134,7 +147,7 @@ export class Wallet {
    */
   async leave(pin: string): Promise<void> {
     await this.store.transaction(async (records) => {
-      const book = await readBook(records);
+      const book = await this.book(records);
       const row = enrolled(book, pin);
       if (!row) throw new RangeError(`pin must be that of a survey in which the device is enrolled, got ${JSON.stringify(pin)}`);
       await leave(records, book, row);
@@ -145,7 +158,7 @@ export class Wallet {
   /** Returns the person's losses so far and the wallet's charges. */
   spent(): Promise<WalletSpent> {
     return this.store.transaction(async (records) => {
-      const book = await readBook(records);
+      const book = await this.book(records);
       const surveys: SurveySpent[] = [];
       for (const row of book.surveys) {
         const { name: survey, pin, perWindow } = row;
@@ -169,6 +182,10 @@ class Place implements Account {
     private readonly clock: () => number,
     private row = enrolled(book, survey.pin),
   ) {}
+
+  get enrolled(): boolean {
+    return this.row !== undefined;
+  }
 
   async get(key: string): Promise<Json | undefined> {
     return this.row && this.records.get(`${this.row.number}/${key}`);
@@ -231,24 +248,17 @@ class Place implements Account {
   }
 }
 
-async function readBook(records: Transaction): Promise<Book> {
-  const book = await records.get("wallet");
-  if (book === undefined) throw new StoreCleared("the wallet's store was cleared; open the wallet again to enroll again");
-  return book as unknown as Book;
-}
-
 function enrolled(book: Book, pin: string): Row | undefined {
   return book.surveys.find((row) => row.pin === pin && row.reports === null);
 }
 
-/** Returns the book. Completes the pin of an enrolment in this survey by an earlier version. */
-async function completedBook(records: Transaction, survey: Survey): Promise<Book> {
-  const book = await readBook(records);
+/** Completes the pin of an enrolment in this survey by an earlier version. */
+function completed(records: Transaction, book: Book, survey: Survey): Book {
   const former = enrolled(book, survey.pin) ? undefined : enrolled(book, fingerprintOf(survey.pin));
   if (!former) return book;
-  const completed = { ...book, surveys: book.surveys.map((row) => (row === former ? { ...row, pin: survey.pin } : row)) };
-  records.put("wallet", completed);
-  return completed;
+  const found = { ...book, surveys: book.surveys.map((row) => (row === former ? { ...row, pin: survey.pin } : row)) };
+  records.put("wallet", found);
+  return found;
 }
 
 /** A book of an earlier format in the present format. The first use of each survey of format 1 completes its pin. */

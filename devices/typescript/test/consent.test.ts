@@ -168,9 +168,11 @@ test("each switch turns everything off, but for simulations", async () => {
 });
 
 test("a wallet charges only with consent", async () => {
-  const wallet = await Wallet.open(new MemoryStore(), { forEver: 500 }, { clock: () => SURVEY.startMs });
+  const store = new MemoryStore();
+  const wallet = await Wallet.open(store, { forEver: 500 }, { clock: () => SURVEY.startMs });
   const device = await wallet.device(SURVEY);
   assert.deepEqual((await wallet.spent()).surveys, []);
+  assert.equal(await store.transaction((records) => records.get("wallet")), undefined);
   await give(device);
   await assert.rejects(wallet.device(await asked(WORDS, { name: "second", ends: 50_000 })), WalletFull);
   await device.withdrawConsent();
